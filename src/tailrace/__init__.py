@@ -1,0 +1,3 @@
+"""tailrace: change data capture that delivers Debezium change events through Apache Spark."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,89 @@
+"""ChangeBatch: the changes of one version of one table, in log order, as columns of server text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.columns.table import TableSchema
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
+Flags = npt.NDArray[np.bool_]
+
+
+class Marker(IntEnum):
+    """The `snapshot` marker of a change's source block, one code per row."""
+
+    FALSE = 0
+    TRUE = 1
+    FIRST = 2
+    FIRST_IN_DATA_COLLECTION = 3
+    LAST_IN_DATA_COLLECTION = 4
+    LAST = 5
+    INCREMENTAL = 6
+
+
+@dataclass(slots=True)
+class Transactions:
+    """The transactions that a batch's changes belong to; a change names its own by index.
+
+    `xid` the server's 32-bit transaction id; `commit_lsn` the LSN of the commit record; `commit_us` the commit's
+    time in µs since 1970 UTC; `previous_end` the end LSN of the commit before it in the log, -1 when none was seen.
+    """
+
+    xid: Int64s
+    commit_lsn: Int64s
+    commit_us: Int64s
+    previous_end: Int64s
+
+    def __len__(self) -> int:
+        return len(self.xid)
+
+
+@dataclass(slots=True)
+class Image:
+    """One side of the changes, before or after: one text column per table column.
+
+    `present[i]` tells whether row i has this image at all; None means that every row has it. `columns[j]` is a
+    `binary` array of the values as the server's output functions write them, in the database's encoding (UTF-8);
+    null means SQL NULL, or that the log did not carry the column. `unavailable[j]`, where it is not None, marks
+    the rows whose value is an unchanged TOAST value that the log did not carry (its text is null).
+    """
+
+    present: Flags | None
+    columns: list[pa.Array]
+    unavailable: list[Flags | None]
+
+
+@dataclass(slots=True)
+class ChangeBatch:
+    """The changes of one version of one table, in log order.
+
+    `op` holds the ASCII codes of c, u, d, t or r. `lsn` is the LSN of the change itself (PostgreSQL: the start of
+    its message), `ordinal` its place within the transaction, counted over every change of the transaction from 0.
+    `(transactions.commit_lsn[transaction[i]], ordinal[i])` is the position that identifies the event. For snapshot
+    rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout. `before` and
+    `after` may be None when no row has that image. In an update, `before` is present only if the log carried an
+    old tuple. `old_key_only[i]` tells that the old tuple of row i held only the replica identity's columns.
+    """
+
+    table: TableSchema
+    op: Bytes
+    lsn: Int64s
+    transaction: Int32s
+    ordinal: Int64s
+    transactions: Transactions
+    before: Image | None
+    after: Image | None
+    marker: Bytes | None = None
+    old_key_only: Flags | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.op)

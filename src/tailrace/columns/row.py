@@ -1,0 +1,47 @@
+"""The one row schema of every tailrace source, as Arrow; `tailrace.spark` declares the same to Spark.
+
+The first four columns are those that Spark's Kafka sink takes as they are.
+
+========== ============================================ ==========================================================
+column     type                                         content
+========== ============================================ ==========================================================
+topic      string                                       topic of the record
+key        binary                                       serialised key; null where the table has none
+value      binary                                       serialised value; null in a tombstone
+headers    array<struct<key string, value binary>>      record headers, in order; null when there are none
+op         string                                       c, u, d, r, t, m; `tombstone` for a tombstone
+database   string                                       source database
+schema     string                                       source schema
+table      string                                       source table
+position   string                                       16 hex digits of the commit LSN: sorts in log order
+ordinal    bigint                                       place in the transaction: identifies the change
+transaction string                                      transaction id; null in snapshots
+source_ts  timestamp                                    commit time (snapshot: time of the snapshot), UTC, µs
+snapshot   string                                       the source block's snapshot marker
+========== ============================================ ==========================================================
+
+A change that becomes several records (a delete and its tombstone, a key change) gives them one `(position,
+ordinal)`; their order is the order of the rows.
+"""
+
+import pyarrow as pa
+
+HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+
+ROW_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
+        pa.field("op", pa.string()),
+        pa.field("database", pa.string()),
+        pa.field("schema", pa.string()),
+        pa.field("table", pa.string()),
+        pa.field("position", pa.string()),
+        pa.field("ordinal", pa.int64()),
+        pa.field("transaction", pa.string()),
+        pa.field("source_ts", pa.timestamp("us", tz="UTC")),
+        pa.field("snapshot", pa.string()),
+    ]
+)

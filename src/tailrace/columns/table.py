@@ -1,0 +1,64 @@
+"""Table schemas as a connector's catalog describes them. Values only: no I/O, picklable, hashable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableId:
+    """A captured table's full name; sorts in the order in which snapshots read tables."""
+
+    database: str
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column at one schema version.
+
+    `type_name` is the server's internal name (`int4`, `bpchar`, `_text` for an array, an enum's own name);
+    `modifier` is the raw type modifier (PostgreSQL's atttypmod, -1 when there is none). `kind` tells what
+    `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`. `element` is an array's
+    element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
+    """
+
+    name: str
+    type_name: str
+    type_oid: int
+    modifier: int = -1
+    nullable: bool = True
+    default: str | None = None
+    kind: str = "base"
+    enum_labels: tuple[str, ...] = ()
+    element: Column | None = None
+    generated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A table at one schema version.
+
+    `columns` are those that the log delivers, in the table's order. `key` names the columns of the primary key in
+    the key's own order or, without one, of a unique index over NOT NULL columns; empty when there is neither.
+    `replica_identity` is the server's letter (PostgreSQL: `d`, `n`, `f` or `i`). `version` counts from 1 within
+    one query.
+    """
+
+    id: TableId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    replica_identity: str = "d"
+    oid: int = 0
+    version: int = 1
+
+    def index(self, name: str) -> int:
+        """The position of the column called `name`; raises KeyError when there is none."""
+        for position, column in enumerate(self.columns):
+            if column.name == name:
+                return position
+        raise KeyError(name)

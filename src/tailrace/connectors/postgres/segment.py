@@ -1,0 +1,33 @@
+"""Segment: raw pgoutput messages of one table, as the planner hands them to a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.columns.batch import Int32s, Int64s, Transactions
+from tailrace.columns.table import TableSchema
+
+
+@dataclass(slots=True)
+class Segment:
+    """Messages of one table at one schema version, in log order.
+
+    `data[offsets[i]:offsets[i + 1]]` is message i: an Insert, Update, Delete or Truncate of protocol version 1
+    (no transaction id after the kind byte), whatever protocol version it was read with. A Truncate of several
+    tables stands in the segment of each of them. `offsets` has one element more than there are messages.
+    `transaction[i]` is an index into `transactions`.
+    """
+
+    table: TableSchema
+    data: npt.NDArray[np.uint8]
+    offsets: Int64s
+    lsn: Int64s
+    transaction: Int32s
+    ordinal: Int64s
+    transactions: Transactions
+
+    def __len__(self) -> int:
+        return len(self.lsn)

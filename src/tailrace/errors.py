@@ -1,0 +1,67 @@
+"""Every error that tailrace raises on purpose: one tree, picklable, without row values or secrets.
+
+    TailraceError                exit code 1
+    ├── ConfigError              2   a wrong, unknown or unsupported option; names the option and the remedy
+    ├── ConnectionFailed         3   the database or broker cannot be reached or refuses the login
+    ├── PrerequisiteError        4   wal_level, privileges, slot, publication: what the server lacks, and the remedy
+    ├── PositionLost             5   slot gone, recreated or ahead of the checkpoint: what was lost, what to do
+    ├── DecodeError              6   bytes of the log that do not follow the protocol; carries the offset
+    ├── ConversionError          7   a value that its column type does not allow; names table, column, position
+    └── SinkError                8   the sink is unknown or refuses the records
+
+Errors cross Spark's process borders, so each is rebuilt from its arguments alone.
+"""
+
+from __future__ import annotations
+
+
+class TailraceError(Exception):
+    """Base of every deliberate error: a sentence saying what is wrong, and one saying what to do about it."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message, remedy)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+
+class ConfigError(TailraceError):
+    exit_code = 2
+
+
+class ConnectionFailed(TailraceError):
+    exit_code = 3
+
+
+class PrerequisiteError(TailraceError):
+    exit_code = 4
+
+
+class PositionLost(TailraceError):
+    exit_code = 5
+
+
+class DecodeError(TailraceError):
+    """Bytes that do not follow the protocol. `offset` counts bytes from the start of the buffer; -1 when unknown."""
+
+    exit_code = 6
+
+    def __init__(self, message: str, offset: int = -1) -> None:
+        super().__init__(message)
+        self.args = (message, offset)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        return self.message if self.offset < 0 else f"{self.message} (at byte {self.offset})"
+
+
+class ConversionError(TailraceError):
+    exit_code = 7
+
+
+class SinkError(TailraceError):
+    exit_code = 8
