@@ -1,0 +1,49 @@
+# Every target makes its environment first: a virtual environment with the locked packages. It needs Python 3.11
+# or newer with venv, a network or a package cache, and nothing else.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+CASES  ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help env demo test check bench golden lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+env: $(STAMP) ## make the virtual environment
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "== environment: $(VENV) (a few minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "== packages of requirements.lock"
+	@$(BIN)/python -m pip install --require-hashes -r requirements.lock
+	@echo "== tailrace itself"
+	@$(BIN)/python -m pip install --no-deps --editable .
+	@touch $(STAMP)
+
+demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
+	@$(BIN)/tailrace demo
+
+test: $(STAMP) ## all tests
+	@$(BIN)/python -m pytest
+
+check: $(STAMP) ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(STAMP) ## measure throughput and lag
+	@$(BIN)/python -m bench
+
+golden: $(STAMP) ## compare with the recordings of Debezium: make golden [CASES=DIR]
+	@$(BIN)/python -m tests.golden.runner $(CASES)
+
+lock: $(STAMP) ## write requirements.lock again from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes \
+	  --no-header --upgrade --output-file requirements.lock
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build

