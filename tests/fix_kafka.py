@@ -1,0 +1,28 @@
+"""Kafka for tests: one real broker for the whole run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.servers.kafka import Broker, Unavailable, fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """A running broker; `servers` is what `bootstrap.servers` takes."""
+
+    servers: str
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Kafka]:
+    """A broker, started once; skips, with the reason, where its jars cannot be fetched."""
+    try:
+        jars = fetch()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with Broker(jars) as broker:
+        yield Kafka(broker.servers)

