@@ -1,0 +1,237 @@
+"""Config: a connector's options as typed values, and `parse`, which makes one and collects every fault. No I/O."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.config import connect, postgres
+from tailrace.config.filters import compile_expression
+from tailrace.config.option import Kind, Option
+from tailrace.errors import ConfigError
+
+TABLES: dict[str, tuple[Option, ...]] = {
+    "postgres": (
+        *postgres.IDENTITY,
+        *postgres.CONNECTION,
+        *postgres.SLOT,
+        *postgres.FILTERS,
+        *postgres.EVENTS,
+        *postgres.SNAPSHOT,
+        *postgres.FLOW,
+        *postgres.OWN,
+        *connect.CONNECT,
+    ),
+}
+"""Every option of each connector, by the connector's name; the reference pages are made from it as well."""
+
+REQUIRED = {"postgres": ("database.hostname", "database.user", "database.dbname")}
+
+_log = logging.getLogger("tailrace")
+_told: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Config(Mapping[str, Any]):
+    """A connector's configuration: `config[name]` is the typed value, with the default applied. Picklable.
+
+    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Three values
+    are settled beyond the table: `topic.prefix` is the logical name however it was given, `event.format` is the
+    chosen format, and `skipped.operations` holds `t` exactly when `truncate.handling.mode` is `skip`.
+    `given` holds the option texts as they were given, under the names of the table; `notices` the sentences about
+    deprecated names and options without effect.
+    """
+
+    connector: str
+    typed: dict[str, Any]
+    given: dict[str, str]
+    notices: tuple[str, ...] = field(default=(), compare=False)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.typed[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.typed)
+
+    def __len__(self) -> int:
+        return len(self.typed)
+
+    def is_set(self, name: str) -> bool:
+        """Whether the user gave the option himself."""
+        return name in self.given
+
+    @property
+    def event_format(self) -> str:
+        """`1.7` or `3`: whose wire format is written."""
+        return str(self.typed["event.format"])
+
+    @property
+    def logical_name(self) -> str:
+        """The server's logical name: the first part of topics and schema names."""
+        return str(self.typed["topic.prefix"])
+
+    def __repr__(self) -> str:
+        secret = {option.name for option in TABLES[self.connector] if option.kind is Kind.SECRET}
+        shown = ", ".join(f"{n}={'***' if n in secret else v!r}" for n, v in sorted(self.given.items()))
+        return f"Config({self.connector}: {shown})"
+
+
+def parse(connector: str, options: Mapping[str, str]) -> Config:
+    """The configuration that `options` describe, names matched without regard to case.
+
+    Raises ConfigError with every fault in one message: unknown names with the nearest known one, broken values,
+    options that are not supported with the reason.
+    """
+    if connector not in TABLES:
+        raise ConfigError(f"There is no connector {connector!r}.", f"Known: {', '.join(sorted(TABLES))}.")
+    reading = _Reading(TABLES[connector])
+    for name, text in options.items():
+        reading.take(name.strip(), text)
+    values = reading.settle(connector)
+    if reading.faults:
+        raise _config_error(reading.faults)
+    for notice in reading.notices:
+        if notice not in _told:
+            _told.add(notice)
+            _log.warning(notice)
+    return Config(connector, values, reading.given, tuple(reading.notices))
+
+
+def _config_error(faults: list[str]) -> ConfigError:
+    if len(faults) == 1:
+        return ConfigError(f"{faults[0]}.", "Correct the configuration.")
+    listed = "".join(f"\n  - {fault}" for fault in faults)
+    return ConfigError(f"The configuration has {len(faults)} faults:{listed}\n", "Correct the configuration.")
+
+
+class _Reading:
+    """The state of one `parse`: what was given under which name, and what is wrong with it."""
+
+    def __init__(self, table: tuple[Option, ...]) -> None:
+        self.table = table
+        self.given: dict[str, str] = {}
+        self.values: dict[str, Any] = {}
+        self.faults: list[str] = []
+        self.notices: list[str] = []
+        self._written: dict[str, str] = {}
+        self._generation = ""
+        self._names = {option.name.lower(): option for option in table if not option.pattern}
+        self._older = {old.lower(): option for option in table for old in option.deprecated_names}
+        self._aliases = {alias.lower(): option for option in table for alias in option.aliases}
+
+    def take(self, name: str, text: str) -> None:
+        """Read one option as it was written."""
+        lower = name.lower()
+        option = self._names.get(lower) or self._older.get(lower) or self._aliases.get(lower)
+        if option is None:
+            option = next((row for row in self.table if row.matches(name)), None)
+        if option is None:
+            self.faults.append(f"{name} is not an option{self._nearest(lower)}")
+            return
+        canonical = name if option.pattern else option.name
+        if not text.strip() and option.kind not in (Kind.TEXT, Kind.SECRET):
+            return
+        if canonical in self.given and self.given[canonical] != text:
+            self.faults.append(f"{self._written[canonical]} and {name} are one option and contradict each other")
+            return
+        if lower == "database.server.name":
+            self._generation = "1.7"
+        elif option.name == "topic.prefix":
+            self._generation = self._generation or "3"
+        elif lower in self._older:
+            self.notices.append(f"{name} is the older name of {option.name}: use that.")
+        try:
+            value = option.parse(text)
+        except ValueError as fault:
+            shown = name if str(fault).startswith("=") else f"{name} "
+            self.faults.append(f"{shown} {fault}".replace("  ", " "))
+            return
+        if not self._usable(option, name, text, value):
+            return
+        self.given[canonical] = text
+        self._written[canonical] = name
+        self.values[canonical] = value
+
+    def _usable(self, option: Option, name: str, text: str, value: Any) -> bool:
+        """Whether a value that was read has an effect here; says so when it is refused or has none."""
+        is_default = value == option.default or value in option.neutral
+        if option.unsupported and not is_default:
+            if text.strip():
+                self.faults.append(f"{name} = {text.strip()} is not supported: {option.unsupported}")
+            return False
+        if option.notice and not is_default:
+            self.notices.append(f"{name} has no effect: {option.notice}.")
+        return True
+
+    def _nearest(self, lower: str) -> str:
+        known = {**{row.name.lower(): row.name for row in self.table if not row.pattern}}
+        known.update({alias: alias for alias in self._aliases})
+        close = difflib.get_close_matches(lower, known, n=1, cutoff=0.6)
+        return f"; the nearest is {known[close[0]]}" if close else ""
+
+    def settle(self, connector: str) -> dict[str, Any]:
+        """All values with their defaults, after the rules that concern several options."""
+        given = self.values
+        form = given.get("event.format") or self._generation or "1.7"
+        values: dict[str, Any] = {}
+        for option in self.table:
+            if not option.pattern:
+                old = form == "1.7" and option.default_1x is not None
+                values[option.name] = option.default_1x if old else option.default
+        values.update(given)
+        values["event.format"] = form
+        for name in REQUIRED[connector]:
+            if not values[name]:
+                self.faults.append(f"{name} is missing")
+        if not values["topic.prefix"]:
+            values["topic.prefix"] = values["name"] or values["database.dbname"] or ""
+        values["snapshot.mode"] = _MODES_1X.get(values["snapshot.mode"], values["snapshot.mode"])
+        self._settle_truncates(values, form)
+        self._settle_converters(values)
+        self._check_filters(values)
+        return values
+
+    def _settle_truncates(self, values: dict[str, Any], form: str) -> None:
+        """One answer from the two options that decide about truncates: 1.x has both, 3 only skipped.operations."""
+        mode = values["truncate.handling.mode"]
+        skipped: frozenset[str] = values["skipped.operations"]
+        if mode is None:
+            mode = "skip" if "t" in skipped or form == "1.7" else "include"
+        elif mode == "include" and "t" in skipped:
+            if "skipped.operations" in self.given:
+                self.faults.append("truncate.handling.mode = include contradicts skipped.operations, which names t")
+            skipped = skipped - {"t"}
+        if mode == "skip":
+            skipped = skipped | {"t"}
+        values["truncate.handling.mode"] = mode
+        values["skipped.operations"] = skipped
+
+    def _settle_converters(self, values: dict[str, Any]) -> None:
+        for option in ("schemas.enable", "replace.null.with.default"):
+            for part in ("key", "value"):
+                name = f"{part}.converter.{option}"
+                if name not in self.given:
+                    values[name] = values[f"converter.{option}"]
+        nulls = "converter.replace.null.with.default"
+        if values[f"key.{nulls}"] != values[f"value.{nulls}"] and f"key.{nulls}" in self.given:
+            self.faults.append(f"key.{nulls} must not differ from value.{nulls}")
+        values["replace.null.with.default"] = values[f"value.{nulls}"]
+
+    def _check_filters(self, values: dict[str, Any]) -> None:
+        for kind in ("schema", "table"):
+            include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
+            if values[include] and values[exclude]:
+                self.faults.append(f"{include} and {exclude} exclude each other: give one of them")
+            for name in (include, exclude):
+                for expression in values[name]:
+                    try:
+                        compile_expression(expression)
+                    except ValueError as fault:
+                        self.faults.append(f"{name}: {fault}")
+
+
+_MODES_1X = {"never": "no_data", "exported": "initial"}
+"""Snapshot modes of 1.x and 2.x, and the mode of today that does the same for PostgreSQL."""

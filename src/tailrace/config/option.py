@@ -1,0 +1,144 @@
+"""Option: one row of a connector's table of options, and how its text becomes a typed value. No I/O, picklable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class Kind(Enum):
+    """What an option's text stands for. The Python type of the value follows the arrow."""
+
+    TEXT = "text"  # -> str
+    SECRET = "secret"  # -> str, never shown
+    BOOLEAN = "true or false"  # -> bool
+    INTEGER = "a whole number"  # -> int
+    LIST = "a comma-separated list"  # -> list[str]
+    EXPRESSIONS = "a comma-separated list of regular expressions"  # -> list[str]
+    STATEMENTS = "SQL statements separated by semicolons"  # -> list[str]
+    LETTERS = "a comma-separated list of operations"  # -> frozenset[str]
+
+
+Check = Callable[[Any], str]
+"""Tells what is wrong with a typed value, in words that follow the option's name; empty when nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a connector.
+
+    `name` is Debezium's spelling, or ours. `default` is the typed value when the option is absent, `default_1x`
+    that of the 1.x generation where it differs. `choices` are the accepted words, compared without regard to case.
+    `deprecated_names` are older spellings, accepted with a warning; `aliases` are accepted without one.
+    `unsupported` is the reason why only the default is accepted; `refused` holds the reason for single choices of
+    an option that is supported otherwise. `notice` says why an option that is accepted has no effect here.
+    `pattern` makes the row stand for a family of names; it is matched in full, without regard to case.
+    `neutral` are further values of an unsupported option that mean the same as its default.
+    """
+
+    name: str
+    kind: Kind
+    doc: str
+    default: Any = None
+    default_1x: Any = None
+    choices: tuple[str, ...] = ()
+    check: Check | None = None
+    deprecated_names: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    unsupported: str = ""
+    refused: tuple[tuple[str, str], ...] = ()
+    notice: str = ""
+    pattern: str = ""
+    neutral: tuple[Any, ...] = ()
+
+    def parse(self, text: str) -> Any:
+        """The typed value of `text`; raises ValueError whose message follows the option's name in a sentence."""
+        value = _PARSERS[self.kind](text)
+        if self.choices and isinstance(value, str):
+            value = self._choose(value)
+        if self.check is not None:
+            fault = self.check(value)
+            if fault:
+                raise ValueError(fault)
+        return value
+
+    def _choose(self, value: str) -> str:
+        word = value.strip().lower()
+        for choice, reason in self.refused:
+            if word == choice:
+                raise ValueError(f"= {choice} is not supported: {reason}")
+        for choice in self.choices:
+            if word == choice.lower():
+                return choice
+        raise ValueError(f"must be one of {', '.join(self.choices)}, not {value.strip()!r}")
+
+    def matches(self, name: str) -> bool:
+        """Whether `name` belongs to the family of names that this row stands for."""
+        return bool(self.pattern) and re.fullmatch(self.pattern, name, re.IGNORECASE) is not None
+
+
+def at_least(least: int) -> Check:
+    """A check that a number is not below `least`."""
+    return lambda value: "" if value >= least else f"must be at least {least}, not {value}"
+
+
+def between(least: int, most: int) -> Check:
+    """A check that a number lies in a closed range."""
+    return lambda value: "" if least <= value <= most else f"must lie between {least} and {most}, not {value}"
+
+
+def matching(expression: str, words: str) -> Check:
+    """A check that a text matches `expression` in full; `words` describe what is expected."""
+    compiled = re.compile(expression)
+    return lambda value: "" if compiled.fullmatch(value) else f"must be {words}, not {value!r}"
+
+
+def split_list(text: str) -> list[str]:
+    r"""The parts of a list: separated by commas, blanks around them dropped; `\,` is a comma within a part."""
+    return [part.replace("\\,", ",").strip() for part in re.split(r"(?<!\\),", text) if part.strip()]
+
+
+def split_statements(text: str) -> list[str]:
+    """SQL statements separated by `;`; `;;` is a semicolon within a statement."""
+    parts = re.split(r"(?<!;);(?!;)", text)
+    return [part.replace(";;", ";").strip() for part in parts if part.strip()]
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError(f"must be true or false, not {text.strip()!r}")
+    return word == "true"
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
+        raise ValueError(f"must be a whole number, not {text.strip()!r}")
+    return int(text)
+
+
+def _letters(text: str) -> frozenset[str]:
+    letters = frozenset(part.lower() for part in split_list(text))
+    if "none" in letters:
+        if len(letters) > 1:
+            raise ValueError("names none beside operations; give one or the other")
+        return frozenset()
+    unknown = sorted(letters - frozenset("cudt"))
+    if unknown:
+        raise ValueError(f"knows c, u, d, t and none, not {', '.join(unknown)}")
+    return letters
+
+
+_PARSERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.TEXT: lambda text: text.strip(),
+    Kind.SECRET: lambda text: text,
+    Kind.BOOLEAN: _boolean,
+    Kind.INTEGER: _integer,
+    Kind.LIST: split_list,
+    Kind.EXPRESSIONS: split_list,
+    Kind.STATEMENTS: split_statements,
+    Kind.LETTERS: _letters,
+}
