@@ -1,0 +1,52 @@
+"""How this connector's hot loops are compiled, and the reads that they share.
+
+A kernel is compiled on its first call in a process, for one set of argument types, and kept in numba's cache beside
+the source (or in the user's cache directory where that is not writable), from which later processes load it. Kernels
+never raise: they return the row at which they stopped, and plain Python says what is wrong there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def kernel(function: _Kernel) -> _Kernel:
+    """The function, compiled on first use: without the GIL and without bounds checks, which it makes by hand."""
+    return cast(_Kernel, njit(cache=True, nogil=True, boundscheck=False)(function))
+
+
+def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
+    """A read-only contiguous view (a copy only where dtype or layout demand one).
+
+    Read-only arrays are another type to numba than writable ones: passing every input read-only keeps each kernel to
+    one compiled version.
+    """
+    view = np.ascontiguousarray(array, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+# np.int64 below: shifting int(byte) would give numba an unsigned number, and adding that to a position a float.
+# numba's cache sees no changes of functions that live in another file than the kernel that calls them: after a change
+# of these reads, remove the *.nbi and *.nbc files of the callers.
+
+
+@kernel
+def uint16(data: npt.NDArray[np.uint8], at: int) -> int:
+    """The big-endian number in the two bytes at `at`, which the caller has checked to be there."""
+    return int((np.int64(data[at]) << 8) | np.int64(data[at + 1]))
+
+
+@kernel
+def uint32(data: npt.NDArray[np.uint8], at: int) -> int:
+    """The big-endian number in the four bytes at `at`, which the caller has checked to be there."""
+    high = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16)
+    return int(high | (np.int64(data[at + 2]) << 8) | np.int64(data[at + 3]))
