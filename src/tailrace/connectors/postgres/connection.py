@@ -1,0 +1,197 @@
+"""Connections to PostgreSQL: libpq's parameters from a configuration, and its failures in words that help.
+
+Used by the driver (checks) and the planner. No message ever holds the password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+def parameters(config: Mapping[str, Any]) -> dict[str, str]:
+    """libpq's connection parameters; those that the configuration leaves open are absent."""
+    timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
+    named = {
+        "host": config["database.hostname"],
+        "port": config["database.port"],
+        "user": config["database.user"],
+        "password": config["database.password"],
+        "dbname": config["database.dbname"],
+        "sslmode": config["database.sslmode"],
+        "sslcert": config["database.sslcert"],
+        "sslkey": config["database.sslkey"],
+        "sslpassword": config["database.sslpassword"],
+        "sslrootcert": config["database.sslrootcert"],
+        "keepalives": 1 if config["database.tcpKeepAlive"] else 0,
+        "connect_timeout": timeout_s,
+        "application_name": "tailrace",
+        # A database in another encoding must not leak it into the events.
+        "client_encoding": "UTF8",
+    }
+    return {name: str(value) for name, value in named.items() if value not in (None, "")}
+
+
+def uri(config: Mapping[str, Any]) -> str:
+    """The same parameters as one `postgresql://` address, for drivers that take nothing else. Holds the password."""
+    named = parameters(config)
+    database = quote(named.pop("dbname"), safe="")
+    return f"postgresql:///{database}?{urlencode(named, quote_via=quote)}"
+
+
+def connect(config: Mapping[str, Any], *, replication: bool = False) -> psycopg.Connection[Any]:
+    """A connection in autocommit mode; with `replication` one that speaks the replication protocol.
+
+    The statements of `database.initial.statements` have been run, except on a replication connection. Raises
+    ConnectionFailed when the server cannot be reached or refuses the login, PrerequisiteError when it has no such
+    database or refuses a replication connection.
+    """
+    import psycopg
+
+    named = parameters(config)
+    if replication:
+        named["replication"] = "database"
+    try:
+        connection = psycopg.connect(**named, autocommit=True)  # type: ignore[arg-type]
+    except psycopg.OperationalError as error:
+        raise explain(error, config) from None
+    if not replication:
+        for statement in config["database.initial.statements"]:
+            try:
+                connection.execute(statement.encode())
+            except psycopg.Error as error:
+                connection.close()
+                raise PrerequisiteError(
+                    f"A statement of database.initial.statements fails: {_first_line(error, config)}.",
+                    "Correct the statement.",
+                ) from None
+    return connection
+
+
+def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:
+    """The deliberate error that a failed log-in stands for, with its remedy.
+
+    libpq reports most of these without an SQLSTATE, so the server's own wording decides; servers with translated
+    messages fall through to the general sentence, which carries the message itself.
+    """
+    text = _first_line(error, config)
+    place = f"{config['database.hostname']}:{config['database.port']}"
+    user, database = config["database.user"], config["database.dbname"]
+    for expression, kind, message, remedy in _CAUSES:
+        if re.search(expression, text, re.IGNORECASE):
+            names = {"place": place, "user": user, "database": database, "host": config["database.hostname"]}
+            return kind(message.format(**names), remedy.format(**names))
+    return ConnectionFailed(f"No connection to {place}: {text}.", "Check the database.* options and the server's log.")
+
+
+_CAUSES: tuple[tuple[str, type[TailraceError], str, str], ...] = (
+    (
+        r"could not translate host name|name or service not known|could not resolve|nodename nor servname"
+        r"|failed to resolve",
+        ConnectionFailed,
+        "The host {host} is not known.",
+        "Check database.hostname.",
+    ),
+    (
+        r"connection refused|no such file or directory|network is unreachable|no route to host",
+        ConnectionFailed,
+        "Nothing listens at {place}.",
+        "Check database.hostname and database.port, and that the server runs and listens on that address.",
+    ),
+    (
+        r"timeout expired|timed out",
+        ConnectionFailed,
+        "{place} does not answer in time.",
+        "Check database.hostname, database.port and the firewalls in between.",
+    ),
+    (
+        r"password authentication failed|no password supplied|authentication failed|SCRAM",
+        ConnectionFailed,
+        "{place} refuses the password of user {user}.",
+        "Check database.user and database.password.",
+    ),
+    (
+        r'role ".*" does not exist',
+        ConnectionFailed,
+        "There is no user {user} at {place}.",
+        "Check database.user, or create it: create role {user} with login replication.",
+    ),
+    (
+        r'role ".*" is not permitted to log in',
+        ConnectionFailed,
+        "The user {user} may not log in at {place}.",
+        "alter role {user} with login.",
+    ),
+    (
+        r'database ".*" does not exist',
+        PrerequisiteError,
+        "There is no database {database} at {place}.",
+        "Check database.dbname.",
+    ),
+    (
+        r'permission denied for database ".*"',
+        PrerequisiteError,
+        "The user {user} may not connect to the database {database}.",
+        "grant connect on database {database} to {user}.",
+    ),
+    (
+        r"must be superuser or replication role|permission denied to start WAL sender",
+        PrerequisiteError,
+        "The user {user} may not read the log.",
+        "alter role {user} with replication.",
+    ),
+    (
+        r"no pg_hba.conf entry",
+        ConnectionFailed,
+        "{place} has no pg_hba.conf entry for user {user}, database {database} and this client's address.",
+        "Add an entry to pg_hba.conf (a replication connection with a database matches the database's own), "
+        "and check database.sslmode: the entry may ask for TLS.",
+    ),
+    (
+        r"server does not support SSL",
+        ConnectionFailed,
+        "{place} does not offer TLS, which database.sslmode demands.",
+        "Set database.sslmode to prefer or disable, or switch TLS on in the server.",
+    ),
+    (
+        r"certificate|SSL error|ssl",
+        ConnectionFailed,
+        "TLS with {place} fails.",
+        "Check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey.",
+    ),
+    (
+        r"too many clients|remaining connection slots|too many connections",
+        ConnectionFailed,
+        "{place} has no connection left.",
+        "Raise max_connections or close idle connections.",
+    ),
+    (
+        r"number of requested standby connections exceeds max_wal_senders",
+        PrerequisiteError,
+        "{place} has no WAL sender left.",
+        "Raise max_wal_senders or stop an idle replication client.",
+    ),
+    (
+        r"the database system is (starting up|shutting down|in recovery)",
+        ConnectionFailed,
+        "{place} is not ready for connections.",
+        "Wait until the server has started.",
+    ),
+)
+
+
+def _first_line(error: Exception, config: Mapping[str, Any]) -> str:
+    """libpq's words on one line, with every secret of the configuration struck out."""
+    text = " ".join(str(error).split()).rstrip(".")
+    for name in ("database.password", "database.sslpassword"):
+        secret = config[name]
+        if secret:
+            text = text.replace(secret, "***")
+    return text

@@ -1,0 +1,123 @@
+"""The Spark session that pipelines run in: local, quiet, with the settings that keep a small batch short. Driver."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace.spark.jars import kafka_jars
+from tailrace.spark.java import cache_directory, java_home
+
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # A worker that starts anew for each task costs more than a small batch does.
+    "spark.python.worker.reuse": "true",
+    "spark.sql.streaming.pollingDelay": "5ms",
+    # Both spare a forked process and a checksum file for each file of the checkpoint: some 250 ms a batch.
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
+}
+"""What every session gets; `config` may override each of them."""
+
+_QUIET = """\
+status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = {level}
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+
+def session(
+    config: Mapping[str, str] | None = None,
+    *,
+    kafka: bool = False,
+    app_name: str = "tailrace",
+    master: str = "local[*]",
+    memory: str = "2g",
+    log_level: str = "error",
+) -> SparkSession:
+    """The running session of this process, or a new one with `config` over the settings of this module.
+
+    `kafka` adds the jars of Spark's Kafka sink. `memory` is the heap of the JVM, which in local mode serves driver
+    and tasks. `log_level` is that of Spark's own log on stderr: off, error, warn, info. A JVM that runs already
+    keeps its Java, memory, log and jars. Raises PrerequisiteError without Java 17, or when the jars are missing and
+    cannot be fetched.
+    """
+    local = master.startswith("local")
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    settings = {"spark.app.name": app_name, **SETTINGS, "spark.driver.memory": memory}
+    if not submitted:
+        settings["spark.master"] = master
+        settings["spark.driver.extraJavaOptions"] = (
+            f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)}"
+        )
+    if local and not submitted:
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+    if kafka:
+        settings["spark.jars"] = ",".join(str(jar) for jar in kafka_jars())
+    builder = SparkSession.builder
+    for name, value in (settings | dict(config or {})).items():
+        builder = builder.config(name, value)
+    with _environment(local, submitted):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _environment(local: bool, submitted: bool) -> Iterator[None]:
+    """What the JVM inherits: Java, the Python of its workers, and the loopback address.
+
+    PYSPARK_PYTHON stays set, since PySpark reads it again for every function that it ships; the others are put back.
+    """
+    if local or "PYSPARK_PYTHON" not in os.environ:
+        # Without it workers start whatever `python3` is on the path, which has none of the packages.
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    if submitted or _is_running():
+        yield
+        return
+    wanted = {"JAVA_HOME": str(java_home())}
+    if local:
+        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _is_running() -> bool:
+    from pyspark import SparkContext
+
+    return SparkContext._gateway is not None
+
+
+def _log_settings(level: str) -> Path:
+    """A file that tells Spark's logger to write to stderr from `level` on, without its greeting."""
+    path = cache_directory() / f"log4j2-{level}.properties"
+    content = _QUIET.format(level=level)
+    if not path.exists() or path.read_text() != content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        fresh.write_text(content)
+        fresh.replace(path)
+    return path
