@@ -1,0 +1,188 @@
+"""RunConfig: what one pipeline runs, and the files that describe it. Reads files; driver only.
+
+Three forms are understood: Debezium Server's `application.properties`, a Kafka Connect connector as JSON
+(`{"name": …, "config": {…}}` or the options alone), and a connector's plain `.properties`. The latter two name no
+sink; entries `debezium.sink.*` beside the options do.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tailrace.config.config import Config, parse
+from tailrace.config.properties import parse_properties
+from tailrace.config.secrets import resolve
+from tailrace.errors import ConfigError
+
+_CONNECTORS = {"postgres": "postgres", "postgresql": "postgres", "postgresconnector": "postgres"}
+_ELSEWHERE = ("mysql", "mariadb", "oracle", "sqlserver", "mongodb", "db2", "cassandra", "vitess", "spanner", "informix")
+_FORMATS = {
+    "jsonbytearray": "it is the same JSON: say json",
+    **dict.fromkeys(
+        ("avro", "protobuf", "cloudevents", "simplestring", "binary", "clientprovided", "connect"),
+        "only json is written, for now",
+    ),
+}
+
+_log = logging.getLogger("tailrace")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkConfig:
+    """A sink by name, with its options under the names that follow `debezium.sink.<name>.`."""
+
+    name: str
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunConfig:
+    """Everything that one pipeline needs: the source's options, the sink, and the sentences about what has no effect.
+
+    Picklable. `name` names the checkpoint and the query.
+    """
+
+    source: Config
+    sink: SinkConfig
+    notices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.source["name"] or self.source.logical_name)
+
+    @property
+    def checkpoint(self) -> Path:
+        """The directory of Spark's checkpoint: `checkpoint.location`, else `.tailrace/<name>` where we run."""
+        named = self.source["checkpoint.location"]
+        return Path(named) if named else Path(".tailrace") / re.sub(r"[^\w.\-]", "_", self.name)
+
+
+def read(path: str | Path, overrides: Mapping[str, str] | None = None) -> RunConfig:
+    """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
+
+    Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
+    """
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise ConfigError(f"The file {path} cannot be read: {error.strerror}.", "Check its name.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"The file {path} is not text in UTF-8.", "Check its name.") from None
+    entries = _connector_json(path, text) if text.lstrip().startswith("{") else parse_properties(text)
+    return from_entries(entries | dict(overrides or {}))
+
+
+def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | None = None) -> RunConfig:
+    """The pipeline that a file's entries describe. Raises ConfigError."""
+    resolved = resolve(entries, environment)
+    own = {name: text for name, text in resolved.items() if name.startswith("debezium.")}
+    rest = {name: text for name, text in resolved.items() if name not in own}
+    runtime = sorted(name for name in rest if name.startswith(("quarkus.", "%", "smallrye.", "mp.")))
+    for name in runtime:
+        del rest[name]
+    notices = [f"{name} has no effect: it configures Debezium Server's own runtime." for name in runtime]
+    options, sink, faults = _sort_out(own)
+    for name, text in rest.items():
+        # Beside debezium.source.* a bare name is a slip; alone it is the form of a plain connector.
+        if any(given.startswith("debezium.source.") for given in own):
+            faults.append(f"{name} does not begin with debezium.source., debezium.sink. or debezium.format.")
+        else:
+            options[name] = text
+    if faults:
+        raise ConfigError("\n  - ".join(["The file has entries that are not supported:", *faults]) + "\n",
+                          "Correct the file.")  # fmt: skip
+    connector = _connector(options.get("connector.class", ""))
+    source = parse(connector, options)
+    if sink is None:
+        notices.append("No sink is named: events go to the console. Name one in debezium.sink.type.")
+        sink = SinkConfig("console")
+    for notice in notices:
+        _log.warning(notice)
+    return RunConfig(source, sink, (*source.notices, *notices))
+
+
+def _connector_json(path: str | Path, text: str) -> dict[str, str]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"The file {path} is no JSON: {error}.", "Correct the file.") from None
+    inner = document.get("config", document) if isinstance(document, dict) else None
+    if not isinstance(inner, dict):
+        raise ConfigError(f"The file {path} holds no connector.", 'Write {"name": …, "config": {…}} or the options.')
+    named = {"name": document["name"]} if inner is not document and "name" in document else {}
+    return {name: _text(name, value) for name, value in (named | inner).items()}
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return ""
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ConfigError(f"{name} is not a text, a number, true or false.", "Kafka Connect's options are flat.")
+
+
+def _sort_out(own: Mapping[str, str]) -> tuple[dict[str, str], SinkConfig | None, list[str]]:
+    """The connector's options, the sink and the faults among Debezium Server's entries."""
+    options: dict[str, str] = {}
+    sink_options: dict[str, str] = {}
+    sink_type = ""
+    faults: list[str] = []
+    for entry, text in own.items():
+        area, _, name = entry.removeprefix("debezium.").partition(".")
+        if area == "source":
+            options[name] = text
+        elif entry == "debezium.sink.type":
+            sink_type = text.strip().lower()
+        elif area == "sink":
+            sink_options[name] = text
+        elif area == "format":
+            _take_format(entry, name, text.strip(), options, faults)
+        elif area in ("transforms", "predicates"):
+            if text.strip():
+                faults.append(f"{entry}: transforms are not available yet")
+        else:
+            faults.append(f"{entry} is not an entry of Debezium Server")
+    if not sink_type:
+        faults += [f"debezium.sink.{name} is given, but no debezium.sink.type" for name in sink_options]
+        return options, None, faults
+    prefix = f"{sink_type}."
+    for name in sink_options:
+        if not name.startswith(prefix):
+            faults.append(f"debezium.sink.{name} does not belong to the sink {sink_type}")
+    mine = {name.removeprefix(prefix): text for name, text in sink_options.items() if name.startswith(prefix)}
+    return options, SinkConfig(sink_type, mine), faults
+
+
+def _take_format(entry: str, name: str, text: str, options: dict[str, str], faults: list[str]) -> None:
+    """One `debezium.format.*` entry: the format of keys, values and headers, and the options of their converters."""
+    part, _, option = name.partition(".")
+    if part in ("key", "value", "header"):
+        if option:
+            options[f"{part}.converter.{option}"] = text
+        elif text.lower() in _FORMATS:
+            faults.append(f"{entry} = {text} is not supported: {_FORMATS[text.lower()]}")
+        elif text.lower() != "json":
+            faults.append(f"{entry} = {text} is not a format; known is json")
+    else:
+        options[f"converter.{name}"] = text
+
+
+def _connector(name: str) -> str:
+    """Our name of a connector's class; PostgreSQL when none is given."""
+    short = name.strip().rpartition(".")[2].lower()
+    if not short or short in _CONNECTORS:
+        return "postgres"
+    if any(short.startswith(other) for other in _ELSEWHERE):
+        raise ConfigError(f"connector.class = {name} is not supported: only PostgreSQL is, for now.")
+    raise ConfigError(
+        f"connector.class = {name} is no connector that is known.",
+        "Name io.debezium.connector.postgresql.PostgresConnector.",
+    )
