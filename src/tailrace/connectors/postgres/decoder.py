@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Image, Int32s, Int64s
-from tailrace.connectors.postgres.kernel import frozen, kernel, uint16, uint32
+from tailrace.connectors.postgres.kernel import frozen, kernel, pooled, uint16, uint32
 from tailrace.connectors.postgres.pgoutput import check_column_bytes, check_offsets, parse_change
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.errors import DecodeError
@@ -93,18 +93,12 @@ def _padded(size: int, to: int) -> int:
     return -(-size // to) * to
 
 
-def _buffer(size: int) -> Bytes:
-    """Uninitialised bytes from Arrow's pool, which keeps its pages: fresh ones cost more than filling them."""
-    buffer: Bytes = np.frombuffer(pa.allocate_buffer(max(size, 1)), dtype=np.uint8)
-    return buffer[:size]
-
-
 def _allocate(rows: int, width: int) -> _Target:
     """Buffers for `rows` rows: all valid, none unavailable; offsets are left for `_measure` to write."""
     offset_bytes, validity_bytes = _padded(4 * (rows + 1), _ALIGNMENT), _padded(rows // 8 + 1, _ALIGNMENT)
-    offsets = _buffer(width * offset_bytes).view(np.int32).reshape(width, offset_bytes // 4)
+    offsets = pooled(width * offset_bytes).view(np.int32).reshape(width, offset_bytes // 4)
     offsets[:, 0] = 0
-    validity = _buffer(width * validity_bytes).reshape(width, validity_bytes)
+    validity = pooled(width * validity_bytes).reshape(width, validity_bytes)
     validity[:] = 255
     return _Target(
         offsets=offsets,
@@ -123,7 +117,7 @@ def _place(target: _Target) -> Bytes:
     for column, size in enumerate(target.sizes.tolist()):
         target.bases[column] = total
         total += _padded(size, _ALIGNMENT)
-    return _buffer(total)
+    return pooled(total)
 
 
 def _image(target: _Target, values: Bytes, present: Flags) -> Image:
@@ -316,5 +310,6 @@ def _fill_tuple(
         elif length > 0:
             source = old_starts[column]
         for index in range(length):
-            values[target + index] = data[source + index]
+            # Unsigned, because numba looks for negative indexes otherwise, which makes this loop four times slower.
+            values[np.uintp(target + index)] = data[np.uintp(source + index)]
     return at

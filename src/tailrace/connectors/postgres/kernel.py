@@ -1,4 +1,4 @@
-"""How this connector's hot loops are compiled, and the reads that they share.
+"""How this connector's hot loops are compiled, and the memory and the reads that they share.
 
 A kernel is compiled on its first call in a process, for one set of argument types, and kept in numba's cache beside
 the source (or in the user's cache directory where that is not writable), from which later processes load it. Kernels
@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from numba import njit
 
 _Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
@@ -32,6 +33,12 @@ def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar
     view = np.ascontiguousarray(array, dtype=dtype).view()
     view.flags.writeable = False
     return view
+
+
+def pooled(size: int) -> npt.NDArray[np.uint8]:
+    """Uninitialised bytes from Arrow's pool, which keeps its pages: touching fresh ones costs more than filling."""
+    buffer: npt.NDArray[np.uint8] = np.frombuffer(pa.allocate_buffer(max(size, 1)), dtype=np.uint8)
+    return buffer[:size]
 
 
 # np.int64 below: shifting int(byte) would give numba an unsigned number, and adding that to a position a float.
