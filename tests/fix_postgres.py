@@ -164,7 +164,8 @@ def drop(server: Postgres, name: str) -> None:
     """Drop the database `name`, if it exists, and end whoever still uses it or its slots."""
     with server.connect() as connection:
         connection.execute(
-            "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()",
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+            " where datname = %s and pid <> pg_backend_pid()",
             [name],
         )
         slots = connection.execute("select slot_name from pg_replication_slots where database = %s", [name]).fetchall()

