@@ -240,6 +240,24 @@ def test_a_key_hash_never_changes() -> None:
     assert hashes.tolist() == [11271334539423717946]
 
 
+def test_rows_that_may_leave_their_key_are_flagged() -> None:
+    other = ONE.replace(b"1", b"2")
+    messages = {
+        INSERT: False,
+        b"U\x00\x00\x00\x07N" + ONE: False,
+        b"U\x00\x00\x00\x07K" + ONE + b"N" + ONE: True,
+        b"U\x00\x00\x00\x07O" + ONE + b"N" + ONE: False,
+        b"U\x00\x00\x00\x07O" + other + b"N" + ONE: True,
+        b"U\x00\x00\x00\x07N\x00\x02un": True,
+        b"D\x00\x00\x00\x07K" + ONE: False,
+        b"D\x00\x00\x00\x07K\x00\x02nn": True,
+    }
+    made = segment(*messages)
+    hashes, moved = scan.key_hashes(made.data, made.offsets, np.arange(len(made)), np.array([0]), 2)
+    assert moved.tolist() == list(messages.values())
+    assert len(set(hashes[[0, 1, 2, 3, 4, 6]])) == 1
+
+
 def test_indexes_that_do_not_exist_are_refused() -> None:
     made = segment(INSERT)
     with pytest.raises(IndexError):

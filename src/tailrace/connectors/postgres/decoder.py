@@ -229,8 +229,8 @@ def _measure_tuple(
 ) -> int:
     """Checks the tuple at `at`; returns the position behind it, -1 when it is wrong.
 
-    An old tuple leaves its values' lengths in `old_lengths` (-1: no text); with `restore` a new tuple takes an
-    unchanged value's length from there.
+    Each tuple leaves its values' lengths in `old_lengths` (-1: no text), and with `restore` takes an unchanged value's
+    length from there, where the old tuple of the same message has left it.
     """
     width = len(target.sizes)
     if end - at < 2 or uint16(data, at) != width:
@@ -258,8 +258,7 @@ def _measure_tuple(
                 target.missing[column] += 1
         elif kind != _NULL:
             return -1
-        if not restore:
-            old_lengths[column] = length
+        old_lengths[column] = length
         if length < 0:
             target.validity[column, row >> 3] &= ~np.uint8(1 << (row & 7))
             target.nulls[column] += 1
