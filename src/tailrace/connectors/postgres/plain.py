@@ -1,0 +1,395 @@
+"""One value at a time: the server's text to the JSON form of its logical type, in plain Python.
+
+These functions say what a value means. They serve the types that are too rare for compiled conversion, the
+defaults and zero values of columns, and the tests that hold the compiled conversions to the same results. Each
+takes the text of a value that is not NULL; None as a result means that it is shown as null (a NaN); ValueError that
+the text is not one of the type's, or that the logical type cannot hold the value.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct as binary
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from tailrace.serde.json_text import Verbatim, dumps, java_number
+
+DAY_US = 86_400_000_000
+# What the server's infinite timestamps are to consumers, in µs; Debezium's own constants.
+INFINITY_US = 9_223_372_036_825_200_000
+MINUS_INFINITY_US = -9_223_372_036_832_400_000
+INT64_MAX = 2**63 - 1
+# The server's own infinite dates are the ends of an int32.
+INFINITY_DAYS = 2**31 - 1
+MINUS_INFINITY_DAYS = -(2**31)
+
+_CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
+_OFFSET = re.compile(r"([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?$")
+_DATE = re.compile(r"(\d{4,})-(\d\d)-(\d\d)")
+_INTERVAL_UNIT = re.compile(r"([+-]?\d+) (year|mon|day)s?")
+_INTERVAL_CLOCK = re.compile(r"([+-]?)(\d+):(\d\d):(\d\d(?:\.\d+)?)$")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|Infinity|NaN)")
+_HSTORE = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)(?:, )?', re.DOTALL)
+
+
+def _match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str]:
+    found = pattern.match(text, start)
+    if found is None:
+        raise ValueError("not in the server's form")
+    return found
+
+
+def number(text: str) -> Verbatim:
+    """An integer, as it stands."""
+    return Verbatim(int(text))
+
+
+def boolean(text: str) -> bool:
+    return {"t": True, "f": False, "true": True, "false": False}[text]
+
+
+def string(text: str) -> str:
+    return text
+
+
+def floating(single: bool) -> Callable[[str], Verbatim]:
+    return lambda text: Verbatim(java_number(text, single))
+
+
+def base64_text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def unscaled_bytes(unscaled: int) -> bytes:
+    """Two's complement, big-endian, as few bytes as hold the sign: Java's BigInteger.toByteArray."""
+    length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+    return unscaled.to_bytes(length, "big", signed=True)
+
+
+def unscaled(value: Decimal, scale: int) -> int:
+    """`value` times 10 to the `scale`, halves away from zero."""
+    sign, digits, exponent = value.as_tuple()
+    whole = int("".join(map(str, digits)) or "0")
+    shift = int(exponent) + scale
+    if shift >= 0:
+        whole *= 10**shift
+    else:
+        divisor = 10**-shift
+        whole = (whole + divisor // 2) // divisor
+    return -whole if sign else whole
+
+
+def fixed_decimal(scale: int) -> Callable[[str], str | None]:
+    def convert(text: str) -> str | None:
+        value = Decimal(text)
+        return base64_text(unscaled_bytes(unscaled(value, scale))) if value.is_finite() else None
+
+    return convert
+
+
+def variable_decimal(text: str) -> dict[str, Any] | None:
+    value = Decimal(text)
+    if not value.is_finite():
+        return None
+    _, digits, exponent = value.as_tuple()
+    scale = max(-int(exponent), 0)
+    while scale and not int(digits[-1]):
+        scale, digits = scale - 1, digits[:-1] or (0,)
+    return {"scale": scale, "value": base64_text(unscaled_bytes(unscaled(value, scale)))}
+
+
+def decimal_text(text: str) -> str:
+    special = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
+    return special.get(text, text)
+
+
+def decimal_double(text: str) -> float:
+    return float(text)
+
+
+def money_digits(text: str) -> str:
+    """The number in a money text of any currency whose decimal sign is a point."""
+    digits = re.sub(r"[^0-9.]", "", text)
+    return "-" + digits if "-" in text or "(" in text else digits
+
+
+def days(year: int, month: int, day: int) -> int:
+    """Days since 1970 of a date of the proleptic Gregorian calendar, years counted astronomically."""
+    year -= month <= 2
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+
+
+def civil(day: int) -> tuple[int, int, int]:
+    """The year, month and day of `day` days since 1970."""
+    day += 719_468
+    era, of_era = divmod(day, 146_097)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    month_of_year = month + (3 if month < 10 else -9)
+    return year + era * 400 + (month_of_year <= 2), month_of_year, of_year - (153 * month + 2) // 5 + 1
+
+
+def _year(digits: str, text: str) -> int:
+    return 1 - int(digits) if text.endswith(" BC") else int(digits)
+
+
+def date_days(text: str) -> int:
+    if text in ("infinity", "-infinity"):
+        return INFINITY_DAYS if text == "infinity" else MINUS_INFINITY_DAYS
+    found = _match(_DATE, text)
+    return days(_year(found[1], text), int(found[2]), int(found[3]))
+
+
+def _clock_us(found: re.Match[str]) -> int:
+    seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
+    return seconds * 1_000_000 + int((found[4] or "").ljust(6, "0"))
+
+
+def time_us(text: str) -> int:
+    return _clock_us(_match(_CLOCK, text))
+
+
+def _offset_us(text: str) -> int:
+    found = _OFFSET.search(text)
+    if found is None:
+        raise ValueError("no offset")
+    seconds = int(found[2]) * 3600 + int(found[3] or 0) * 60 + int(found[4] or 0)
+    return seconds * (1_000_000 if found[1] == "+" else -1_000_000)
+
+
+def time_zoned_us(text: str) -> int:
+    """The time of day in UTC, 0 to 24 h exclusive."""
+    return (time_us(text) - _offset_us(text)) % DAY_US
+
+
+def timestamp_us(text: str) -> int:
+    """µs since 1970, unbounded; the infinite ones by their constants."""
+    if text in ("infinity", "-infinity"):
+        return INFINITY_US if text == "infinity" else MINUS_INFINITY_US
+    found = _match(_DATE, text)
+    clock = _match(_CLOCK, text, found.end() + 1)
+    return days(_year(found[1], text), int(found[2]), int(found[3])) * DAY_US + _clock_us(clock)
+
+
+def timestamp_zoned_us(text: str) -> int:
+    return timestamp_us(text) - _offset_us(text.removesuffix(" BC"))
+
+
+def year_text(year: int) -> str:
+    """A year as ISO 8601 and Java write it: four digits, a sign beyond 9999 and below 0."""
+    if year > 9999:
+        return f"+{year}"
+    return f"-{-year:04d}" if year < 0 else f"{year:04d}"
+
+
+def fraction(us: int, digits: int | None) -> str:
+    """The fraction of a second with `digits` digits, or with as many as it needs."""
+    text = f"{us:06d}"
+    text = text.rstrip("0") if digits is None else text[:digits]
+    return "." + text if text else ""
+
+
+def _iso_day(day: int) -> str:
+    year, month, of_month = civil(day)
+    return f"{year_text(year)}-{month:02d}-{of_month:02d}"
+
+
+def _iso_clock(us: int, digits: int | None) -> str:
+    seconds, rest = divmod(us, 1_000_000)
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction(rest, digits)}Z"
+
+
+def iso_date(text: str) -> str:
+    return _iso_day(date_days(text)) + "Z"
+
+
+def iso_time(text: str) -> str:
+    return _iso_clock(time_us(text) % DAY_US, None)
+
+
+def zoned_time(text: str) -> str:
+    return _iso_clock(time_zoned_us(text), None)
+
+
+def _iso_instant(us: int, digits: int | None) -> str:
+    return _iso_day(us // DAY_US) + "T" + _iso_clock(us % DAY_US, digits)
+
+
+def iso_timestamp(text: str) -> str:
+    return _iso_instant(timestamp_us(text), None)
+
+
+def zoned_timestamp(digits: int | None) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        return text if text in ("infinity", "-infinity") else _iso_instant(timestamp_zoned_us(text), digits)
+
+    return convert
+
+
+def timestamp_in(divisor: int, multiplier: int) -> Callable[[str], int]:
+    """µs by a rational factor, rounded down. In ns the infinite ones are the ends of an int64."""
+
+    def convert(text: str) -> int:
+        us = timestamp_us(text)
+        if multiplier > 1 and text in ("infinity", "-infinity"):
+            return INT64_MAX if text == "infinity" else -INT64_MAX - 1
+        return _in_range(us * multiplier // divisor)
+
+    return convert
+
+
+def _in_range(value: int) -> int:
+    if not -INT64_MAX - 1 <= value <= INT64_MAX:
+        raise ValueError("beyond 64 bits")
+    return value
+
+
+def time_in(divisor: int, multiplier: int) -> Callable[[str], int]:
+    return lambda text: time_us(text) * multiplier // divisor
+
+
+def _interval_parts(text: str) -> tuple[int, int, int, int, int, Decimal]:
+    """Years, months, days, hours, minutes and seconds, each with its own sign."""
+    units = {unit: int(amount) for amount, unit in _INTERVAL_UNIT.findall(text)}
+    clock = _INTERVAL_CLOCK.search(text)
+    if clock is None and not units:
+        raise ValueError("not an interval")
+    hours, minutes, seconds = (int(clock[2]), int(clock[3]), Decimal(clock[4])) if clock else (0, 0, Decimal(0))
+    if clock and clock[1] == "-":
+        hours, minutes, seconds = -hours, -minutes, -seconds
+    return units.get("year", 0), units.get("mon", 0), units.get("day", 0), hours, minutes, seconds
+
+
+def interval_us(text: str) -> int:
+    """An interval in µs, a month as a twelfth of 365.25 days."""
+    years, months, of_days, hours, minutes, seconds = _interval_parts(text)
+    month_us = DAY_US * 487 // 16
+    us = (years * 12 + months) * month_us + of_days * DAY_US + (hours * 3600 + minutes * 60) * 1_000_000
+    us += int(seconds * 1_000_000)
+    return _in_range(us)
+
+
+def interval_iso(text: str) -> str:
+    years, months, of_days, hours, minutes, seconds = _interval_parts(text)
+    shown = f"{seconds.normalize():f}" if seconds else "0"
+    return f"P{years}Y{months}M{of_days}DT{hours}H{minutes}M{shown}S"
+
+
+def bytea(text: str) -> bytes:
+    if not text.startswith("\\x"):
+        raise ValueError("bytea is not in hex form")
+    return bytes.fromhex(text[2:])
+
+
+def binary_text(mode: str) -> Callable[[bytes], str]:
+    """Bytes as JSON writes them under a binary.handling.mode."""
+    if mode == "hex":
+        return bytes.hex
+    if mode == "base64-url-safe":
+        return lambda data: base64.urlsafe_b64encode(data).decode()
+    return base64_text
+
+
+def bit_string(text: str) -> str:
+    """Bits as little-endian bytes without trailing zero bytes."""
+    value = int(text or "0", 2)
+    return base64_text(value.to_bytes((value.bit_length() + 7) // 8, "little"))
+
+
+def point(text: str) -> dict[str, Any]:
+    x, y = (float(part) for part in text.strip("()").split(","))
+    wkb = binary.pack("<BIdd", 1, 1, x, y)
+    return {"x": x, "y": y, "wkb": base64_text(wkb), "srid": None}
+
+
+def geometry(text: str) -> dict[str, Any]:
+    """PostGIS: hexadecimal EWKB, whose type word may carry a spatial reference."""
+    data = bytes.fromhex(text)
+    order = "<" if data[0] == 1 else ">"
+    kind = binary.unpack_from(order + "I", data, 1)[0]
+    srid = binary.unpack_from(order + "i", data, 5)[0] if kind & 0x20000000 else None
+    return {"wkb": base64_text(data), "srid": srid}
+
+
+def vector(single: bool) -> Callable[[str], list[Verbatim]]:
+    def convert(text: str) -> list[Verbatim]:
+        inner = text.strip("[]")
+        return [Verbatim(java_number(part, single)) for part in inner.split(",")] if inner else []
+
+    return convert
+
+
+def geometric_bytes(text: str) -> bytes:
+    """The bytes of a geometric value, its numbers written as doubles: `(2.0,2.0),(0.0,0.0)`."""
+    return _NUMBER.sub(lambda match: java_number(match.group()).strip('"'), text).encode()
+
+
+def hstore(text: str) -> dict[str, str | None]:
+    pairs: dict[str, str | None] = {}
+    position = 0
+    while position < len(text):
+        found = _match(_HSTORE, text, position)
+        value = found[2]
+        pairs[re.sub(r"\\(.)", r"\1", found[1])] = None if value is None else re.sub(r"\\(.)", r"\1", value)
+        position = found.end()
+    return pairs
+
+
+def hstore_json(text: str) -> str:
+    return dumps(hstore(text))
+
+
+def array_items(text: str, delimiter: str = ",") -> list[str | None]:
+    """The elements of an array of one dimension; ValueError for more, which no array schema can hold."""
+    if text.startswith("["):
+        text = text.partition("=")[2]
+    if not text.startswith("{") or not text.endswith("}"):
+        raise ValueError("not an array")
+    if text == "{}":
+        return []
+    items: list[str | None] = []
+    position = 1
+    while position < len(text):
+        if text[position] == "{":
+            raise ValueError("an array of several dimensions")
+        if text[position] == '"':
+            item, position = _quoted_item(text, position + 1)
+            items.append(item)
+        else:
+            end = position
+            while text[end] not in (delimiter, "}"):
+                end += 1
+            raw = text[position:end]
+            items.append(None if raw.upper() == "NULL" else raw)
+            position = end
+        position += 1
+    return items
+
+
+def _quoted_item(text: str, position: int) -> tuple[str, int]:
+    parts: list[str] = []
+    while text[position] != '"':
+        if text[position] == "\\":
+            position += 1
+        parts.append(text[position])
+        position += 1
+    return "".join(parts), position + 1
+
+
+def array_of(element: Callable[[str], Any], nulls: bool) -> Callable[[str], list[Any]]:
+    """Elements by `element`; ValueError for an array with a NULL where the element may not be null."""
+
+    def convert(text: str) -> list[Any]:
+        items = array_items(text)
+        if not nulls and None in items:
+            raise ValueError("a NULL among elements that may not be null")
+        return [None if item is None else element(item) for item in items]
+
+    return convert

@@ -1,0 +1,416 @@
+"""From a ChangeBatch to the rows that Spark gets: the columnar path from server text to events. Runs in workers.
+
+A batch is worked off in blocks of changes that fit the cache. Of each block every column becomes a fragment (the
+JSON of its values, one after another), and every record is put together from literals and fragments in one pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker, TableSchema
+from tailrace.columns.logical import LogicalType
+from tailrace.connectors.postgres.values import plan_columns
+from tailrace.errors import ConversionError
+from tailrace.events import names
+from tailrace.events.envelope import event_schemas, marker_text
+from tailrace.events.expansion import AFTER, BEFORE, NO_IMAGE, TOMBSTONE, Records, expand
+from tailrace.events.headers import header_column
+from tailrace.events.settings import CONNECTOR, EventSettings
+from tailrace.serde.assemble import (
+    CHANGE,
+    KINDS,
+    MARKER,
+    NO_PROGRAM,
+    SEQUENCE,
+    TRANSACTION,
+    XID,
+    Fragment,
+    Programs,
+)
+from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment
+from tailrace.serde.json_text import dumps, quoted, schema_text
+from tailrace.serde.memory import binary_array, text_buffers
+
+log = logging.getLogger("tailrace")
+Flags = npt.NDArray[np.bool_]
+_MAX_RECORDS = 32_768
+_MAX_TEXT = 48 << 20
+_MAX_OUTPUT = 512 << 20
+_warned: set[tuple[str, str, str]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """Everything about a table's records that does not depend on the change.
+
+    `key_open` and `value_open` precede the payload: its schema, or nothing; `key_close` and `value_close` follow.
+    """
+
+    columns: tuple[ColumnPlan, ...]
+    unknown: tuple[str, ...]
+    key: tuple[ColumnPlan, ...]
+    topic: str
+    key_open: bytes
+    key_close: bytes
+    value_open: bytes
+    value_close: bytes
+
+
+@lru_cache(maxsize=512)
+def table_plan(table: TableSchema, settings: EventSettings) -> TablePlan:
+    """The plan of a table's records."""
+    columns, unknown = plan_columns(table, settings)
+    by_name = {plan.source_name: plan for plan in columns}
+    key = tuple(by_name[name] for name in table.key if name in by_name)
+    schemas = event_schemas(table, columns, key, settings)
+
+    def enclosure(schema: LogicalType | None, enabled: bool) -> tuple[bytes, bytes]:
+        if not enabled or schema is None:
+            return b"", b""
+        return f'{{"schema":{schema_text(schema)},"payload":'.encode(), b"}"
+
+    return TablePlan(
+        columns,
+        unknown,
+        key,
+        names.topic(settings, table.id),
+        *enclosure(schemas.key, settings.key_schemas_enable),
+        *enclosure(schemas.value, settings.value_schemas_enable),
+    )
+
+
+def to_rows(batch: ChangeBatch, settings: EventSettings) -> Iterator[pa.RecordBatch]:
+    """The records of `batch` as batches of ROW_SCHEMA, in order, at most 32,768 records each.
+
+    A value that its type cannot hold is shown as null with a warning; under
+    `event.converting.failure.handling.mode=fail` it raises ConversionError.
+    """
+    if len(batch) == 0:
+        return
+    plan = table_plan(batch.table, settings)
+    _warn_unknown(batch, plan)
+    records = expand(batch, key_changes(batch, plan.key), bool(plan.key), settings)
+    transactions = _TransactionParts(batch, settings)
+    ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
+    for low, high in _blocks(batch, plan, ends):
+        first, last = int(ends[low]), int(ends[high])
+        if first < last:
+            yield _Block(batch, settings, plan, records, transactions, low, high, first, last).rows()
+
+
+def key_changes(batch: ChangeBatch, key: tuple[ColumnPlan, ...]) -> Flags:
+    """Which updates changed the key: a key column's old text differs from its new one, or was not carried."""
+    changed = np.zeros(len(batch), np.bool_)
+    if batch.before is None or batch.after is None or not key:
+        return changed
+    candidates = batch.op == ord("u")
+    if batch.before.present is not None:
+        candidates = candidates & batch.before.present
+    if not candidates.any():
+        return changed
+    for plan in key:
+        old, new = batch.before.columns[plan.index], batch.after.columns[plan.index]
+        same = pc.fill_null(pc.equal(old, new), False).to_numpy(zero_copy_only=False)
+        differs = ~same & ~(np.asarray(old.is_null()) & np.asarray(new.is_null()))
+        unchanged = batch.after.unavailable[plan.index]
+        changed |= differs if unchanged is None else differs & ~unchanged
+    return changed & candidates
+
+
+def _warn_unknown(batch: ChangeBatch, plan: TablePlan) -> None:
+    for column in plan.unknown:
+        kind = batch.table.columns[batch.table.index(column)].type_name
+        message = f"Column {column} of {batch.table.id} has the unknown type {kind} and is left out of the events."
+        _warn(batch, column, "unknown", message)
+
+
+def _warn(batch: ChangeBatch, column: str, reason: str, message: str) -> None:
+    """Log a warning once per process, table, column and reason, and leave it in the batch."""
+    batch.warnings.append(message)
+    if (str(batch.table.id), column, reason) not in _warned:
+        _warned.add((str(batch.table.id), column, reason))
+        log.warning(message)
+
+
+def _blocks(batch: ChangeBatch, plan: TablePlan, ends: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Ranges of changes that keep to the limits of records, text and output; one change alone may exceed them."""
+    size = np.zeros(len(batch) + 1, np.int64)
+    for image in (batch.before, batch.after):
+        if image is not None:
+            for column in image.columns:
+                if len(column):
+                    bounds = text_buffers(column)[1]
+                    size += bounds.astype(np.int64) - int(bounds[0])
+    fixed = len(plan.value_open) + len(plan.key_open) + 1024
+    limit = min(_MAX_RECORDS, max(_MAX_OUTPUT // fixed, 1))
+    low = 0
+    while low < len(batch):
+        high = int(np.searchsorted(ends, ends[low] + limit, side="right")) - 1
+        high = min(high, int(np.searchsorted(size, size[low] + _MAX_TEXT, side="right")) - 1, len(batch))
+        high = max(high, low + 1)
+        yield low, high
+        low = high
+
+
+class _TransactionParts:
+    """The fragments and arrow columns that belong to transactions: one entry per transaction of the batch."""
+
+    def __init__(self, batch: ChangeBatch, settings: EventSettings) -> None:
+        transactions = batch.transactions
+        self.ms = integers_fragment(transactions.commit_us // 1000)
+        self.us = integers_fragment(transactions.commit_us)
+        # One entry more than transactions: what rows of a snapshot, and of an incremental one, show instead.
+        xid = pa.array(transactions.xid).cast(pa.string())
+        self.xid = _text_fragment(pa.concat_arrays([xid, pa.array(["null"])]))
+        seen = transactions.previous_end >= 0
+        ends = pc.binary_join_element_wise('\\"', pa.array(transactions.previous_end).cast(pa.string()), '\\"', "")
+        ends = pc.if_else(pa.array(seen), ends, "null")
+        self.previous_end = _text_fragment(pa.concat_arrays([ends, pa.array(["null"])]))
+        self.position = pa.array([f"{lsn:016X}" for lsn in transactions.commit_lsn.tolist()], pa.string())
+        self.name = xid
+        self.markers = _marker_fragment(settings)
+        self.marker_names = pa.array([marker.name.lower() for marker in Marker], pa.string())
+
+
+def _text_fragment(texts: pa.Array) -> Fragment:
+    data, offsets = text_buffers(texts)
+    return Fragment(data, offsets)
+
+
+@lru_cache(maxsize=8)
+def _marker_fragment(settings: EventSettings) -> Fragment:
+    return strings_fragment([dumps(marker_text(marker, settings)).encode() for marker in Marker])
+
+
+@lru_cache(maxsize=256)
+def _repeated(text: str) -> pa.Array:
+    return pa.array([text] * _MAX_RECORDS, pa.string())
+
+
+def _constant(text: str, count: int) -> pa.Array:
+    return _repeated(text).slice(0, count) if count <= _MAX_RECORDS else pa.array([text] * count, pa.string())
+
+
+class _Block:
+    """The records `first` to `last` of a batch: those of the changes `low` to `high`."""
+
+    def __init__(
+        self,
+        batch: ChangeBatch,
+        settings: EventSettings,
+        plan: TablePlan,
+        records: Records,
+        transactions: _TransactionParts,
+        low: int,
+        high: int,
+        first: int,
+        last: int,
+    ) -> None:
+        self.batch, self.settings, self.plan, self.transactions = batch, settings, plan, transactions
+        self.low, self.high = low, high
+        self.change = records.change[first:last]
+        self.op, self.key, self.header = records.op[first:last], records.key[first:last], records.header[first:last]
+        self.before, self.after = records.before[first:last], records.after[first:last]
+        self.before_fragments = self._image(batch.before)
+        self.after_fragments = self._image(batch.after)
+        self.transaction = batch.transaction[self.change]
+        self.now = time.time_ns()
+        self.index = np.zeros((KINDS, len(self.change)), np.int32)
+        self.index[CHANGE] = self.change - low
+        self.index[TRANSACTION] = self.index[SEQUENCE] = self.index[XID] = self.transaction
+        self.incremental: Flags | None = None
+        if batch.marker is not None:
+            marker = batch.marker[self.change]
+            self.index[MARKER] = marker
+            snapshot = (marker != Marker.FALSE) & (marker != Marker.INCREMENTAL)
+            self.index[SEQUENCE] = np.where(snapshot, len(batch.transactions), self.transaction)
+            incremental = marker == Marker.INCREMENTAL
+            if incremental.any():
+                self.incremental = incremental
+                self.index[XID] = np.where(incremental, len(batch.transactions), self.transaction)
+
+    def _image(self, image: Image | None) -> dict[int, Fragment]:
+        """The fragments of an image's columns by the columns' indexes."""
+        fragments: dict[int, Fragment] = {}
+        if image is None:
+            return fragments
+        for plan in self.plan.columns:
+            column = image.columns[plan.index].slice(self.low, self.high - self.low)
+            unavailable = image.unavailable[plan.index]
+            flags = None if unavailable is None else unavailable[self.low : self.high]
+            fragments[plan.index], lost = column_fragment(plan, column, flags)
+            if lost:
+                self._lost(plan, lost)
+        return fragments
+
+    def _lost(self, plan: ColumnPlan, lost: int) -> None:
+        mode = self.settings.converting_failure_mode
+        message = f"{lost} values of column {plan.source_name} of {self.batch.table.id} do not fit its type in events"
+        if mode == "fail":
+            remedy = "Set event.converting.failure.handling.mode to warn to have them as null."
+            raise ConversionError(message + ".", remedy)
+        if mode == "warn":
+            _warn(self.batch, plan.source_name, "lost", message + " and are null there.")
+
+    def rows(self) -> pa.RecordBatch:
+        """The block as rows of ROW_SCHEMA."""
+        count = len(self.change)
+        table = self.batch.table.id
+        transaction = pa.array(self.transaction)
+        columns = [
+            _constant(self.plan.topic, count),
+            self._keys(self.key),
+            self._values(),
+            self._headers(),
+            self._ops(),
+            _constant(table.database, count),
+            _constant(table.schema, count),
+            _constant(table.table, count),
+            self.transactions.position.take(transaction),
+            pa.array(self.batch.ordinal[self.change]),
+            self._transaction_names(transaction),
+            pa.array(self.batch.transactions.commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
+            self._markers(count),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
+
+    def _keys(self, source: npt.NDArray[np.uint8]) -> pa.Array:
+        """The serialised keys, each from the image that `source` names; null where it names none."""
+        count = len(self.change)
+        if not source.any():
+            return pa.nulls(count, pa.binary())
+        programs = Programs()
+        program = np.full(count, NO_PROGRAM, np.uint8)
+        for code, fragments in ((AFTER, self.after_fragments), (BEFORE, self.before_fragments)):
+            rows = source == code
+            if rows.any():
+                program[rows] = programs.begin()
+                programs.literal(self.plan.key_open)
+                self._struct(programs, self.plan.key, fragments)
+                programs.literal(self.plan.key_close)
+                programs.end()
+        data, offsets = programs.run(program, self.index)
+        present = source != NO_IMAGE
+        return binary_array(data, offsets, None if present.all() else present)
+
+    @staticmethod
+    def _struct(programs: Programs, plans: tuple[ColumnPlan, ...], fragments: dict[int, Fragment]) -> None:
+        separator = "{"
+        for plan in plans:
+            programs.literal(f"{separator}{quoted(plan.name)}:".encode())
+            programs.fragment(fragments[plan.index], CHANGE)
+            separator = ","
+        programs.literal(b"}" if plans else b"{}")
+
+    def _values(self) -> pa.Array:
+        programs = Programs()
+        program = np.full(len(self.change), NO_PROGRAM, np.uint8)
+        shape = self.op.astype(np.int32) * 4 + self.before * 2 + self.after
+        lsn = self._lsn_fragment()
+        shown_lsn = self._lsn_fragment(self.incremental)
+        for code in np.unique(shape).tolist():
+            op, before, after = code >> 2, bool(code & 2), bool(code & 1)
+            if op == TOMBSTONE:
+                continue
+            program[shape == code] = programs.begin()
+            self._value_program(programs, chr(op), before, after, lsn, shown_lsn)
+        data, offsets = programs.run(program, self.index)
+        present = self.op != TOMBSTONE
+        return binary_array(data, offsets, None if present.all() else present)
+
+    def _lsn_fragment(self, hidden: Flags | None = None) -> Fragment:
+        """The changes' own LSNs; null where a record that is hidden shows the change."""
+        lsn = self.batch.lsn[self.low : self.high]
+        if hidden is None:
+            return integers_fragment(lsn)
+        flags = np.zeros(len(lsn), np.bool_)
+        flags[self.index[CHANGE][hidden]] = True
+        return _text_fragment(pc.fill_null(pa.array(lsn, mask=flags).cast(pa.string()), "null"))
+
+    def _value_program(
+        self, programs: Programs, op: str, before: bool, after: bool, lsn: Fragment, shown_lsn: Fragment
+    ) -> None:
+        settings, table = self.settings, self.batch.table.id
+        programs.literal(self.plan.value_open + b'{"before":')
+        if before:
+            self._struct(programs, self.plan.columns, self.before_fragments)
+        else:
+            programs.literal(b"null")
+        programs.literal(b',"after":')
+        if after:
+            self._struct(programs, self.plan.columns, self.after_fragments)
+        else:
+            programs.literal(b"null")
+        source = {"version": settings.version, "connector": CONNECTOR, "name": settings.logical_name}
+        programs.literal(f',"source":{dumps(source)[:-1]},"ts_ms":'.encode())
+        programs.fragment(self.transactions.ms, TRANSACTION)
+        programs.literal(b',"snapshot":')
+        if self.batch.marker is None:
+            programs.literal(dumps(marker_text(Marker.FALSE, settings)).encode())
+        else:
+            programs.fragment(self.transactions.markers, MARKER)
+        programs.literal(f',"db":{quoted(table.database)},"sequence":"['.encode())
+        programs.fragment(self.transactions.previous_end, SEQUENCE)
+        programs.literal(b',\\"')
+        programs.fragment(lsn, CHANGE)
+        programs.literal(b'\\"]"')
+        if not settings.legacy:
+            programs.literal(b',"ts_us":')
+            programs.fragment(self.transactions.us, TRANSACTION)
+            programs.literal(b',"ts_ns":')
+            programs.fragment(self.transactions.us, TRANSACTION)
+            programs.literal(b"000")
+        programs.literal(f',"schema":{quoted(table.schema)},"table":{quoted(table.table)},"txId":'.encode())
+        programs.fragment(self.transactions.xid, XID)
+        programs.literal(b',"lsn":')
+        programs.fragment(shown_lsn, CHANGE)
+        programs.literal(b',"xmin":null' if settings.legacy else b',"xmin":null,"origin":null,"origin_lsn":null')
+        now = self.now
+        moment = f'"op":"{op}","ts_ms":{now // 1_000_000}'
+        if settings.legacy:
+            programs.literal(f'}},{moment},"transaction":null}}'.encode())
+        else:
+            programs.literal(f'}},"transaction":null,{moment},"ts_us":{now // 1000},"ts_ns":{now}}}'.encode())
+        programs.literal(self.plan.value_close)
+        programs.end()
+
+    def _headers(self) -> pa.Array:
+        other = self._keys(self.header) if self.header.any() else pa.nulls(0, pa.binary())
+        return header_column(self.settings, self.header, other)
+
+    def _ops(self) -> pa.Array:
+        """What the op column says; constant in most blocks."""
+        codes = np.unique(self.op)
+        if len(codes) == 1:
+            return _constant(_op_name(int(codes[0])), len(self.op))
+        place = np.zeros(256, np.int8)
+        place[codes] = np.arange(len(codes))
+        names_of = pa.array([_op_name(int(code)) for code in codes], pa.string())
+        return names_of.take(pa.array(place[self.op]))
+
+    def _transaction_names(self, transaction: pa.Array) -> pa.Array:
+        """The transaction ids as text, null in snapshot rows."""
+        if self.batch.marker is None:
+            return self.transactions.name.take(transaction)
+        indices = pa.array(self.transaction, mask=self.index[MARKER] != Marker.FALSE)
+        return self.transactions.name.take(indices)
+
+    def _markers(self, count: int) -> pa.Array:
+        if self.batch.marker is None:
+            return _constant("false", count)
+        return self.transactions.marker_names.take(pa.array(self.index[MARKER]))
+
+
+def _op_name(code: int) -> str:
+    return "tombstone" if code == TOMBSTONE else chr(code)

@@ -1,0 +1,82 @@
+"""From changes to records: which records a change becomes, and what each of them holds.
+
+A delete becomes a record and a tombstone; an update that changes the key becomes a delete of the old key, its
+tombstone and a create of the new key, the first two naming the new key in a header, the last the old one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.columns import ChangeBatch
+from tailrace.events.settings import EventSettings
+
+Flags = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.uint8]
+TOMBSTONE = 0
+NO_IMAGE, AFTER, BEFORE = 0, 1, 2
+"""Where a record's key, or the key in its header, is taken from."""
+
+
+@dataclass(slots=True)
+class Records:
+    """The records of a batch, in order; one element per record.
+
+    `change` is the index of the change; `op` the ASCII code of what the envelope says, TOMBSTONE for a tombstone;
+    `before` and `after` tell whether the envelope shows that image; `key` and `header` where the record's key and
+    the key in its newkey (AFTER) or oldkey (BEFORE) header come from. `plain`: record i is change i, all with the
+    same op, key and images and without headers.
+    """
+
+    change: npt.NDArray[np.int32]
+    op: Codes
+    before: Flags
+    after: Flags
+    key: Codes
+    header: Codes
+    plain: bool = False
+
+    def __len__(self) -> int:
+        return len(self.change)
+
+
+def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool, settings: EventSettings) -> Records:
+    """The records of `batch`; `key_changed` marks the updates whose old key differs from their new one."""
+    op = batch.op
+    count = len(op)
+    kept = np.ones(count, np.bool_)
+    for letter in settings.skipped_operations & frozenset("cud"):
+        kept &= op != ord(letter)
+    if settings.drops_truncates:
+        kept &= op != ord("t")
+    has_before = np.zeros(count, np.bool_)
+    if batch.before is not None:
+        has_before[:] = True if batch.before.present is None else batch.before.present
+    tombstones = int(settings.tombstones_on_delete)
+    counts = np.ones(count, np.int32)
+    counts[op == ord("d")] = 1 + tombstones
+    counts[key_changed] = 2 + tombstones
+    counts[~kept] = 0
+    change = np.repeat(np.arange(count, dtype=np.int32), counts)
+    starts = np.cumsum(counts) - counts
+    nth = np.arange(len(change), dtype=np.int32) - starts[change]
+    shown = op[change]
+    changed = key_changed[change]
+    last = nth == counts[change] - 1
+    deletes = (shown == ord("d")) | (changed & ~last)
+    tomb = deletes & (nth == 1)
+    shown = np.where(deletes, ord("d"), shown)
+    shown = np.where(changed & last, ord("c"), shown)
+    shown = np.where(tomb, TOMBSTONE, shown).astype(np.uint8)
+    truncates = shown == ord("t")
+    before = has_before[change] & ((shown == ord("d")) | (shown == ord("u")))
+    after = (shown != ord("d")) & (shown != TOMBSTONE) & ~truncates
+    key = np.where(deletes, BEFORE, AFTER).astype(np.uint8)
+    key[truncates] = NO_IMAGE
+    if not has_key:
+        key[:] = NO_IMAGE
+    header = np.where(changed, np.where(last, BEFORE, AFTER), NO_IMAGE).astype(np.uint8)
+    return Records(change, shown, before, after, key, header)

@@ -1,0 +1,63 @@
+"""Names of topics, schemas and fields, with the characters that each kind does not allow replaced."""
+
+from __future__ import annotations
+
+import re
+
+from tailrace.columns import TableId
+from tailrace.events.settings import EventSettings
+
+_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
+
+
+def topic(settings: EventSettings, table: TableId) -> str:
+    """The topic of a table's records: prefix, schema and table, illegal characters as `_`."""
+    return _TOPIC.sub("_", settings.delimiter.join((settings.logical_name, table.schema, table.table)))
+
+
+def schema_prefix(settings: EventSettings, table: TableId) -> str:
+    """What `.Key`, `.Value` and `.Envelope` are put behind; the 1.7 form always makes Avro names of it."""
+    mode = "avro" if settings.legacy else settings.schema_name_adjustment_mode
+    return adjusted(topic(settings, table), mode, dots=True)
+
+
+def schema_name(settings: EventSettings, name: str) -> str:
+    mode = "avro" if settings.legacy else settings.schema_name_adjustment_mode
+    return adjusted(name, mode, dots=True)
+
+
+def field_name(settings: EventSettings, name: str) -> str:
+    return adjusted(name, settings.field_name_adjustment_mode, dots=False)
+
+
+def adjusted(name: str, mode: str, dots: bool) -> str:
+    """`name` under the adjustment `mode`; `dots` tells whether dots separate parts of the name.
+
+    `avro` writes `_` for every UTF-16 unit that is not allowed and puts `_` before a first digit; `avro_unicode`
+    writes `_uXXXX`, and doubles the underscore so that the names stay distinct.
+    """
+    if mode == "none":
+        return name
+    parts: list[str] = []
+    units = memoryview(name.encode("utf-16-le")).cast("H")
+    for position, unit in enumerate(units):
+        char = chr(unit)
+        letter = char.isascii() and char.isalpha()
+        digit = char.isascii() and char.isdigit()
+        if mode == "avro_unicode":
+            parts.append(_unicode(char, unit, letter or (digit and position > 0), dots))
+        elif letter or char == "_" or (digit and position > 0) or (char == "." and dots):
+            parts.append(char)
+        elif digit:
+            parts.append("_" + char)
+        else:
+            parts.append("_")
+    return "".join(parts)
+
+
+def _unicode(char: str, unit: int, legal: bool, dots: bool) -> str:
+    if char == "_":
+        return "__"
+    if legal or (char == "." and dots):
+        return char
+    return f"_u{unit:04x}"

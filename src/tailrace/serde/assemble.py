@@ -1,0 +1,125 @@
+"""Assembling JSON documents from literals and fragments, row by row, with one move per part.
+
+A program is the sequence of parts of one kind of document. A part is a literal, then, unless it is the last, the
+fragment of the row: `data[offsets[i]:offsets[i + 1]]` where i is the row's index of the part's kind (its change,
+its transaction, its marker). Programs hold addresses, so whoever assembles keeps their memory alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from tailrace.errors import ConversionError
+from tailrace.serde.memory import Bytes, Offsets, load_int32, move
+
+Int64s = npt.NDArray[np.int64]
+NO_PROGRAM = 255
+CHANGE, TRANSACTION, MARKER, SEQUENCE, XID = range(5)
+KINDS = 5
+
+
+@dataclass(slots=True)
+class Fragment:
+    """The JSON of a column's values, one after another; `quoted`: quotes are still to be put around each."""
+
+    data: Bytes
+    offsets: Offsets
+    quoted: bool = False
+
+
+@dataclass(slots=True)
+class Programs:
+    """Programs under construction; `literal` and `fragment` extend the last one begun."""
+
+    _parts: list[tuple[bytes, Fragment | None, int]] = field(default_factory=list)
+    _starts: list[int] = field(default_factory=list)
+    _pending: bytes = b""
+
+    def begin(self) -> int:
+        """Begin a program; its number is what the rows name it by."""
+        self._starts.append(len(self._parts))
+        self._pending = b""
+        return len(self._starts) - 1
+
+    def literal(self, text: bytes) -> None:
+        self._pending += text
+
+    def fragment(self, fragment: Fragment, kind: int) -> None:
+        if fragment.quoted:
+            self._pending += b'"'
+        self._parts.append((self._pending, fragment, kind))
+        self._pending = b'"' if fragment.quoted else b""
+
+    def end(self) -> None:
+        self._parts.append((self._pending, None, 0))
+
+    def run(self, program: npt.NDArray[np.uint8], index: npt.NDArray[np.int32]) -> tuple[Bytes, Offsets]:
+        """Assemble one document per row: `program[r]` names its program, NO_PROGRAM leaves it empty.
+
+        `index[k, r]` is the row's index for fragments of kind k. Raises ConversionError beyond 2 GiB.
+        """
+        # Rows of the table: literal's address and length, fragment's bytes and bounds, the kind of its index.
+        table = np.zeros((5, len(self._parts)), np.int64)
+        literals = np.frombuffer(b"".join(part[0] for part in self._parts) + b"\0", np.uint8)
+        base, position = literals.ctypes.data, 0
+        for number, (text, fragment, kind) in enumerate(self._parts):
+            table[0, number], table[1, number], table[4, number] = base + position, len(text), kind
+            position += len(text)
+            if fragment is not None:
+                table[2, number] = fragment.data.ctypes.data
+                table[3, number] = fragment.offsets.ctypes.data
+        starts = np.array([*self._starts, len(self._parts)], np.int64)
+        offsets = np.zeros(len(program) + 1, np.int32)
+        total = measure(table, starts, program, index, offsets)
+        if total > 2**31 - 1:
+            raise ConversionError("The records of one block exceed 2 GiB; a single row is too large for one record.")
+        data = np.empty(max(total, 1), np.uint8)
+        write(table, starts, program, index, offsets, data.ctypes.data)
+        return data[:total], offsets
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def measure(table: Any, starts: Any, program: Any, index: Any, offsets: Any) -> Any:
+    """Fill `offsets` with the documents' bounds; their whole size in bytes."""
+    total = 0
+    fixed = np.zeros(len(starts) - 1, np.int64)
+    for number in range(len(starts) - 1):
+        for part in range(starts[number], starts[number + 1]):
+            fixed[number] += table[1, part]
+    for row in range(len(program)):
+        number = program[row]
+        if number != NO_PROGRAM:
+            total += fixed[number]
+            for part in range(starts[number], starts[number + 1]):
+                bounds = table[3, part]
+                if bounds != 0:
+                    at = bounds + 4 * index[table[4, part], row]
+                    total += load_int32(at + 4) - load_int32(at)
+        offsets[row + 1] = total
+    return total
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def write(table: Any, starts: Any, program: Any, index: Any, offsets: Any, target: Any) -> None:
+    """Write the documents to the address `target`."""
+    for row in range(len(program)):
+        number = program[row]
+        if number == NO_PROGRAM:
+            continue
+        cursor = target + offsets[row]
+        for part in range(starts[number], starts[number + 1]):
+            length = table[1, part]
+            move(cursor, table[0, part], length)
+            cursor += length
+            bounds = table[3, part]
+            if bounds != 0:
+                at = bounds + 4 * index[table[4, part], row]
+                begin = load_int32(at)
+                length = load_int32(at + 4) - begin
+                move(cursor, table[2, part] + begin, length)
+                cursor += length

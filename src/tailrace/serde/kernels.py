@@ -1,0 +1,223 @@
+"""Compiled conversions of text columns to JSON: strings, numbers, booleans, bytes.
+
+Every kernel has the same form. `data[bounds[i]:bounds[i + 1]]` is the text of row i. `state` is empty when all rows
+have a text; else 0 marks a row that has one and k one that is shown as literal k - 1, which is
+`literals[ends[k - 1]:ends[k]]`. The JSON goes to `out`, its bounds to `offsets`. The result is the number of texts
+that could not be converted; they are shown as literal 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_ESCAPES = np.zeros(256, np.uint8)
+_ESCAPES[:32] = 1
+for _code, _letter in ((34, '"'), (92, "\\"), (8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
+    _ESCAPES[_code] = ord(_letter)
+_HEX_UPPER = np.frombuffer(b"0123456789ABCDEF", np.uint8).copy()
+_NIBBLE = np.full(256, 255, np.uint8)
+for _position, _digit in enumerate(b"0123456789abcdef"):
+    _NIBBLE[_digit] = _position
+_BASE64 = np.frombuffer(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
+    np.uint8,
+).copy()
+_ZERO, _MINUS, _QUOTE = 48, 45, 34
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def put_literal(literals: Any, ends: Any, number: Any, out: Any, at: Any) -> Any:
+    """Write literal `number` at `at`; the position behind it."""
+    for position in range(ends[number], ends[number + 1]):
+        out[at] = literals[position]
+        at += 1
+    return at
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def put_integer(value: Any, out: Any, at: Any) -> Any:
+    """Write an int64 in decimal; the position behind it."""
+    # The magnitude is unsigned: the smallest int64 has no negative.
+    rest = np.uint64(value)
+    if value < 0:
+        out[at] = _MINUS
+        at += 1
+        rest = np.uint64(-(value + 1)) + np.uint64(1)
+    ten = np.uint64(10)
+    size, shorter = 1, rest // ten
+    while shorter != np.uint64(0):
+        size += 1
+        shorter //= ten
+    for position in range(at + size - 1, at - 1, -1):
+        out[position] = _ZERO + np.int64(rest % ten)
+        rest //= ten
+    return at + size
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def integers(values: Any, out: Any, offsets: Any) -> None:
+    """An int64 array as decimal text."""
+    at = 0
+    for row in range(len(values)):
+        at = put_integer(values[row], out, at)
+        offsets[row + 1] = at
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def count_escapes(data: Any, begin: Any, end: Any) -> Any:
+    """How many of the bytes JSON must escape."""
+    count = 0
+    for position in range(begin, end):
+        byte = data[position]
+        count += (byte < 32) | (byte == 34) | (byte == 92)
+    return count
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def verbatim(
+    data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
+) -> Any:
+    """Text that is JSON already."""
+    at = 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+        else:
+            for position in range(bounds[row], bounds[row + 1]):
+                out[at] = data[position]
+                at += 1
+        offsets[row + 1] = at
+    return 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
+    """Text as JSON strings."""
+    at = 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+        else:
+            out[at] = _QUOTE
+            at += 1
+            for position in range(bounds[row], bounds[row + 1]):
+                byte = data[position]
+                escape = _ESCAPES[byte]
+                if escape == 0:
+                    out[at] = byte
+                    at += 1
+                elif escape != 1:
+                    out[at] = 92
+                    out[at + 1] = escape
+                    at += 2
+                else:
+                    out[at] = 92
+                    out[at + 1] = 117
+                    out[at + 2] = _ZERO
+                    out[at + 3] = _ZERO
+                    out[at + 4] = _HEX_UPPER[byte >> 4]
+                    out[at + 5] = _HEX_UPPER[byte & 15]
+                    at += 6
+            out[at] = _QUOTE
+            at += 1
+        offsets[row + 1] = at
+    return 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def booleans(
+    data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
+) -> Any:
+    """`t` and `f` as true and false."""
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+        elif data[bounds[row]] == 116:
+            out[at] = 116
+            out[at + 1] = 114
+            out[at + 2] = 117
+            out[at + 3] = 101
+            at += 4
+        elif data[bounds[row]] == 102:
+            out[at] = 102
+            out[at + 1] = 97
+            out[at + 2] = 108
+            out[at + 3] = 115
+            out[at + 4] = 101
+            at += 5
+        else:
+            lost += 1
+            at = put_literal(literals, ends, 0, out, at)
+        offsets[row + 1] = at
+    return lost
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def put_base64(source: Any, count: Any, url: Any, out: Any, at: Any) -> Any:
+    """Write `count` bytes of `source` as base64 with padding; `url` is 64 for the URL-safe alphabet, else 0."""
+    position = 0
+    while position + 2 < count:
+        word = (np.int64(source[position]) << 16) | (np.int64(source[position + 1]) << 8) | source[position + 2]
+        out[at] = _BASE64[url + (word >> 18)]
+        out[at + 1] = _BASE64[url + ((word >> 12) & 63)]
+        out[at + 2] = _BASE64[url + ((word >> 6) & 63)]
+        out[at + 3] = _BASE64[url + (word & 63)]
+        at += 4
+        position += 3
+    if position < count:
+        word = np.int64(source[position]) << 16
+        if position + 1 < count:
+            word |= np.int64(source[position + 1]) << 8
+        out[at] = _BASE64[url + (word >> 18)]
+        out[at + 1] = _BASE64[url + ((word >> 12) & 63)]
+        out[at + 2] = _BASE64[url + ((word >> 6) & 63)] if position + 1 < count else 61
+        out[at + 3] = 61
+        at += 4
+    return at
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def binaries(
+    data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
+) -> Any:
+    """`\\x` and hexadecimal digits as a string: base64 (argument 0), URL-safe base64 (1) or hexadecimal (2)."""
+    longest = 0
+    for row in range(len(bounds) - 1):
+        longest = max(longest, bounds[row + 1] - bounds[row])
+    scratch = np.empty(longest // 2 + 1, np.uint8)
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+            offsets[row + 1] = at
+            continue
+        begin, end = bounds[row], bounds[row + 1]
+        wrong = end - begin < 2 or (end - begin) % 2 != 0 or data[begin] != 92 or data[begin + 1] != 120
+        count = 0
+        if not wrong:
+            for position in range(begin + 2, end, 2):
+                high, low = _NIBBLE[data[position]], _NIBBLE[data[position + 1]]
+                wrong = wrong or high == 255 or low == 255
+                scratch[count] = (high << 4) | low
+                count += 1
+        if wrong:
+            lost += 1
+            at = put_literal(literals, ends, 0, out, at)
+        else:
+            out[at] = _QUOTE
+            at += 1
+            if argument == 2:
+                for position in range(begin + 2, end):
+                    out[at] = data[position]
+                    at += 1
+            else:
+                at = put_base64(scratch, count, 64 if argument == 1 else 0, out, at)
+            out[at] = _QUOTE
+            at += 1
+        offsets[row + 1] = at
+    return lost

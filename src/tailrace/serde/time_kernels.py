@@ -1,0 +1,314 @@
+"""Compiled conversions of dates and times to JSON; their form is that of `serde.kernels`.
+
+The text is ISO 8601 with a space between date and time, years of four digits or more, an optional fraction of up to
+six digits, an optional offset of hours, minutes and seconds, and ` BC` at the end of years before 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from tailrace.serde.kernels import put_integer, put_literal
+
+_ZERO, _NINE, _MINUS, _POINT, _QUOTE, _COLON = 48, 57, 45, 46, 34, 58
+_DAY_US = 86_400_000_000
+# The first date and time that an int64 of µs or ns since 1970 cannot hold, and the last before its smallest.
+_LAST_US_DAY, _LAST_US_CLOCK, _FIRST_US_CLOCK = 106_751_991, 14_454_775_807, 71_945_224_192
+_LAST_NS_DAY, _LAST_NS_CLOCK, _FIRST_NS_CLOCK = 106_751, 85_636_854_775, 763_145_225
+_INFINITY_MS = 9_223_372_036_825_200
+_MINUS_INFINITY_MS = -9_223_372_036_832_400
+MILLI, MICRO, NANO, ISO = 0, 1, 2, 3
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def two_digits(data: Any, at: Any) -> Any:
+    """The number of two digits; a large negative one where there are none, which spoils every sum."""
+    high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
+    if high < 0 or high > 9 or low < 0 or low > 9:
+        return -1_000_000_000
+    return high * 10 + low
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
+    """Read a date into found[0], days since 1970; the position behind it, or -1 when there is none."""
+    position, year = begin, np.int64(0)
+    while position < end and _ZERO <= data[position] <= _NINE:
+        year = year * 10 + data[position] - _ZERO
+        position += 1
+    if position - begin < 4 or position - begin > 7 or position + 6 > end:
+        return -1
+    month, day = two_digits(data, position + 1), two_digits(data, position + 4)
+    if data[position] != _MINUS or data[position + 3] != _MINUS or not 1 <= month <= 12 or not 1 <= day <= 31:
+        return -1
+    if end - begin > 3 and data[end - 1] == 67 and data[end - 2] == 66:
+        year = 1 - year
+    if month <= 2:
+        year -= 1
+        month += 12
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * (month - 3) + 2) // 5 + day - 1
+    found[0] = era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
+    return position + 6
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
+    """Read a time of day into found[1], µs; the position behind it, or -1 when there is none."""
+    if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
+        return -1
+    hours, minutes, seconds = two_digits(data, begin), two_digits(data, begin + 3), two_digits(data, begin + 6)
+    whole = hours * 3600 + minutes * 60 + seconds
+    if whole < 0 or hours < 0 or minutes < 0 or seconds < 0:
+        return -1
+    position, rest, unit = begin + 8, np.int64(0), 100_000
+    if position < end and data[position] == _POINT:
+        position += 1
+        while position < end and _ZERO <= data[position] <= _NINE and unit > 0:
+            rest += (data[position] - _ZERO) * unit
+            unit //= 10
+            position += 1
+    found[1] = whole * 1_000_000 + rest
+    return position
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
+    """Read an offset from UTC into found[2], µs; the position behind it, or -1 when there is none."""
+    if begin + 3 > end or (data[begin] != _MINUS and data[begin] != 43):
+        return -1
+    seconds = two_digits(data, begin + 1) * 3600
+    position, unit = begin + 3, 60
+    while position + 3 <= end and data[position] == _COLON and unit > 0:
+        seconds += two_digits(data, position + 1) * unit
+        unit //= 60
+        position += 3
+    if seconds < 0:
+        return -1
+    found[2] = seconds * (-1_000_000 if data[begin] == _MINUS else 1_000_000)
+    return position
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def put_two(value: Any, out: Any, at: Any) -> Any:
+    out[at] = _ZERO + value // 10
+    out[at + 1] = _ZERO + value % 10
+    return at + 2
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def put_day(day: Any, out: Any, at: Any) -> Any:
+    """Write days since 1970 as a date, the year as ISO 8601 has it."""
+    day += 719_468
+    era = day // 146_097
+    of_era = day - era * 146_097
+    of_400 = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * of_400 + of_400 // 4 - of_400 // 100)
+    month = (5 * of_year + 2) // 153
+    of_month = of_year - (153 * month + 2) // 5 + 1
+    year = of_400 + era * 400
+    month += 3
+    if month > 12:
+        month -= 12
+        year += 1
+    if year < 0:
+        out[at] = _MINUS
+        at += 1
+        year = -year
+    elif year > 9999:
+        out[at] = 43
+        at += 1
+    if year > 9999:
+        at = put_integer(np.int64(year), out, at)
+    else:
+        at = put_two(year // 100, out, at)
+        at = put_two(year % 100, out, at)
+    out[at] = _MINUS
+    at = put_two(month, out, at + 1)
+    out[at] = _MINUS
+    return put_two(of_month, out, at + 1)
+
+
+@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+def put_clock(us: Any, digits: Any, out: Any, at: Any) -> Any:
+    """Write a time of day and Z; a fraction of `digits` digits, or of as many as it needs when -1."""
+    seconds = us // 1_000_000
+    rest = us - seconds * 1_000_000
+    at = put_two(seconds // 3600, out, at)
+    out[at] = _COLON
+    at = put_two(seconds // 60 % 60, out, at + 1)
+    out[at] = _COLON
+    at = put_two(seconds % 60, out, at + 1)
+    if digits != 0 and (digits > 0 or rest != 0):
+        out[at] = _POINT
+        at += 1
+        unit = 100_000
+        while unit > 0 and digits != 0 and (digits > 0 or rest != 0):
+            out[at] = _ZERO + rest // unit
+            rest %= unit
+            unit //= 10
+            at += 1
+            if digits > 0:
+                digits -= 1
+    out[at] = 90
+    return at + 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
+    """Dates as days since 1970 (argument 0) or ISO text (1); the infinite ones as the ends of an int32."""
+    found = np.zeros(3, np.int64)
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+            offsets[row + 1] = at
+            continue
+        begin, end = bounds[row], bounds[row + 1]
+        good = True
+        if end > begin and data[end - 1] == 121:
+            found[0] = -2_147_483_648 if data[begin] == _MINUS else 2_147_483_647
+        else:
+            good = read_date(data, begin, end, found) >= 0
+        if not good:
+            lost += 1
+            at = put_literal(literals, ends, 0, out, at)
+        elif argument == 0:
+            at = put_integer(found[0], out, at)
+        else:
+            out[at] = _QUOTE
+            at = put_day(found[0], out, at + 1)
+            out[at] = 90
+            out[at + 1] = _QUOTE
+            at += 2
+        offsets[row + 1] = at
+    return lost
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def times(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
+    """Times of day in ms, µs or ns (arguments 0 to 2), as ISO text (3), or of a zone as ISO text in UTC (4)."""
+    found = np.zeros(3, np.int64)
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+            offsets[row + 1] = at
+            continue
+        found[2] = 0
+        position = read_clock(data, bounds[row], bounds[row + 1], found)
+        if position >= 0 and argument == 4:
+            position = read_offset(data, position, bounds[row + 1], found)
+        if position < 0:
+            lost += 1
+            at = put_literal(literals, ends, 0, out, at)
+        elif argument >= ISO:
+            us = found[1] - found[2]
+            out[at] = _QUOTE
+            at = put_clock(us - us // _DAY_US * _DAY_US, -1, out, at + 1)
+            out[at] = _QUOTE
+            at += 1
+        elif argument == MILLI:
+            at = put_integer(found[1] // 1000, out, at)
+        else:
+            at = put_integer(found[1] * (1 if argument == MICRO else 1000), out, at)
+        offsets[row + 1] = at
+    return lost
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def timestamps(
+    data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
+) -> Any:
+    """Timestamps since 1970 in ms, µs or ns (arguments 0 to 2), or as ISO text (3)."""
+    found = np.zeros(3, np.int64)
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+            offsets[row + 1] = at
+            continue
+        begin, end = bounds[row], bounds[row + 1]
+        good, infinite = True, end > begin and data[end - 1] == 121
+        if infinite:
+            ms = _MINUS_INFINITY_MS if data[begin] == _MINUS else _INFINITY_MS
+            found[0] = ms // 86_400_000
+            found[1] = (ms - found[0] * 86_400_000) * 1000
+        else:
+            position = read_date(data, begin, end, found)
+            good = position >= 0 and read_clock(data, position + 1, end, found) >= 0
+        day, clock = found[0], found[1]
+        if good and argument == MICRO:
+            good = -_LAST_US_DAY - 1 < day < _LAST_US_DAY or (day == _LAST_US_DAY and clock <= _LAST_US_CLOCK)
+            good = good or (day == -_LAST_US_DAY - 1 and clock >= _FIRST_US_CLOCK)
+        elif good and argument == NANO and not infinite:
+            good = -_LAST_NS_DAY - 1 < day < _LAST_NS_DAY or (day == _LAST_NS_DAY and clock <= _LAST_NS_CLOCK)
+            good = good or (day == -_LAST_NS_DAY - 1 and clock >= _FIRST_NS_CLOCK)
+        if not good:
+            lost += 1
+            at = put_literal(literals, ends, 0, out, at)
+        elif argument == ISO:
+            out[at] = _QUOTE
+            at = put_day(day, out, at + 1)
+            out[at] = 84
+            at = put_clock(clock, -1, out, at + 1)
+            out[at] = _QUOTE
+            at += 1
+        elif argument == MILLI:
+            at = put_integer(day * 86_400_000 + clock // 1000, out, at)
+        elif argument == MICRO:
+            at = put_integer(day * _DAY_US + clock, out, at)
+        elif infinite:
+            at = put_integer(np.int64(-(2**63)) if day < 0 else np.int64(2**63 - 1), out, at)
+        else:
+            at = put_integer((day * _DAY_US + clock) * 1000, out, at)
+        offsets[row + 1] = at
+    return lost
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def zoned_timestamps(
+    data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
+) -> Any:
+    """Timestamps with an offset as ISO text in UTC, the fraction of `argument` digits, or as it needs when -1."""
+    found = np.zeros(3, np.int64)
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+            offsets[row + 1] = at
+            continue
+        begin, end = bounds[row], bounds[row + 1]
+        if end > begin and data[end - 1] == 121:
+            out[at] = _QUOTE
+            at += 1
+            for position in range(begin, end):
+                out[at] = data[position]
+                at += 1
+            out[at] = _QUOTE
+            at += 1
+            offsets[row + 1] = at
+            continue
+        position = read_date(data, begin, end, found)
+        if position >= 0:
+            position = read_clock(data, position + 1, end, found)
+        if position >= 0:
+            position = read_offset(data, position, end, found)
+        if position < 0:
+            lost += 1
+            at = put_literal(literals, ends, 0, out, at)
+        else:
+            us = found[1] - found[2]
+            shift = us // _DAY_US
+            out[at] = _QUOTE
+            at = put_day(found[0] + shift, out, at + 1)
+            out[at] = 84
+            at = put_clock(us - shift * _DAY_US, argument, out, at + 1)
+            out[at] = _QUOTE
+            at += 1
+        offsets[row + 1] = at
+    return lost
