@@ -1,0 +1,135 @@
+"""What the product relies on in Spark, so that a new Spark that changes it is noticed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.spark.probe import LAST, Probe, calls
+
+Sink = Callable[[DataFrame, int], object]
+
+
+def start(spark: SparkSession, folder: Path, sink: Sink, script: str = "plain") -> StreamingQuery:
+    """A query from the probe; its calls go to `calls` and its checkpoint to `checkpoint` in `folder`."""
+    spark.dataSource.register(Probe)
+    frame = spark.readStream.format("probe").options(log=str(folder / "calls"), script=script).load()
+
+    def run(rows: DataFrame, batch: int) -> None:
+        sink(rows, batch)
+
+    writer = frame.writeStream.foreachBatch(run).option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(processingTime="0 seconds").start()
+
+
+def drain(spark: SparkSession, folder: Path, sink: Sink) -> None:
+    """Run a query until the probe's log is read and Spark has asked in vain for more, several times."""
+    query = start(spark, folder, sink)
+    try:
+        deadline = time.monotonic() + 30
+        while len(asked(folder, "latestOffset", start=LAST)) < 5:
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, calls(folder / "calls")
+            time.sleep(0.05)
+    finally:
+        query.stop()
+
+
+def asked(folder: Path, call: str, **values: object) -> list[dict[str, Any]]:
+    """The noted calls of that name with those values."""
+    return [
+        entry
+        for entry in calls(folder / "calls")
+        if entry["call"] == call and all(entry[name] == value for name, value in values.items())
+    ]
+
+
+@pytest.fixture(scope="module")
+def drained(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[int]]]:
+    """The folder of a query that ran to the end of the log, and the rows of its batches."""
+    folder = tmp_path_factory.mktemp("drained")
+    batches: list[list[int]] = []
+    drain(spark, folder, lambda frame, _: batches.append([row.n for row in frame.collect()]))
+    return folder, batches
+
+
+def test_the_commit_log_holds_the_start_that_latest_offset_is_given(drained: tuple[Path, list[list[int]]]) -> None:
+    folder, batches = drained
+    assert batches == [[1], [2], [3]]
+    starts = {(entry["start"], entry["committed"]) for entry in asked(folder, "latestOffset")}
+    assert starts == {(0, -1), (1, 1), (2, 2), (3, 3)}
+
+
+def test_commit_never_comes_for_the_last_batch_of_an_idle_query(drained: tuple[Path, list[list[int]]]) -> None:
+    folder, _ = drained
+    assert [entry["end"] for entry in asked(folder, "commit")] == [1, 2]
+
+
+def test_what_the_planner_remembers_does_not_reach_the_tasks(drained: tuple[Path, list[list[int]]]) -> None:
+    folder, _ = drained
+    assert {entry["last"] for entry in asked(folder, "read")} == {"never set"}
+
+
+def test_a_planned_batch_is_replayed_before_any_new_one_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    def fail_at_two(frame: DataFrame, _: int) -> None:
+        if [row.n for row in frame.collect()] == [2]:
+            raise RuntimeError("the sink fails")
+
+    query = start(spark, tmp_path, fail_at_two)
+    with pytest.raises(StreamingQueryException):
+        query.awaitTermination(30)
+    before = len(calls(tmp_path / "calls"))
+    rows: list[list[int]] = []
+    drain(spark, tmp_path, lambda frame, _: rows.append([row.n for row in frame.collect()]))
+    again = [entry for entry in calls(tmp_path / "calls")[before:] if entry["call"] != "initialOffset"]
+    first = next(entry for entry in again if entry["call"] in ("partitions", "latestOffset"))
+    assert first == {"call": "partitions", "start": 1, "end": 2}
+    assert rows == [[2], [3]]
+
+
+def test_a_replayed_batch_is_in_the_commit_log_before_latest_offset(spark: SparkSession, tmp_path: Path) -> None:
+    def fail(frame: DataFrame, _: int) -> None:
+        frame.collect()
+        raise RuntimeError("the sink fails")
+
+    with pytest.raises(StreamingQueryException):
+        start(spark, tmp_path, fail).awaitTermination(30)
+    before = len(calls(tmp_path / "calls"))
+    drain(spark, tmp_path, lambda frame, _: frame.collect())
+    asked_again = [entry for entry in calls(tmp_path / "calls")[before:] if entry["call"] == "latestOffset"]
+    assert all(entry["committed"] == entry["start"] for entry in asked_again)
+
+
+def test_the_first_arrow_batch_must_have_exactly_the_declared_schema(spark: SparkSession, tmp_path: Path) -> None:
+    query = start(spark, tmp_path, lambda frame, _: frame.collect(), "schema")
+    with pytest.raises(StreamingQueryException, match="not null"):
+        query.awaitTermination(30)
+
+
+def test_offsets_are_compared_as_json_text(spark: SparkSession, tmp_path: Path) -> None:
+    ids: list[int] = []
+    query = start(spark, tmp_path, lambda frame, batch: ids.append(batch), "unsorted")
+    try:
+        deadline = time.monotonic() + 30
+        while len(ids) < 3:
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, "one position in two spellings is taken for no progress"
+            time.sleep(0.05)
+    finally:
+        query.stop()
+    spellings = {(tmp_path / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[-1] for batch in range(3)}
+    assert len(spellings) == 2
+    assert len({json.dumps(json.loads(text), sort_keys=True) for text in spellings}) == 1
+
+
+def test_a_row_limit_is_called_max_rows() -> None:
+    assert vars(ReadMaxRows(7)) == {"max_rows": 7}
