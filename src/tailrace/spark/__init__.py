@@ -1,1 +1,5 @@
+"""tailrace in Spark: the data sources, and a session with the settings that suit them."""
 
+from tailrace.spark.source import PostgresDataSource, register
+
+__all__ = ["PostgresDataSource", "register"]

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     import psycopg
 
 
+# The text of values depends on these settings of the session, also of a walsender's.
+_OUTPUT = (
+    "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c bytea_output=hex -c extra_float_digits=3 "
+    "-c xmloption=content"
+)
+
+
 def parameters(config: Mapping[str, Any]) -> dict[str, str]:
     """libpq's connection parameters; those that the configuration leaves open are absent."""
     timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
@@ -35,6 +42,7 @@ def parameters(config: Mapping[str, Any]) -> dict[str, str]:
         "application_name": "tailrace",
         # A database in another encoding must not leak it into the events.
         "client_encoding": "UTF8",
+        "options": _OUTPUT,
     }
     return {name: str(value) for name, value in named.items() if value not in (None, "")}
 

@@ -1,0 +1,344 @@
+"""The two ways to read a slot, and the rule of the messages that both yield: protocol 1, in commit order.
+
+*Streaming* is one lasting replication connection (PostgreSQL documentation, "Streaming Replication Protocol" and
+"Logical Streaming Replication Protocol"). *Catch-up* reads slices of WAL by `pg_logical_slot_get_binary_changes`
+from a temporary copy of the slot straight into Arrow: several times faster, because the walsender sends every
+message by itself, but it materialises a slice on the server, so it is for backlogs. Planner only.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import Bytes, Int64s
+from tailrace.connectors.postgres.position import lsn_text
+from tailrace.errors import ConnectionFailed, DecodeError
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+@dataclass(slots=True)
+class Messages:
+    """A run of protocol 1 messages: `data[offsets[i]:offsets[i + 1]]` was sent at `lsn[i]`."""
+
+    data: Bytes
+    offsets: Int64s
+    lsn: Int64s
+
+
+_XLOG_DATA = struct.Struct(">cqqq")
+_KEEPALIVE = struct.Struct(">cqqb")
+_STATUS = struct.Struct(">cqqqqb")
+_BEGIN = struct.Struct(">cqqI")
+_COMMIT = struct.Struct(">cBqqq")
+_STREAM_COMMIT = struct.Struct(">cIBqqq")
+_LENGTH = struct.Struct(">qI")
+# PostgreSQL counts from 2000-01-01.
+_EPOCH_S = 946_684_800
+# Messages that carry a transaction id of their own inside a stream block.
+_STREAMED_KINDS = frozenset(b"RYIUDTM")
+
+
+class Builder:
+    """Collects single messages into runs."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._lsn: list[int] = []
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._lsn)
+
+    def add(self, message: bytes, lsn: int) -> None:
+        self._parts.append(message)
+        self._lsn.append(lsn)
+        self.size += len(message)
+
+    def build(self) -> Messages:
+        offsets = np.zeros(len(self._parts) + 1, np.int64)
+        np.cumsum([len(part) for part in self._parts], out=offsets[1:])
+        data = np.frombuffer(b"".join(self._parts), np.uint8)
+        run = Messages(data, offsets, np.array(self._lsn, np.int64))
+        self._parts, self._lsn, self.size = [], [], 0
+        return run
+
+
+@dataclass(slots=True)
+class _InProgress:
+    """A transaction that is streamed before its commit: its messages in a file, by subtransaction."""
+
+    file: IO[bytes]
+    aborted: set[int] = field(default_factory=set)
+
+
+class StreamedTransactions:
+    """Large transactions that the server sends while they are in progress, kept until their commit.
+
+    Each has a spooled file: in memory up to `memory_limit` bytes, then on disk. A record is the message's LSN and
+    length, the id of the subtransaction that wrote it, and the message without that id.
+    """
+
+    def __init__(self, memory_limit: int = 8 << 20) -> None:
+        self._memory_limit = memory_limit
+        self._open: dict[int, _InProgress] = {}
+        self.current: int | None = None
+
+    def start(self, message: bytes) -> None:
+        (self.current,) = struct.unpack_from(">I", message, 1)
+        assert self.current is not None
+        if self.current not in self._open:
+            file = tempfile.SpooledTemporaryFile(self._memory_limit, prefix="tailrace-transaction-")
+            self._open[self.current] = _InProgress(file)
+
+    def stop(self) -> None:
+        self.current = None
+
+    def add(self, message: bytes, lsn: int) -> None:
+        assert self.current is not None
+        if message[0] not in _STREAMED_KINDS or len(message) < 5:
+            raise DecodeError(f"a message {chr(message[0])} inside a stream block")
+        subtransaction = message[1:5]
+        body = message[:1] + message[5:]
+        file = self._open[self.current].file
+        file.write(_LENGTH.pack(lsn, len(body)) + subtransaction + body)
+
+    def abort(self, message: bytes) -> None:
+        top, sub = struct.unpack_from(">II", message, 1)
+        if top == sub:
+            self._open.pop(top, _InProgress(tempfile.SpooledTemporaryFile())).file.close()
+        elif top in self._open:
+            self._open[top].aborted.add(sub)
+
+    def commit(self, message: bytes, lsn: int) -> Iterator[tuple[bytes, int]]:
+        """The committed transaction's messages, as protocol 1 would have sent them."""
+        _, xid, flags, commit_lsn, end_lsn, at = _STREAM_COMMIT.unpack(message)
+        transaction = self._open.pop(xid, None)
+        if transaction is None:
+            return
+        yield _BEGIN.pack(b"B", commit_lsn, at, xid), lsn
+        with transaction.file as file:
+            file.seek(0)
+            while head := file.read(_LENGTH.size + 4):
+                position, length = _LENGTH.unpack_from(head)
+                body = file.read(length)
+                if int.from_bytes(head[_LENGTH.size :], "big") not in transaction.aborted:
+                    yield body, position
+        yield _COMMIT.pack(b"C", flags, commit_lsn, end_lsn, at), lsn
+
+    def close(self) -> None:
+        for transaction in self._open.values():
+            transaction.file.close()
+        self._open.clear()
+
+
+class Streaming:
+    """The streaming gear: one replication connection for as long as it lasts."""
+
+    RUN_BYTES = 1 << 20
+
+    def __init__(self, connection: psycopg.Connection[Any], status_interval_s: float) -> None:
+        self._pg = connection.pgconn
+        self._connection = connection
+        self._status_interval = status_interval_s
+        self._last_status = 0.0
+        self._streamed = StreamedTransactions()
+        self._builder = Builder()
+        self._released: Iterator[tuple[bytes, int]] | None = None
+        self.flushed = 0
+        # The server has sent everything before this LSN.
+        self.sent_lsn = 0
+
+    def start(self, slot: str, publication: str, from_lsn: int, server_version: int) -> None:
+        """Send START_REPLICATION; the first messages may follow at once. Raises ConnectionFailed."""
+        from psycopg import pq
+
+        options = {"proto_version": "1", "publication_names": _quoted(publication)}
+        if server_version >= 140000:
+            options |= {"proto_version": "2", "streaming": "on"}
+        listed = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
+        command = f"START_REPLICATION SLOT {_quoted(slot)} LOGICAL {lsn_text(from_lsn)} ({listed})"
+        result = self._pg.exec_(command.encode())
+        if result.status != pq.ExecStatus.COPY_BOTH:
+            raise replication_error(result)
+        self.flushed = from_lsn
+        self._pg.nonblocking = 1
+
+    def poll(self, seconds: float) -> Messages | None:
+        """What has arrived, as one run; waits at most `seconds` for the first message. None when there is nothing.
+
+        A run ends when nothing more is waiting or it has `RUN_BYTES`. Raises ConnectionFailed when the server ends
+        the stream.
+        """
+        deadline = time.monotonic() + seconds
+        builder = self._builder
+        while builder.size < self.RUN_BYTES:
+            if self._released is not None:
+                # a large transaction that has just been committed: run by run, never in memory as a whole
+                for body, position in self._released:
+                    builder.add(body, position)
+                    if builder.size >= self.RUN_BYTES:
+                        break
+                else:
+                    self._released = None
+                continue
+            length, message = self._pg.get_copy_data(1)
+            if length > 0:
+                self._receive(bytes(message), builder)
+            elif length == 0:
+                if len(builder):
+                    break
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self.status_if_due()
+                select.select([self._pg.socket], [], [], min(left, self._status_interval))
+                self._pg.consume_input()
+            else:
+                raise replication_error(self._pg.get_result())
+        self.status_if_due()
+        return builder.build() if len(builder) else None
+
+    def _receive(self, message: bytes, builder: Builder) -> None:
+        kind = message[:1]
+        if kind == b"w":
+            _, lsn, _, _ = _XLOG_DATA.unpack_from(message)
+            payload = message[_XLOG_DATA.size :]
+            self._payload(payload, lsn, builder)
+            self.sent_lsn = max(self.sent_lsn, lsn)
+        elif kind == b"k":
+            _, end, _, reply = _KEEPALIVE.unpack(message)
+            self.sent_lsn = max(self.sent_lsn, end)
+            if reply:
+                self.send_status()
+        else:
+            raise DecodeError(f"a replication message of kind {kind!r}")
+
+    def _payload(self, payload: bytes, lsn: int, builder: Builder) -> None:
+        kind = payload[:1]
+        streamed = self._streamed
+        if streamed.current is not None:
+            if kind == b"E":
+                streamed.stop()
+            else:
+                streamed.add(payload, lsn)
+        elif kind == b"S":
+            streamed.start(payload)
+        elif kind == b"A":
+            streamed.abort(payload)
+        elif kind == b"c":
+            self._released = streamed.commit(payload, lsn)
+        else:
+            builder.add(payload, lsn)
+
+    @property
+    def has_open_transaction(self) -> bool:
+        """Whether a committed large transaction is still being handed out."""
+        return self._released is not None
+
+    def status_if_due(self) -> None:
+        if time.monotonic() - self._last_status >= self._status_interval:
+            self.send_status()
+
+    def send_status(self, reply: bool = False) -> None:
+        """Standby status update: written is what has been received, flushed what the slot may forget.
+
+        With `reply` the server answers at once how far it is.
+        """
+        now = int((time.time() - _EPOCH_S) * 1_000_000)
+        written = max(self.flushed, self.sent_lsn)
+        self._pg.put_copy_data(_STATUS.pack(b"r", written, self.flushed, self.flushed, now, int(reply)))
+        while self._pg.flush() == 1:
+            select.select([self._pg.socket], [self._pg.socket], [], 1.0)
+            self._pg.consume_input()
+        self._last_status = time.monotonic()
+
+    def close(self) -> None:
+        self._streamed.close()
+        self._connection.close()
+
+
+class CatchUp:
+    """The catch-up gear: slices of WAL from a temporary copy of the slot, which the server drops with the session.
+
+    `connection` is an ADBC connection in autocommit mode. The copy is consumed as it is read; the slot itself stays
+    where Spark's commits have put it.
+    """
+
+    def __init__(self, connection: Any, slot: str, publication: str, name: str) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._name = name
+        self._publication = publication
+        self._cursor.execute(
+            f"select 1::int4 from pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)"
+        )
+        self._cursor.fetchall()
+
+    def advance(self, lsn: int) -> None:
+        """Skip what has been read before; a no-op when the copy stands there already."""
+        self._cursor.execute(
+            f"select 1::int4 from pg_replication_slots s, lateral pg_replication_slot_advance(s.slot_name, "
+            f"'{lsn_text(lsn)}') where s.slot_name = {_literal(self._name)} and s.confirmed_flush_lsn < '{lsn_text(lsn)}'"
+        )
+        self._cursor.fetchall()
+
+    def slice(self, upto_lsn: int) -> Iterator[Messages]:
+        """The transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB."""
+        self._cursor.execute(
+            "select (lsn - '0/0'::pg_lsn)::int8, data from pg_logical_slot_get_binary_changes("
+            f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, 'proto_version', '1', 'publication_names', "
+            f"{_literal(_quoted(self._publication))})"
+        )
+        for batch in self._cursor.fetch_record_batch():
+            if batch.num_rows:
+                yield _from_arrow(batch)
+
+    def close(self) -> None:
+        self._cursor.close()
+        self._connection.close()
+
+
+def _from_arrow(batch: Any) -> Messages:
+    """The record batch `(lsn int64, data binary)` as a run; the bytes are not copied."""
+    lsn, data = batch.column(0), batch.column(1)
+    _, offsets, values = data.buffers()
+    ends = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1].astype(np.int64)
+    return Messages(np.frombuffer(values, np.uint8)[ends[0] : ends[-1]], ends - ends[0], lsn.to_numpy())
+
+
+class StreamEnded(ConnectionFailed):
+    """The server refused or ended the replication stream; `sqlstate` says why, where it did."""
+
+    def __init__(self, message: str, sqlstate: str | None) -> None:
+        super().__init__(message)
+        self.args = (message, sqlstate)
+        self.sqlstate = sqlstate
+
+
+def replication_error(result: Any) -> StreamEnded:
+    """What the server said when it refused or ended the stream."""
+    from psycopg import pq
+
+    if result is None or not result.error_message:
+        return StreamEnded("PostgreSQL closed the replication connection", None)
+    state = result.error_field(pq.DiagnosticField.SQLSTATE)
+    text = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message).decode("utf-8", "replace")
+    return StreamEnded(text.strip(), state.decode() if state else None)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,56 @@
+"""Positions in PostgreSQL's log, and the LSN's text form.
+
+A change is identified by `(commit LSN, ordinal in the transaction)`. An LSN alone identifies nothing: the changes
+of interleaved transactions go back and forth in LSN, and the rows of one COPY share one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+def lsn_text(lsn: int) -> str:
+    """`16/B374D848`, as PostgreSQL prints a pg_lsn."""
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
+
+
+def lsn_value(text: str) -> int:
+    """The 64-bit value of a pg_lsn's text; raises ValueError for anything else."""
+    high, slash, low = text.partition("/")
+    if not slash:
+        raise ValueError(f"not an LSN: {text!r}")
+    return int(high, 16) << 32 | int(low, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    """How far the log has been read: through a whole transaction, or through the first changes of one.
+
+    `commit_lsn` is the LSN of the transaction's commit record. `consumed` is None when the whole transaction has
+    been read, else the number of its changes that have been. `end_lsn` is the end of the last commit that was read
+    completely: the slot may be advanced to it, and reading resumes there. The zero position stands before the
+    first change that the slot holds.
+    """
+
+    commit_lsn: int = 0
+    end_lsn: int = 0
+    consumed: int | None = None
+
+    def is_before(self, other: LogPosition) -> bool:
+        if self.commit_lsn != other.commit_lsn:
+            return self.commit_lsn < other.commit_lsn
+        mine = float("inf") if self.consumed is None else self.consumed
+        theirs = float("inf") if other.consumed is None else other.consumed
+        return mine < theirs
+
+    def to_json(self) -> dict[str, Any]:
+        """Offsets are compared as text by Spark: plain strings and integers, nothing that varies between calls."""
+        fields: dict[str, Any] = {"commit": lsn_text(self.commit_lsn), "end": lsn_text(self.end_lsn)}
+        if self.consumed is not None:
+            fields["consumed"] = self.consumed
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> LogPosition:
+        return cls(lsn_value(fields["commit"]), lsn_value(fields["end"]), fields.get("consumed"))

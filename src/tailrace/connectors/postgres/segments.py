@@ -1,0 +1,161 @@
+"""Cutting a batch's rows into segments so that order holds. Planner only.
+
+`event.order=topic` keeps everything of one topic in one task, in log order; `event.order=key` spreads a table over
+several tasks by a hash of its key, each with all changes of its keys in log order. A table with a key change or a
+truncate in the batch stays whole: those order rows of different keys against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tailrace.columns.batch import Int64s, Transactions
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres import scan
+from tailrace.connectors.postgres.indexing import UNCAPTURED, Chunk
+from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.spool import Rows
+
+# Below this many rows another task costs more than it saves.
+SMALL_BATCH_ROWS = 4096
+
+
+@dataclass(slots=True)
+class _Unit:
+    """Segments that one task must process one after another."""
+
+    segments: list[Segment]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.data.nbytes for segment in self.segments)
+
+
+def tasks(
+    rows: Sequence[Rows],
+    versions: Sequence[TableSchema],
+    topic: Callable[[TableSchema], str],
+    by_key: bool,
+    parallelism: int,
+) -> list[list[Segment]]:
+    """The segments of a batch, grouped by the task that gets them: at most `parallelism` groups."""
+    picked = _by_version(rows)
+    total = sum(len(taken) for parts in picked.values() for _, taken in parts)
+    split = by_key and parallelism > 1 and total >= SMALL_BATCH_ROWS
+    topics: dict[str, list[int]] = {}
+    for version in picked:
+        topics.setdefault(topic(versions[version]), []).append(version)
+    units: list[_Unit] = []
+    for members in topics.values():
+        buckets = _buckets(members, picked, versions, parallelism) if split else None
+        if buckets is None:
+            units.append(_Unit([_segment(versions[version], picked[version]) for version in members]))
+        else:
+            units.extend(_Unit([segment for segment in bucket if len(segment)]) for bucket in buckets)
+    if not split and (total < SMALL_BATCH_ROWS or parallelism == 1):
+        return [[segment for unit in units for segment in unit.segments]] if units else []
+    return _spread(units, parallelism)
+
+
+def _by_version(rows: Sequence[Rows]) -> dict[int, list[tuple[Chunk, Int64s]]]:
+    """Table version -> the rows of each chunk that belong to it, in log order, truncates included."""
+    picked: dict[int, list[tuple[Chunk, Int64s]]] = {}
+    for part in rows:
+        chunk = part.chunk
+        taken = np.arange(part.first, part.last)
+        version = chunk.version[part.first : part.last]
+        present = [int(found) for found in np.unique(version) if found != UNCAPTURED]
+        truncates = [int(row) for row in taken[version == UNCAPTURED]]
+        extra: dict[int, list[int]] = {}
+        for row in truncates:
+            for named in chunk.truncated.get(int(chunk.rows[row]), ()):
+                extra.setdefault(named, []).append(row)
+        for found in sorted({*present, *extra}):
+            mine = taken if len(present) == 1 and not truncates else taken[version == found]
+            if found in extra:
+                mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
+            picked.setdefault(found, []).append((chunk, mine))
+    return picked
+
+
+def _segment(table: TableSchema, parts: Sequence[tuple[Chunk, Int64s]]) -> Segment:
+    """One segment of the given rows."""
+    gathered = [scan.gather(chunk.data, chunk.offsets, chunk.rows[taken]) for chunk, taken in parts]
+    lengths = [np.diff(offsets) for _, offsets in gathered]
+    offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
+    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    numbers, transactions = _transactions(parts)
+    return Segment(
+        table=table,
+        data=gathered[0][0] if len(gathered) == 1 else np.concatenate([data for data, _ in gathered]),
+        offsets=offsets,
+        lsn=np.concatenate([chunk.lsn[taken] for chunk, taken in parts]),
+        transaction=numbers,
+        ordinal=np.concatenate([chunk.ordinal[taken] for chunk, taken in parts]),
+        transactions=transactions,
+    )
+
+
+def _transactions(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[np.ndarray, Transactions]:  # type: ignore[type-arg]
+    """The transactions that the rows belong to, and each row's number among them."""
+    numbers, pieces, base = [], [], 0
+    for chunk, taken in parts:
+        used, number = np.unique(chunk.transaction[taken], return_inverse=True)
+        source = chunk.transactions
+        pieces.append((source.xid[used], source.commit_lsn[used], source.commit_us[used], source.previous_end[used]))
+        numbers.append((number + base).astype(np.int32))
+        base += len(used)
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    return np.concatenate(numbers), Transactions(*columns)
+
+
+def _buckets(
+    members: Sequence[int],
+    picked: dict[int, list[tuple[Chunk, Int64s]]],
+    versions: Sequence[TableSchema],
+    count: int,
+) -> list[list[Segment]] | None:
+    """The rows of a topic by hash of their key, or None when they have to stay together."""
+    if len({versions[version].key for version in members}) > 1:
+        return None
+    chosen: list[list[list[tuple[Chunk, Int64s]]]] = [[] for _ in range(count)]
+    for version in members:
+        table = versions[version]
+        if not table.key:
+            return None
+        indexes = np.array([table.index(name) for name in table.key], np.int32)
+        split: list[list[tuple[Chunk, Int64s]]] = [[] for _ in range(count)]
+        for chunk, taken in picked[version]:
+            if (chunk.version[taken] == UNCAPTURED).any():
+                return None
+            hashes, moved = scan.key_hashes(
+                chunk.data, chunk.offsets, chunk.rows[taken], indexes, len(table.columns)
+            )
+            if moved.any():
+                return None
+            bucket = (hashes >> np.uint64(33)) % np.uint64(count)
+            for number in range(count):
+                mine = taken[bucket == number]
+                if len(mine):
+                    split[number].append((chunk, mine))
+        for number in range(count):
+            chosen[number].append(split[number])
+    return [
+        [_segment(versions[version], parts) for version, parts in zip(members, bucket, strict=True) if parts]
+        for bucket in chosen
+    ]
+
+
+def _spread(units: list[_Unit], parallelism: int) -> list[list[Segment]]:
+    """Units on at most `parallelism` tasks, the largest first to the least loaded."""
+    groups: list[list[Segment]] = [[] for _ in range(min(parallelism, len(units)))]
+    loads = [0] * len(groups)
+    for unit in sorted(units, key=lambda unit: -unit.size):
+        if unit.segments:
+            place = loads.index(min(loads))
+            groups[place].extend(unit.segments)
+            loads[place] += unit.size
+    return [group for group in groups if group]

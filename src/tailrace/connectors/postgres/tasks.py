@@ -1,0 +1,74 @@
+"""The tasks of a PostgreSQL batch: segments of the log to decode, chunks of a snapshot to read. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.snapshot import SnapshotOrigin, read_chunk
+from tailrace.errors import ConnectionFailed, TailraceError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.plan import Chunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """Segments to decode one after another. Pure: everything it needs is in it."""
+
+    segments: tuple[Segment, ...]
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.postgres.decoder import decode
+        from tailrace.connectors.postgres.records import to_rows
+
+        for segment in self.segments:
+            yield from to_rows(decode(segment), self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
+
+    Raises ConnectionFailed when the server cannot be reached or the snapshot is gone: the planner's session has
+    ended, and a restart of the query takes up the remaining chunks under a new one.
+    """
+
+    address: str
+    snapshot: str
+    table: TableSchema
+    chunk: Chunk
+    statement: str
+    origin: SnapshotOrigin
+    settings: EventSettings
+
+    def __repr__(self) -> str:
+        return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import adbc_driver_postgresql.dbapi as adbc
+
+        from tailrace.connectors.postgres.records import to_rows
+
+        try:
+            connection = adbc.connect(self.address, autocommit=True)
+            for batch in read_chunk(
+                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin
+            ):
+                yield from to_rows(batch, self.settings)
+        except adbc.Error as error:
+            text = str(error).strip().splitlines()[0]
+            raise _failure(self.table, text) from None
+
+
+def _failure(table: TableSchema, text: str) -> TailraceError:
+    return ConnectionFailed(
+        f"Reading {table.id} for the snapshot failed: {text}.",
+        "Start again with the same checkpoint: the chunks that are done are not read again.",
+    )

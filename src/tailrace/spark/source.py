@@ -1,0 +1,146 @@
+"""Spark's Python data sources over the connectors' planners: `postgres-cdc`.
+
+Which process runs what (measured, see docs/architecture.md): `DataSource.__init__` and `schema` run in a short
+process at `load()`; one planner process lives as long as the query and makes every call but `read`; workers run
+`read` on a pickled copy of the reader, so everything that `read` needs is in its partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from tailrace.config import Config, parse
+from tailrace.connectors.base import Planner, Task
+
+ROW_TYPE = (
+    "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, op string, "
+    "database string, schema string, table string, position string, ordinal bigint, transaction string, "
+    "source_ts timestamp, snapshot string"
+)
+
+
+class TaskPartition(InputPartition):
+    """A connector's task as Spark ships it."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def __repr__(self) -> str:
+        # The task may hold a password, and Spark prints partitions.
+        return "TaskPartition"
+
+
+class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
+
+    def __init__(self, config: Config, run_id: str) -> None:
+        self._config = config
+        self._run_id = run_id
+        self._planner: Planner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers get a copy that can only read: neither connections nor secrets go with it.
+        return {"_config": None, "_run_id": self._run_id, "_planner": None}
+
+    def _plan(self) -> Planner:
+        if self._planner is None:
+            from tailrace.connectors.postgres.planner import PostgresPlanner
+            from tailrace.events.settings import EventSettings
+
+            self._planner = PostgresPlanner(self._config, EventSettings.from_options(self._config, self._run_id))
+        return self._planner
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """The constant first offset. Planner."""
+        return self._plan().initial_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """`max.batch.size` rows when the user set it, else `max.batch.size.in.bytes`. Planner."""
+        if self._config.is_set("max.batch.size"):
+            return ReadMaxRows(self._config["max.batch.size"])
+        return ReadMaxBytes(self._config["max.batch.size.in.bytes"])
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch. `start` is in Spark's commit log: the slot may forget what is before. Planner."""
+        rows = bytes_ = None
+        if isinstance(limit, ReadMaxRows):
+            rows, bytes_ = limit.max_rows, self._config["max.batch.size.in.bytes"]
+        elif isinstance(limit, ReadMaxBytes):
+            bytes_ = limit.max_bytes
+        elif not isinstance(limit, ReadAllAvailable):
+            bytes_ = self._config["max.batch.size.in.bytes"]
+        return self._plan().latest_offset(start, rows, bytes_)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The newest position known to exist, for the query's progress. Planner."""
+        return self._plan().status()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix the end of the query to what is committed in the database now. Planner."""
+        self._plan().stop_at_present()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch, with everything that they need in them. Planner."""
+        return [TaskPartition(task) for task in self._plan().partitions(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of one task, as Arrow record batches of `tailrace.columns.ROW_SCHEMA`. Worker."""
+        assert isinstance(partition, TaskPartition)
+        return partition.task.read()
+
+    def stop(self) -> None:
+        """Release the planner's connections; Spark calls it only when the planner ends by itself. Planner."""
+        if self._planner is not None:
+            self._planner.close()
+
+
+class PostgresDataSource(DataSource):
+    """`spark.readStream.format("postgres-cdc")`: row changes of a PostgreSQL database as Debezium events.
+
+    Options are named as Debezium's PostgreSQL connector names them. Columns: see `tailrace.columns.row`. Raises
+    ConfigError at `load()` for unknown, wrong or unsupported options.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)  # type: ignore[arg-type]
+        self._config = parse("postgres", dict(options))
+
+    @classmethod
+    def name(cls) -> str:
+        return "postgres-cdc"
+
+    def schema(self) -> str:
+        return ROW_TYPE
+
+    def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
+        return ChangeStreamReader(self._config, new_run_id())
+
+
+def new_run_id() -> str:
+    """A UUID of version 7 (RFC 9562), one for each run of a query."""
+    import os
+    import time
+    import uuid
+
+    value = int(time.time() * 1000) << 80 | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | 0x7 << 76
+    value = value & ~(0x3 << 62) | 0x2 << 62
+    return str(uuid.UUID(int=value))
+
+
+def register(spark: SparkSession) -> None:
+    """Make the sources known to `spark`, under the names that `readStream.format` takes. Driver."""
+    spark.dataSource.register(PostgresDataSource)

@@ -1,0 +1,459 @@
+"""The planner against a real server: every change once, in order, whatever is interrupted when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tailrace.columns.batch import ChangeBatch
+from tailrace.config import parse
+from tailrace.connectors.postgres import gears
+from tailrace.connectors.postgres import reader as reader_module
+from tailrace.connectors.postgres.decoder import decode
+from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.postgres.snapshot import read_chunk
+from tailrace.connectors.postgres.tasks import LogTask, SnapshotTask
+from tailrace.errors import PositionLost, PrerequisiteError
+from tailrace.events.settings import EventSettings
+from tests.fix_postgres import Database
+
+Change = tuple[str, str, tuple[Any, ...] | None]
+
+
+class Query:
+    """What Spark does with a planner: plans batches, reads them, commits; can be killed at any point."""
+
+    def __init__(self, database: Database, **options: str) -> None:
+        self.database = database
+        self.options = {"slot.name": f"slot_{database.name}"[:60], "topic.prefix": "s", **options}
+        self.committed: dict[str, Any] | None = None
+        self.planned: dict[str, Any] | None = None
+        self.changes: list[Change] = []
+        self.max_rows: int | None = None
+        self.max_bytes: int | None = 64 << 20
+        self.planner = self.start()
+
+    def start(self, available_now: bool = False) -> PostgresPlanner:
+        config = parse("postgres", self.database.options(**self.options))
+        planner = PostgresPlanner(config, EventSettings.from_options(config, "run"))
+        if available_now:
+            planner.stop_at_present()
+        return planner
+
+    def kill(self) -> None:
+        self.planner.close()
+        self.planner = self.start()
+
+    def drain_now(self) -> int:
+        """A run with Trigger.AvailableNow; returns the number of its batches."""
+        self.planner.close()
+        self.planner = self.start(available_now=True)
+        batches = 0
+        while self.step():
+            batches += 1
+        return batches
+
+    def step(self, commit: bool = True) -> bool:
+        """One trigger: False when nothing was new."""
+        start = self.committed if self.committed is not None else self.planner.initial_offset()
+        if self.planned is None:
+            end = self.planner.latest_offset(start, self.max_rows, self.max_bytes)
+            if end == start:
+                return False
+            self.planned = end
+        changes = [change for task in self.planner.partitions(start, self.planned) for change in read(task)]
+        if commit:
+            self.changes.extend(changes)
+            self.committed, self.planned = self.planned, None
+        return True
+
+    def until(self, count: int, seconds: float = 20) -> list[Change]:
+        """Trigger until there are `count` changes; a moment longer, to notice one too many."""
+        deadline = time.monotonic() + seconds
+        while len(self.changes) < count and time.monotonic() < deadline:
+            self.step()
+        self.step()
+        return self.changes
+
+
+def read(task: Any) -> Iterator[Change]:
+    if isinstance(task, LogTask):
+        for segment in task.segments:
+            yield from changes(decode(segment))
+    else:
+        assert isinstance(task, SnapshotTask)
+        import adbc_driver_postgresql.dbapi as adbc
+
+        connection = adbc.connect(task.address, autocommit=True)
+        for batch in read_chunk(connection, task.snapshot, task.table, task.chunk, task.statement, task.origin):
+            yield from changes(batch)
+
+
+def changes(batch: ChangeBatch) -> Iterator[Change]:
+    for row in range(len(batch)):
+        op = chr(batch.op[row])
+        image = batch.after if op in "cur" else batch.before
+        values = None
+        if image is not None and op != "t":
+            values = tuple(column[row].as_py() for column in image.columns)
+        yield op, batch.table.id.table, values
+
+
+@pytest.fixture
+def query(database: Database) -> Iterator[Any]:
+    made: list[Query] = []
+
+    def make(**options: str) -> Query:
+        made.append(Query(database, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.planner.close()
+
+
+def row(number: int, text: str) -> tuple[bytes, bytes]:
+    return str(number).encode(), text.encode()
+
+
+def test_a_snapshot_is_followed_by_the_log_without_gap_or_repeat(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a'), (2, 'b')")
+    one = query()
+    one.until(2)
+    assert one.changes == [("r", "t", row(1, "a")), ("r", "t", row(2, "b"))]
+    database.execute("insert into t values (3, 'c')", "update t set v = 'z' where id = 1", "delete from t where id = 2")
+    assert one.until(5)[2:] == [("c", "t", row(3, "c")), ("u", "t", row(1, "z")), ("d", "t", (b"2", None))]
+
+
+def test_a_restart_goes_on_after_the_last_commit(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    for number in range(5):
+        database.execute(f"insert into t values ({number}, 'x')")
+        one.until(number + 1)
+        one.kill()
+    assert [change[2] for change in one.changes] == [row(number, "x") for number in range(5)]
+
+
+def test_a_planned_batch_is_replayed_the_same_after_a_crash(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    database.execute("insert into t select i, 'v' from generate_series(1, 100) i")
+    while one.planned is None:
+        one.step(commit=False)
+    database.execute("insert into t values (1000, 'later')")
+    one.kill()
+    assert one.step()
+    assert [change[2][0] for change in one.changes] == [str(number).encode() for number in range(1, 101)]
+    one.until(101)
+    assert one.changes[-1] == ("c", "t", row(1000, "later"))
+
+
+def test_a_transaction_larger_than_a_batch_is_cut_and_survives_a_restart_inside(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    database.execute("insert into t select i, 'v' from generate_series(1, 1000) i", "insert into t values (5000, 'end')")
+    one.max_rows = 70
+    for _ in range(6):
+        one.step()
+    assert one.committed is not None
+    assert "consumed" in one.committed["log"]
+    one.kill()
+    one.until(1001)
+    expected = [str(number).encode() for number in [*range(1, 1001), 5000]]
+    assert [change[2][0] for change in one.changes] == expected
+
+
+def test_a_transaction_streamed_while_in_progress_arrives_once_without_its_aborted_parts(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = []
+    original = gears.StreamedTransactions.start
+    monkeypatch.setattr(
+        gears.StreamedTransactions, "start", lambda self, message: blocks.append(message) or original(self, message)
+    )
+    database.execute(
+        "create table t (id int primary key, v text)",
+        f"alter database {database.name} set logical_decoding_work_mem = '64kB'",
+    )
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    with database.connect(autocommit=False) as connection:
+        connection.execute("insert into t select i, repeat('x', 200) from generate_series(1, 2000) i")
+        connection.execute("savepoint a")
+        connection.execute("insert into t select i, repeat('y', 200) from generate_series(2001, 4000) i")
+        connection.execute("rollback to a")
+        connection.execute("insert into t select i, repeat('z', 200) from generate_series(5001, 6000) i")
+        database.execute("insert into t values (-1, 'meanwhile')")
+        one.until(1)
+        assert [change[2][0] for change in one.changes] == [b"-1"]
+        if database.server.version >= 14:
+            assert len(blocks) > 2
+        connection.commit()
+    one.until(3001)
+    assert [change[2][0] for change in one.changes[1:]] == [
+        str(number).encode() for number in [*range(1, 2001), *range(5001, 6001)]
+    ]
+
+
+def test_both_gears_yield_the_same_batches(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    database.execute(
+        "create table t (id int primary key, v text)",
+        "create table other (id int)",
+        "create publication dbz_publication for all tables",
+        f"select pg_create_logical_replication_slot('first_{database.name}', 'pgoutput')",
+    )
+    for number in range(30):
+        database.execute(
+            f"insert into t select i, 'v' || i from generate_series({number * 100}, {number * 100 + 99}) i",
+            f"update t set v = 'w' where id = {number}",
+            f"insert into other values ({number})",
+            f"delete from t where id = {number + 50}",
+        )
+    database.execute("truncate t, other", "insert into t values (1, 'after')")
+    database.execute(f"select pg_copy_logical_replication_slot('first_{database.name}', 'second_{database.name}')")
+    options = {"snapshot.mode": "no_data", "skipped.operations": "none"}
+    caught_up = query(**options, **{"slot.name": f"first_{database.name}"})
+    caught_up.drain_now()
+    streamed = query(**options, **{"slot.name": f"second_{database.name}"})
+    streamed.until(len(caught_up.changes))
+    assert streamed.planner._reader.gear == "streaming"
+
+    def of(one: Query, table: str) -> list[Change]:
+        return [change for change in one.changes if change[1] == table]
+
+    assert len(of(caught_up, "t")) == 3062
+    assert of(caught_up, "t") == of(streamed, "t")
+    assert of(caught_up, "other") == of(streamed, "other")
+    assert caught_up.committed["log"]["commit"] == streamed.committed["log"]["commit"]
+
+
+def test_the_catch_up_gear_reads_a_backlog_in_slices_and_hands_over(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = {"catch_up_above": 1 << 16, "stream_below": 1 << 14, "first_slice_bytes": 1 << 15}
+    original = reader_module.ReaderSettings
+
+    def shrunk(**settings: Any) -> Any:
+        return original(**{**settings, **small, "slice_bytes": 1 << 17})
+
+    monkeypatch.setattr("tailrace.connectors.postgres.planner.ReaderSettings", shrunk)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    one.kill()
+    for number in range(40):
+        database.execute(f"insert into t select i, 'v' from generate_series({number * 100}, {number * 100 + 99}) i")
+    one.until(4000)
+    deadline = time.monotonic() + 10
+    while one.planner._reader.gear != "streaming" and time.monotonic() < deadline:
+        one.step()
+    assert one.planner._reader.gear == "streaming"
+    database.execute("insert into t values (9999, 'live')")
+    one.until(4001)
+    assert [change[2][0] for change in one.changes] == [str(n).encode() for n in [*range(4000), 9999]]
+
+
+def test_available_now_reads_what_is_there_and_ends(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)", "insert into t values (0, 'x')")
+    one = query()
+    one.drain_now()
+    assert [change[0] for change in one.changes] == ["r"]
+    assert one.drain_now() == 0
+    database.execute("insert into t select i, 'v' from generate_series(1, 10) i")
+    one.drain_now()
+    assert len(one.changes) == 11
+    assert one.drain_now() == 0
+
+
+def test_the_slot_follows_what_is_committed_and_not_what_is_only_planned(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data", "status.update.interval.ms": "100"})
+    one.step()
+
+    def confirmed() -> int:
+        with database.connect() as connection:
+            found = connection.execute(
+                "select (confirmed_flush_lsn - '0/0')::int8 from pg_replication_slots where slot_name = %s",
+                (one.options["slot.name"],),
+            ).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    before = confirmed()
+    database.execute("insert into t values (1, 'a')")
+    while one.planned is None:
+        one.step(commit=False)
+    time.sleep(0.5)
+    assert confirmed() == before
+    one.step()
+    one.step()
+    deadline = time.monotonic() + 5
+    while confirmed() == before and time.monotonic() < deadline:
+        one.step()
+    assert confirmed() > before
+
+
+def test_an_idle_captured_table_beside_a_busy_one_lets_the_slot_advance(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.connectors.postgres.planner.IDLE_BYTES", 1 << 16)
+    database.execute("create table t (id int primary key)", "create table busy (id int)")
+    one = query(**{"table.include.list": "public.t", "snapshot.mode": "no_data", "publication.autocreate.mode": "filtered"})
+    one.step()
+    start = one.committed["log"]["end"]
+    database.execute("insert into busy select i from generate_series(1, 20000) i")
+    deadline = time.monotonic() + 10
+    while one.committed["log"]["end"] == start and time.monotonic() < deadline:
+        one.step()
+    assert one.committed["log"]["end"] != start
+    assert one.changes == []
+    database.execute("insert into t values (1)")
+    assert one.until(1) == [("c", "t", (b"1",))]
+
+
+def test_a_snapshot_beside_an_older_slot_shows_each_transaction_once(database: Database, query: Any) -> None:
+    database.execute(
+        "create table t (id int primary key, v text)", "create publication dbz_publication for all tables"
+    )
+    one = query()
+    database.execute(f"select pg_create_logical_replication_slot('{one.options['slot.name']}', 'pgoutput')")
+    database.execute("insert into t values (1, 'a')", "insert into t values (2, 'b')")
+    with database.connect(autocommit=False) as open_transaction:
+        open_transaction.execute("insert into t values (3, 'open')")
+        one.until(2)
+        open_transaction.commit()
+    database.execute("insert into t values (4, 'd')")
+    one.until(4)
+    assert [change[0] + change[2][0].decode() for change in one.changes] == ["r1", "r2", "c3", "c4"]
+
+
+def test_a_large_table_is_read_in_chunks_and_a_crash_reads_the_rest_only(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tailrace.connectors.postgres.planner.CHUNK_PAGES", 2)
+    database.execute(
+        "create table t (id int primary key, v text)", "insert into t select i, 'v' from generate_series(1, 5000) i"
+    )
+    one = query(**{"event.order.segments": "1"})
+    one.step()
+    read_before = len(one.changes)
+    assert 0 < read_before < 5000
+    one.kill()
+    database.execute("update t set v = 'w' where id = 5000")
+    one.until(5001)
+    reads = [int(change[2][0]) for change in one.changes if change[0] == "r"]
+    assert sorted(reads) == list(range(1, 5001))
+    assert one.changes[-1] == ("u", "t", row(5000, "w"))
+
+
+def test_snapshot_mode_always_takes_one_at_each_start(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a')")
+    one = query(**{"snapshot.mode": "always"})
+    one.until(1)
+    database.execute("insert into t values (2, 'b')")
+    one.until(2)
+    one.planner.close()
+    database.execute("insert into t values (3, 'c')")
+    one.planner = one.start()
+    one.until(5)
+    database.execute("insert into t values (4, 'd')")
+    one.until(6)
+    assert [change[0] + change[2][0].decode() for change in one.changes] == ["r1", "c2", "r1", "r2", "r3", "c4"]
+
+
+def test_a_slot_that_is_gone_is_an_error(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    database.execute("insert into t values (1)")
+    one.until(1)
+    one.planner.close()
+    database.execute(f"select pg_drop_replication_slot('{one.options['slot.name']}')")
+    one.planner = one.start()
+    with pytest.raises(PositionLost, match="gone"):
+        one.step()
+
+
+def test_a_slot_that_was_created_anew_is_an_error_and_not_a_gap(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    database.execute("insert into t values (1)")
+    one.until(1)
+    one.planner.close()
+    slot = one.options["slot.name"]
+    database.execute(
+        f"select pg_drop_replication_slot('{slot}')",
+        "insert into t values (2)",
+        f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
+    )
+    one.planner = one.start()
+    with pytest.raises(PositionLost, match="ahead of the checkpoint"):
+        one.until(2)
+
+
+def test_a_slot_that_another_client_reads_is_an_error(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    database.execute("insert into t values (1)")
+    one.until(1)
+    two = query(**{"snapshot.mode": "no_data", "slot.max.retries": "0", "slot.name": one.options["slot.name"]})
+    with pytest.raises(PrerequisiteError, match="in use"):
+        two.until(1)
+
+
+def test_the_reader_reconnects_after_the_server_has_cut_its_session(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    for number in range(3):
+        database.execute(f"insert into t values ({number})")
+        one.until(number + 1)
+        with database.connect() as connection:
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and datname = %s",
+                (database.name,),
+            )
+    database.execute("insert into t values (3)")
+    assert [change[2][0] for change in one.until(4)] == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_key_change_keeps_its_table_in_one_segment(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data", "event.order": "key", "event.order.segments": "4"})
+    one.step()
+    with database.connect() as connection, connection.transaction():
+        connection.execute("insert into t select i, 'v' from generate_series(1, 6000) i")
+    start = one.committed
+    end = start
+    while end == start:
+        end = one.planner.latest_offset(start, None, 64 << 20)
+    tasks = one.planner.partitions(start, end)
+    assert len(tasks) == 4
+    assert sum(len(segment) for task in tasks for segment in task.segments) == 6000
+    one.committed = end
+    with database.connect() as connection, connection.transaction():
+        connection.execute("update t set v = 'w'")
+        connection.execute("update t set id = -id where id = 77")
+    end = one.committed
+    while end == one.committed:
+        end = one.planner.latest_offset(one.committed, None, 64 << 20)
+    assert len(one.planner.partitions(one.committed, end)) == 1
+
+
+def test_connections_are_refused_with_a_remedy_and_without_the_password(database: Database) -> None:
+    options = database.options(**{"topic.prefix": "s", "database.dbname": "no_such_database"})
+    config = parse("postgres", options | {"database.password": "s3cret-pw"})
+    planner = PostgresPlanner(config, EventSettings.from_options(config, "run"))
+    with pytest.raises(PrerequisiteError, match="no_such_database") as caught:
+        planner.latest_offset(planner.initial_offset(), None, None)
+    assert "s3cret-pw" not in str(caught.value)
+    assert caught.value.remedy
