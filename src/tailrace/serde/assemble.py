@@ -83,7 +83,7 @@ class Programs:
         return data[:total], offsets
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def measure(table: Any, starts: Any, program: Any, index: Any, offsets: Any) -> Any:
     """Fill `offsets` with the documents' bounds; their whole size in bytes."""
     total = 0
@@ -104,8 +104,8 @@ def measure(table: Any, starts: Any, program: Any, index: Any, offsets: Any) -> 
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def write(table: Any, starts: Any, program: Any, index: Any, offsets: Any, target: Any) -> None:
+@njit(cache=True, nogil=True)
+def write(table: Any, starts: Any, program: Any, index: Any, offsets: Any, target: Any) -> None:  # noqa: PLR0917
     """Write the documents to the address `target`."""
     for row in range(len(program)):
         number = program[row]

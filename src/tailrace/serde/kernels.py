@@ -6,6 +6,7 @@ have a text; else 0 marks a row that has one and k one that is shown as literal 
 that could not be converted; they are shown as literal 0.
 """
 
+# ruff: noqa: PLR0917 - compiled functions take arrays by position, and all kernels the same ones
 from __future__ import annotations
 
 from typing import Any
@@ -29,7 +30,7 @@ _BASE64 = np.frombuffer(
 _ZERO, _MINUS, _QUOTE = 48, 45, 34
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def put_literal(literals: Any, ends: Any, number: Any, out: Any, at: Any) -> Any:
     """Write literal `number` at `at`; the position behind it."""
     for position in range(ends[number], ends[number + 1]):
@@ -38,7 +39,7 @@ def put_literal(literals: Any, ends: Any, number: Any, out: Any, at: Any) -> Any
     return at
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def put_integer(value: Any, out: Any, at: Any) -> Any:
     """Write an int64 in decimal; the position behind it."""
     # The magnitude is unsigned: the smallest int64 has no negative.
@@ -58,7 +59,7 @@ def put_integer(value: Any, out: Any, at: Any) -> Any:
     return at + size
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def integers(values: Any, out: Any, offsets: Any) -> None:
     """An int64 array as decimal text."""
     at = 0
@@ -67,7 +68,7 @@ def integers(values: Any, out: Any, offsets: Any) -> None:
         offsets[row + 1] = at
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def count_escapes(data: Any, begin: Any, end: Any) -> Any:
     """How many of the bytes JSON must escape."""
     count = 0
@@ -77,7 +78,7 @@ def count_escapes(data: Any, begin: Any, end: Any) -> Any:
     return count
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def verbatim(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -94,7 +95,7 @@ def verbatim(
     return 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Text as JSON strings."""
     at = 0
@@ -128,7 +129,7 @@ def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argume
     return 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def booleans(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -157,7 +158,7 @@ def booleans(
     return lost
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def put_base64(source: Any, count: Any, url: Any, out: Any, at: Any) -> Any:
     """Write `count` bytes of `source` as base64 with padding; `url` is 64 for the URL-safe alphabet, else 0."""
     position = 0
@@ -181,7 +182,7 @@ def put_base64(source: Any, count: Any, url: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def binaries(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:

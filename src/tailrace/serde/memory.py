@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -20,14 +20,15 @@ Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def move(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
+@intrinsic
+def _move(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
     """Copy `count` bytes from the address `source` to the address `target`."""
     signature = types.void(types.int64, types.int64, types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = ir.IntType(8).as_pointer()
-        cgutils.raw_memcpy(
+        copy: Any = cgutils.raw_memcpy
+        copy(
             builder,
             builder.inttoptr(arguments[0], pointer),
             builder.inttoptr(arguments[1], pointer),
@@ -39,8 +40,8 @@ def move(typing_context: Any, target: Any, source: Any, count: Any) -> Any:
     return signature, generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def load_int32(typing_context: Any, address: Any) -> Any:
+@intrinsic
+def _load_int32(typing_context: Any, address: Any) -> Any:
     """The int32 at an address."""
     signature = types.int64(types.int64)
 
@@ -49,6 +50,11 @@ def load_int32(typing_context: Any, address: Any) -> Any:
         return builder.sext(builder.load(pointer), ir.IntType(64))
 
     return signature, generate
+
+
+# An intrinsic's own signature begins with the typing context, which its callers do not pass.
+move: Any = _move
+load_int32: Any = _load_int32
 
 
 def readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,5 +1,6 @@
 """Compiled conversions of decimal and floating-point text to JSON; their form is that of `serde.kernels`."""
 
+# ruff: noqa: PLR0917 - compiled functions take arrays by position, and all kernels the same ones
 from __future__ import annotations
 
 from typing import Any
@@ -21,7 +22,7 @@ _NEGATIVE_INFINITY_TEXT = np.frombuffer(b'"NEGATIVE_INFINITY"', np.uint8).copy()
 _LONGEST_FLOAT = 400
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def put_bytes(text: Any, out: Any, at: Any) -> Any:
     for position in range(len(text)):
         out[at] = text[position]
@@ -29,7 +30,7 @@ def put_bytes(text: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def small_unscaled(value: Any, scratch: Any) -> Any:
     """Two's complement of an int64, big-endian and minimal, into `scratch`; its length."""
     length, rest = 1, value
@@ -42,7 +43,7 @@ def small_unscaled(value: Any, scratch: Any) -> Any:
     return length
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def large_unscaled(digits: Any, count: Any, negative: Any, scratch: Any) -> Any:
     """As small_unscaled, of `count` decimal digits; by repeated multiplication of 32-bit limbs."""
     limbs = np.zeros(count // 9 + 2, np.uint64)
@@ -78,7 +79,7 @@ def large_unscaled(digits: Any, count: Any, negative: Any, scratch: Any) -> Any:
     return length - first
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def decimals(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -171,7 +172,7 @@ def decimals(
     return lost
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def decimal_texts(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -199,7 +200,7 @@ def decimal_texts(
     return 0
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def smallest(digit: Any, first: Any, single: Any) -> Any:
     """Two digits, and the exponent as 1000 times its negative, for the numbers whose one shortest digit Java refuses.
 
@@ -225,7 +226,7 @@ def smallest(digit: Any, first: Any, single: Any) -> Any:
     return 324_099 if first == -323 and digit == 1 else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def floats(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """The shortest text of a double (argument 1: float) as Java prints it; NaN and the infinities as strings."""
     digits = np.empty(_LONGEST_FLOAT, np.uint8)
@@ -297,7 +298,7 @@ def floats(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argumen
             out[at] = _ZERO
             out[at + 1] = _POINT
             at += 2
-            for position in range(-first - 1):
+            for _ in range(-first - 1):
                 out[at] = _ZERO
                 at += 1
             for position in range(count):

@@ -4,6 +4,7 @@ The text is ISO 8601 with a space between date and time, years of four digits or
 six digits, an optional offset of hours, minutes and seconds, and ` BC` at the end of years before 1.
 """
 
+# ruff: noqa: PLR0917 - compiled functions take arrays by position, and all kernels the same ones
 from __future__ import annotations
 
 from typing import Any
@@ -23,7 +24,7 @@ _MINUS_INFINITY_MS = -9_223_372_036_832_400
 MILLI, MICRO, NANO, ISO = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def two_digits(data: Any, at: Any) -> Any:
     """The number of two digits; a large negative one where there are none, which spoils every sum."""
     high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
@@ -32,7 +33,7 @@ def two_digits(data: Any, at: Any) -> Any:
     return high * 10 + low
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a date into found[0], days since 1970; the position behind it, or -1 when there is none."""
     position, year = begin, np.int64(0)
@@ -56,7 +57,7 @@ def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position + 6
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a time of day into found[1], µs; the position behind it, or -1 when there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
@@ -76,7 +77,7 @@ def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read an offset from UTC into found[2], µs; the position behind it, or -1 when there is none."""
     if begin + 3 > end or (data[begin] != _MINUS and data[begin] != 43):
@@ -93,14 +94,14 @@ def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def put_two(value: Any, out: Any, at: Any) -> Any:
     out[at] = _ZERO + value // 10
     out[at + 1] = _ZERO + value % 10
     return at + 2
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def put_day(day: Any, out: Any, at: Any) -> Any:
     """Write days since 1970 as a date, the year as ISO 8601 has it."""
     day += 719_468
@@ -133,7 +134,7 @@ def put_day(day: Any, out: Any, at: Any) -> Any:
     return put_two(of_month, out, at + 1)
 
 
-@njit(cache=True, nogil=True, inline="never")  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True, inline="never")
 def put_clock(us: Any, digits: Any, out: Any, at: Any) -> Any:
     """Write a time of day and Z; a fraction of `digits` digits, or of as many as it needs when -1."""
     seconds = us // 1_000_000
@@ -158,7 +159,7 @@ def put_clock(us: Any, digits: Any, out: Any, at: Any) -> Any:
     return at + 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Dates as days since 1970 (argument 0) or ISO text (1); the infinite ones as the ends of an int32."""
     found = np.zeros(3, np.int64)
@@ -189,7 +190,7 @@ def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
     return lost
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def times(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Times of day in ms, µs or ns (arguments 0 to 2), as ISO text (3), or of a zone as ISO text in UTC (4)."""
     found = np.zeros(3, np.int64)
@@ -220,7 +221,7 @@ def times(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
     return lost
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def timestamps(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -270,7 +271,7 @@ def timestamps(
     return lost
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def zoned_timestamps(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:

@@ -17,14 +17,14 @@ from tailrace.serde.conversion import Conversion
 _LITERAL = re.compile(r"(?:B)?'((?:[^']|'')*)'(?:::.+)?$", re.DOTALL)
 _NUMBER = re.compile(r"\(?(-?\d+(?:\.\d+)?)\)?(?:::.+)?$")
 _CALL = re.compile(r'(?:"[^"]+"|[a-zA-Z_][\w$.]*)\(.*\)(?:::.+)?$', re.DOTALL)
-_KEYWORDS = frozenset(
-    ("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_USER")
-    + ("SESSION_USER", "CURRENT_ROLE", "CURRENT_CATALOG", "CURRENT_SCHEMA", "USER")
-)
+_KEYWORDS = (
+    frozenset(("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"))
+    | frozenset(("CURRENT_USER", "SESSION_USER", "CURRENT_ROLE", "CURRENT_CATALOG", "CURRENT_SCHEMA", "USER"))
+)  # fmt: skip
 _WITH_DEFAULTS = frozenset(
-    ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "char", "bit")
-    + ("varbit", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "json", "jsonb")
-)
+    ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "char", "bit",
+     "varbit", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "json", "jsonb")
+)  # fmt: skip
 
 
 def default_value(column: Column, known: Conversion, settings: EventSettings) -> Any:

@@ -73,12 +73,14 @@ def unscaled(value: Decimal, scale: int) -> int:
     """`value` times 10 to the `scale`, halves away from zero."""
     sign, digits, exponent = value.as_tuple()
     whole = int("".join(map(str, digits)) or "0")
+    power: int
     shift = int(exponent) + scale
     if shift >= 0:
-        whole *= 10**shift
+        power = 10**shift
+        whole *= power
     else:
-        divisor = 10**-shift
-        whole = (whole + divisor // 2) // divisor
+        power = 10**-shift
+        whole = (whole + power // 2) // power
     return -whole if sign else whole
 
 

@@ -111,7 +111,7 @@ def to_rows(batch: ChangeBatch, settings: EventSettings) -> Iterator[pa.RecordBa
 
 def key_changes(batch: ChangeBatch, key: tuple[ColumnPlan, ...]) -> Flags:
     """Which updates changed the key: a key column's old text differs from its new one, or was not carried."""
-    changed = np.zeros(len(batch), np.bool_)
+    changed: Flags = np.zeros(len(batch), np.bool_)
     if batch.before is None or batch.after is None or not key:
         return changed
     candidates = batch.op == ord("u")
@@ -125,7 +125,8 @@ def key_changes(batch: ChangeBatch, key: tuple[ColumnPlan, ...]) -> Flags:
         differs = ~same & ~(np.asarray(old.is_null()) & np.asarray(new.is_null()))
         unchanged = batch.after.unavailable[plan.index]
         changed |= differs if unchanged is None else differs & ~unchanged
-    return changed & candidates
+    changed &= candidates
+    return changed
 
 
 def _warn_unknown(batch: ChangeBatch, plan: TablePlan) -> None:
@@ -205,7 +206,7 @@ def _constant(text: str, count: int) -> pa.Array:
 class _Block:
     """The records `first` to `last` of a batch: those of the changes `low` to `high`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - one caller, and every argument is of a type of its own
         self,
         batch: ChangeBatch,
         settings: EventSettings,
@@ -324,7 +325,7 @@ class _Block:
             if op == TOMBSTONE:
                 continue
             program[shape == code] = programs.begin()
-            self._value_program(programs, chr(op), before, after, lsn, shown_lsn)
+            self._value_program(programs, chr(op), before, after, lsn=lsn, shown_lsn=shown_lsn)
         data, offsets = programs.run(program, self.index)
         present = self.op != TOMBSTONE
         return binary_array(data, offsets, None if present.all() else present)
@@ -339,7 +340,7 @@ class _Block:
         return _text_fragment(pc.fill_null(pa.array(lsn, mask=flags).cast(pa.string()), "null"))
 
     def _value_program(
-        self, programs: Programs, op: str, before: bool, after: bool, lsn: Fragment, shown_lsn: Fragment
+        self, programs: Programs, op: str, before: bool, after: bool, *, lsn: Fragment, shown_lsn: Fragment
     ) -> None:
         settings, table = self.settings, self.batch.table.id
         programs.literal(self.plan.value_open + b'{"before":')

@@ -20,9 +20,9 @@ from tailrace.serde.json_text import Verbatim, dumps
 
 # Types that are a string without a semantic name, as the server writes them.
 _STRINGS = frozenset(
-    ("text", "varchar", "bpchar", "char", "name", "citext", "inet", "cidr", "macaddr", "macaddr8")
-    + ("int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
-)
+    ("text", "varchar", "bpchar", "char", "name", "citext", "inet", "cidr", "macaddr", "macaddr8",
+     "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
+)  # fmt: skip
 _ISN = frozenset(("isbn", "isbn13", "ean13", "issn", "issn13", "ismn", "ismn13", "upc"))
 _NAMED_STRINGS = {"json": lt.JSON, "jsonb": lt.JSON, "xml": lt.XML, "ltree": lt.LTREE, "uuid": lt.UUID}
 _INTEGERS = {"int2": lt.INT16, "int4": lt.INT32, "int8": lt.INT64, "oid": lt.INT64}
