@@ -64,6 +64,14 @@ class Config(Mapping[str, Any]):
         return name in self.given
 
     @property
+    def texts(self) -> dict[str, str]:
+        """The options as texts that `parse` makes an equal configuration of. Holds the secrets.
+
+        The format goes with them: which names were given, and with them the generation, is not to be seen any more.
+        """
+        return self.given | {"event.format": self.event_format}
+
+    @property
     def event_format(self) -> str:
         """`1.7` or `3`: whose wire format is written."""
         return str(self.typed["event.format"])

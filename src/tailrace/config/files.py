@@ -63,9 +63,10 @@ class RunConfig:
         return Path(named) if named else Path(".tailrace") / re.sub(r"[^\w.\-]", "_", self.name)
 
 
-def read(path: str | Path, overrides: Mapping[str, str] | None = None) -> RunConfig:
+def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkpoint: str | None = None) -> RunConfig:
     """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
+    `checkpoint` takes the place of `checkpoint.location`.
     Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
     """
     try:
@@ -75,7 +76,11 @@ def read(path: str | Path, overrides: Mapping[str, str] | None = None) -> RunCon
     except UnicodeDecodeError:
         raise ConfigError(f"The file {path} is not text in UTF-8.", "Check its name.") from None
     entries = _connector_json(path, text) if text.lstrip().startswith("{") else parse_properties(text)
-    return from_entries(entries | dict(overrides or {}))
+    entries |= overrides or {}
+    if checkpoint is not None:
+        server = any(name.startswith("debezium.source.") for name in entries)
+        entries["debezium.source.checkpoint.location" if server else "checkpoint.location"] = checkpoint
+    return from_entries(entries)
 
 
 def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | None = None) -> RunConfig:

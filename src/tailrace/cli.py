@@ -1,0 +1,272 @@
+"""The `tailrace` command: run, check, demo, version. Exit codes are those of `tailrace.errors`, 0 and 130."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from tailrace import __version__
+from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
+from tailrace.failures import cause
+
+if TYPE_CHECKING:
+    from tailrace.config.files import RunConfig
+    from tailrace.pipeline import Pipeline
+    from tailrace.status import StatusLine
+
+INTERRUPTED = 130
+"""Exit code after a second Ctrl-C: nothing was waited for."""
+
+_EXIT_CODES = """\
+exit codes:
+  0  done, or stopped by Ctrl-C or SIGTERM     5  the position in the log is lost
+  1  another failure                           6  the log's bytes are not understood
+  2  the configuration is wrong                7  a value cannot be converted
+  3  no connection                             8  the sink is wrong or refuses records
+  4  the server lacks something              130  a second Ctrl-C
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. Deliberate errors are one message on stderr, with the remedy."""
+    arguments = _parser().parse_args(argv)
+    _log_to_stderr(arguments.debug)
+    try:
+        return int(arguments.command(arguments) or 0)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if arguments.debug:
+            raise
+        return _report(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tailrace",
+        description="Change data capture that delivers Debezium change events through Apache Spark.",
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--debug", action="store_true", help="show stack traces and everything that is logged")
+    parser.set_defaults(debug=False)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", parents=[shared], help="run the pipeline that a file describes")
+    _add_file(run)
+    run.add_argument("--once", action="store_true", help="deliver what the log holds now, then stop")
+    run.add_argument("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint")
+    run.set_defaults(command=_run)
+
+    check = commands.add_parser("check", parents=[shared], help="check a file and the server that it names")
+    _add_file(check)
+    check.set_defaults(command=_check)
+
+    demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
+    demo.set_defaults(command=_demo)
+
+    version = commands.add_parser("version", parents=[shared], help="print the version")
+    version.set_defaults(command=_version)
+    return parser
+
+
+def _add_file(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="application.properties, connector .properties or connector JSON")
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="an entry over that of the file; repeatable"
+    )
+
+
+def _read(arguments: argparse.Namespace) -> RunConfig:
+    from tailrace.config import files
+
+    overrides: dict[str, str] = {}
+    for entry in arguments.set:
+        name, equals, value = entry.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {entry} has no NAME=VALUE.", "Write --set debezium.sink.type=console.")
+        overrides[name.strip()] = value
+    return files.read(arguments.file, overrides, checkpoint=getattr(arguments, "checkpoint", None))
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from tailrace.connectors.postgres import prerequisites
+
+    run = _read(arguments)
+    with _Interruption() as interruption:
+        from tailrace.pipeline import Pipeline
+
+        pipeline = Pipeline(run)
+        # Asked before Spark starts: most failures are then told within a second.
+        for finding in prerequisites.demand(run.source):
+            if finding.level == "warning":
+                logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
+        try:
+            _follow(pipeline, arguments.once, interruption)
+        finally:
+            pipeline.stop()
+    return 0
+
+
+def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
+    """Start the pipeline and show its status until it ends or is interrupted. Raises what ended it."""
+    from tailrace.status import StatusLine
+
+    query = pipeline.start(available_now=once)
+    # Spark installs a handler of its own when its session starts.
+    interruption.install()
+    line = StatusLine()
+    # Records and a line that rewrites itself do not share a terminal.
+    shown = not (pipeline.run.sink.name == "console" and sys.stdout.isatty() and sys.stderr.isatty())
+    with _progress(pipeline, line) as ended:
+        while query.isActive and not interruption.wait(0.5):
+            if shown:
+                line.update(None)
+        if not interruption.asked:
+            # Spark tells of the last batch on another thread, after the query has ended.
+            ended.wait(2)
+    line.close()
+    failure = query.exception()
+    if failure is not None and not interruption.asked:
+        raise failure
+
+
+@contextmanager
+def _progress(pipeline: Pipeline, line: StatusLine) -> Iterator[threading.Event]:
+    """Feed every progress record of the query to `line`; the event is set when Spark says that the query ended."""
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    ended = threading.Event()
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            line.update(json.loads(event.progress.json))
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            pass
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            ended.set()
+
+    listener = Listener()
+    streams = pipeline.spark.streams
+    streams.addListener(listener)
+    try:
+        yield ended
+    finally:
+        streams.removeListener(listener)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from tailrace import sinks
+    from tailrace.connectors.postgres import prerequisites
+
+    run = _read(arguments)
+    sinks.open(run.sink.name, run.sink.options)
+    named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}."
+    print(f"{'ok':<8} {'configuration':<14} {named}")
+    findings = prerequisites.check(run.source)
+    for finding in findings:
+        print(f"{finding.level:<8} {finding.subject:<14} {finding.text}")
+        if finding.remedy:
+            print(f"{'':<8} {'':<14} → {finding.remedy}")
+    failed = sum(finding.level == "error" for finding in findings)
+    warned = sum(finding.level == "warning" for finding in findings)
+    print(f"{failed} errors, {warned} warnings.")
+    return PrerequisiteError.exit_code if failed else 0
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    return int(importlib.import_module("tailrace.demo").main() or 0)
+
+
+def _version(arguments: argparse.Namespace) -> int:
+    from importlib.metadata import version
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"tailrace {__version__} (PySpark {version('pyspark')}, Python {python})")
+    return 0
+
+
+def _report(error: Exception) -> int:
+    """Print one message for `error` on stderr; returns its exit code."""
+    deliberate = cause(error)
+    if deliberate is not None:
+        print(f"tailrace: {deliberate.message.strip()}", file=sys.stderr)
+        if deliberate.remedy:
+            print(f"  {deliberate.remedy}", file=sys.stderr)
+        return deliberate.exit_code
+    first = next((text.strip() for text in str(error).splitlines() if text.strip()), "")
+    print(f"tailrace: {type(error).__name__}: {first}", file=sys.stderr)
+    print("  This was not expected; --debug shows where it comes from.", file=sys.stderr)
+    return TailraceError.exit_code
+
+
+def _log_to_stderr(debug: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("tailrace: %(levelname)s: %(message)s"))
+    logger = logging.getLogger("tailrace")
+    logger.handlers = [handler]
+    logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+
+
+class _Interruption:
+    """Ctrl-C and SIGTERM: the first asks for a regular stop, the second ends the process at once.
+
+    Before the query runs there is nothing to finish, so the first raises SystemExit(0) then.
+    """
+
+    def __init__(self, leave: Callable[[int], Any] = os._exit) -> None:
+        self._event = threading.Event()
+        self._leave = leave
+        self._running = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> _Interruption:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def install(self) -> None:
+        """Take the signals (again); from now on there is a query to stop."""
+        self._running = True
+        for number in self._before:
+            signal.signal(number, self._handle)
+
+    @property
+    def asked(self) -> bool:
+        return self._event.is_set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a signal; tells whether one came."""
+        return self._event.wait(seconds)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._event.is_set():
+            # The JVM ends when the pipe from this process closes.
+            self._leave(INTERRUPTED)
+        self._event.set()
+        if not self._running:
+            raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Pipeline: one configuration as one running query, from the source to the sink. Driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tailrace import sinks
+from tailrace.config.files import RunConfig
+from tailrace.errors import TailraceError
+from tailrace.status import METRIC
+
+FORMATS = {"postgres": "postgres-cdc"}
+"""Spark's name of each connector's source."""
+
+
+class Pipeline:
+    """One pipeline: made from a configuration, started and stopped at most once.
+
+    With `spark` None it makes a local session of its own, which `stop` ends as well. The sink is checked here, so a
+    wrong one raises SinkError before anything runs.
+    """
+
+    def __init__(self, run: RunConfig, spark: SparkSession | None = None) -> None:
+        self.run = run
+        self.sink = sinks.open(run.sink.name, run.sink.options)
+        self.query: StreamingQuery | None = None
+        self._spark = spark
+        self._own_session = spark is None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; raises TailraceError before `start` where none was given."""
+        if self._spark is None:
+            raise TailraceError("The pipeline has no Spark session.", "Start it first.")
+        return self._spark
+
+    def start(self, available_now: bool = False) -> StreamingQuery:
+        """Start the query; with `available_now` it ends by itself after what the log holds at this moment.
+
+        Raises TailraceError when it was started before, PrerequisiteError when Spark cannot run here. What the source
+        meets ends the query: `tailrace.failures.cause` finds the deliberate error in the exception that Spark raises.
+        """
+        from tailrace.spark import register
+        from tailrace.spark.session import session
+
+        if self.query is not None:
+            raise TailraceError("The pipeline was started before.", "Make a new one.")
+        if self._spark is None:
+            self._spark = session(kafka=self.sink.needs_kafka)
+        register(self._spark)
+        source = self.run.source
+        frame = self._spark.readStream.format(FORMATS[source.connector]).options(**source.texts).load()
+        frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"))
+        self.query = self.sink.start(frame, self.run.checkpoint.absolute(), self._trigger(available_now), self.run.name)
+        return self.query
+
+    def _trigger(self, available_now: bool) -> dict[str, Any]:
+        # A snapshot that is all there is to do ends by itself, as Debezium's does.
+        if available_now or self.run.source["snapshot.mode"] == "initial_only":
+            return {"availableNow": True}
+        # The next batch starts when there is something in it: the source itself waits poll.interval.ms.
+        return {"processingTime": "0 seconds"}
+
+    def stop(self) -> None:
+        """Stop the query after the batch that is being written, and the session if it is our own. May come twice."""
+        if self.query is not None and self.query.isActive:
+            self.query.stop()
+        if self._own_session and self._spark is not None:
+            self._spark.stop()
+            self._spark = None

@@ -1,0 +1,67 @@
+"""Records to Kafka, through Spark's connector. At least once: a batch that is replayed is sent again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tailrace.errors import SinkError
+from tailrace.sinks.base import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_PRODUCER = "producer."
+_SERIALIZERS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer")
+
+DEFAULTS = {
+    # Records of one batch arrive at once, so larger requests cost no time and save most of the round trips.
+    "kafka.linger.ms": "20",
+    "kafka.batch.size": "262144",
+}
+"""Producer options that are used where the configuration names none."""
+
+_log = logging.getLogger("tailrace")
+
+
+class KafkaSink:
+    """`debezium.sink.kafka.producer.*` are options of Kafka's producer; `bootstrap.servers` among them is required.
+
+    Keys, values and headers are written as the bytes that they are. A record with a key goes to the partition that
+    Kafka's own hash of the key names, so the order of a key is kept whatever the number of partitions.
+    """
+
+    name = "kafka"
+    needs_kafka = True
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        settings = Settings(self.name, options)
+        settings.only(name for name in options if name.startswith(_PRODUCER) and name != _PRODUCER)
+        settings.required(f"{_PRODUCER}bootstrap.servers")
+        self.options = DEFAULTS | self._producer_options(options)
+
+    def _producer_options(self, options: Mapping[str, str]) -> dict[str, str]:
+        mapped: dict[str, str] = {}
+        for name, text in options.items():
+            short = name.removeprefix(_PRODUCER)
+            if short in ("key.serializer", "value.serializer"):
+                # Spark's connector sends bytes; a serialiser of strings would have made the same ones.
+                if text.strip().rpartition(".")[2] not in _SERIALIZERS:
+                    raise SinkError(
+                        f"debezium.sink.kafka.{name} = {text} is not supported.",
+                        "Records are written as the bytes of their JSON; leave it out.",
+                    )
+                continue
+            mapped[f"kafka.{short}"] = text.strip()
+        return mapped
+
+    def start(
+        self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
+    ) -> StreamingQuery:
+        records = frame.select("topic", "key", "value", "headers")
+        writer = records.writeStream.format("kafka").queryName(query).trigger(**trigger)
+        writer = writer.option("includeHeaders", "true").option("checkpointLocation", str(checkpoint))
+        return writer.options(**self.options).start()
