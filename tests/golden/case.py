@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.golden import script
+from tests.golden.properties import parse
 from tests.golden.record import Record, recorded
 
 KNOBS = frozenset({"offsets", "idle", "format", "timezone", "nostream"})
@@ -54,20 +55,11 @@ class Case:
 
 
 def load(path: Path) -> Case:
-    """The case in the folder `path`; raises ValueError on a directive that is not known."""
+    """The case in the folder `path`; raises ValueError on a knob that is not known."""
     path = path.resolve()
-    properties: dict[str, str] = {}
-    knobs: dict[str, str] = {}
-    for number, line in enumerate((path / "config.properties").read_text(encoding="utf-8").splitlines(), 1):
-        text = line.strip()
-        if text.startswith("#@"):
-            name, _, value = text[2:].strip().partition("=")
-            knobs[name.strip()] = value.strip()
-        elif text and text[0] not in "#!":
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise ValueError(f"{path.name}/config.properties, line {number}: neither comment nor property")
-            properties[name.strip()] = value.strip()
+    text = (path / "config.properties").read_text(encoding="utf-8")
+    properties = parse(text)
+    knobs = {name: value.strip() for name, value in re.findall(r"^[ \t]*#@[ \t]*(\w+)[ \t]*=(.*)$", text, re.M)}
     database = properties.get("connector.class", "").removeprefix("io.debezium.connector.").partition(".")[0]
     if database == "postgresql" and (unknown := set(knobs) - KNOBS):
         raise ValueError(f"{path.name}/config.properties: unknown knobs {sorted(unknown)}")

@@ -1,6 +1,8 @@
-"""Two runs compared: topic by topic, in order, byte for byte; the answer is the first difference or nothing."""
+"""Two runs compared: topic by topic, in order, byte for byte."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tests.golden.accept import accepted, same_but_for_chunks
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, Normaliser
@@ -17,7 +19,18 @@ def difference(
     heartbeats: str = HEARTBEATS,
     notifications: str = NOTIFICATIONS,
 ) -> str | None:
-    """The first difference between a recording and a run, or None; both are normalised in place.
+    """The first of the `differences`, or None."""
+    return next(differences(expected, got, chunk_rows, heartbeats, notifications), None)
+
+
+def differences(
+    expected: list[Record],
+    got: list[Record],
+    chunk_rows: int = 0,
+    heartbeats: str = HEARTBEATS,
+    notifications: str = NOTIFICATIONS,
+) -> Iterator[str]:
+    """What differs between a recording and a run, record by record; both are normalised in place.
 
     Everything that does not vary is compared first, then the names of what varies, so that one record too few is
     not reported as a shift of all log positions. A table of more rows than `chunk_rows` may have its snapshot's rows
@@ -27,37 +40,39 @@ def difference(
     wanted, found = sides[0].normalise(expected), sides[1].normalise(got)
     for topic in wanted:
         if topic not in found:
-            return f"{topic}: {len(wanted[topic])} records expected, got none; {_topics(found)}"
+            yield f"{topic}: {len(wanted[topic])} records expected, got none; {_topics(found)}"
     for topic in found:
         if topic not in wanted:
-            return f"{topic}: no records expected, got {len(found[topic])}, the first {_short(found[topic][0])}"
-    for named in (False, True):
-        if named:
-            for side in sides:
-                side.name()
+            yield f"{topic}: no records expected, got {len(found[topic])}, the first {_short(found[topic][0])}"
+    equal = True
+    for topic in [topic for topic in wanted if topic in found]:
+        for answer in _topic(topic, wanted[topic], found[topic], chunk_rows):
+            equal = False
+            yield answer
+    if equal and wanted.keys() == found.keys():
+        for side in sides:
+            side.name()
         for topic in wanted:
-            answer = _topic(topic, wanted[topic], found[topic], chunk_rows)
-            if answer:
-                return answer
-    return None
+            yield from _topic(topic, wanted[topic], found[topic], chunk_rows)
 
 
 def _topics(found: dict[str, list[Record]]) -> str:
     return "got " + (", ".join(f"{topic} ({len(records)})" for topic, records in found.items()) or "nothing at all")
 
 
-def _topic(topic: str, wanted: list[Record], found: list[Record], chunk_rows: int) -> str | None:
+def _topic(topic: str, wanted: list[Record], found: list[Record], chunk_rows: int) -> Iterator[str]:
+    different = False
     for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
         answer = _record(one, other)
         if answer:
-            if chunk_rows and same_but_for_chunks(wanted, found, chunk_rows):
-                return None
-            return f"{topic}[{index}]{answer} (of {len(wanted)} records; got {len(found)})"
+            if not different and chunk_rows and same_but_for_chunks(wanted, found, chunk_rows):
+                return
+            different = True
+            yield f"{topic}[{index}]{answer} (of {len(wanted)} records; got {len(found)})"
     if len(wanted) != len(found):
         more, side = (wanted, "missing") if len(wanted) > len(found) else (found, "too many")
         at = min(len(wanted), len(found))
-        return f"{topic}: {len(wanted)} records expected, got {len(found)}; {side}: [{at}] {_short(more[at])}"
-    return None
+        yield f"{topic}: {len(wanted)} records expected, got {len(found)}; {side}: [{at}] {_short(more[at])}"
 
 
 def _record(wanted: Record, got: Record) -> str | None:

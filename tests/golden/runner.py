@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import re
 import sys
 import tempfile
 import time
@@ -26,8 +27,8 @@ from tests.fix_postgres import Postgres, create, describe, drop, system_binaries
 from tests.golden import case as cases
 from tests.golden import script
 from tests.golden.case import Case
-from tests.golden.compare import difference
-from tests.golden.normalise import payload
+from tests.golden.compare import differences
+from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
 from tests.golden.record import Record
 from tests.golden.stream import Failed, Frame, Stream, source
 
@@ -42,12 +43,17 @@ CHUNK_ROWS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one case: equal, or a difference, or a reason why it was not run."""
+    """What became of one case: equal, or its differences, each of another kind, or a reason why it was not run."""
 
     case: Case
-    difference: str | None = None
+    differences: tuple[str, ...] = ()
     skipped: str | None = None
     seconds: float = 0.0
+
+    @property
+    def difference(self) -> str | None:
+        """The first difference; None where there is none."""
+        return self.differences[0] if self.differences else None
 
 
 def default_cases() -> Path:
@@ -92,7 +98,7 @@ def run(case: Case, postgres: Postgres, spark: SparkSession, frame: Frame = sour
         with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
             found = _run(case, postgres, spark, Path(folder), frame)
     except Failed as error:
-        found = str(error)
+        found = (str(error),)
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
         drop(postgres, DATABASE)
@@ -126,11 +132,11 @@ VALUE_CONVERTERS = {
 """The converter that each `#@ format` of a recording stands for."""
 
 
-def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, frame: Frame) -> str | None:
+def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, frame: Frame) -> tuple[str, ...]:
     database = create(postgres, DATABASE)
     expected = case.expected()
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
-        "heartbeat.topics.prefix", "__debezium-heartbeat"
+        "heartbeat.topics.prefix", HEARTBEATS
     )
     with database.connect() as setup:
         for item in script.split(case.read("setup.sql")):
@@ -145,13 +151,13 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, fram
         _await_end(stream, case, expected, heartbeats)
     finally:
         stream.stop()
-    return difference(
-        expected,
-        stream.records(),
-        CHUNK_ROWS,
-        heartbeats,
-        case.properties.get("notification.sink.topic.name", "notifications"),
-    )
+    notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
+    found = differences(expected, stream.records(), CHUNK_ROWS, heartbeats, notifications)
+    # One of each kind, the numbers of records and elements aside: the second of a kind tells nothing new.
+    kinds: dict[str, str] = {}
+    for text in found:
+        kinds.setdefault(re.sub(r"\[\d+\]", "[]", text.partition(": ")[0]), text)
+    return tuple(kinds.values())
 
 
 def _await_streaming(stream: Stream, postgres: Postgres, case: Case, reads: int) -> None:
@@ -217,7 +223,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run all cases of a folder and report; the exit code."""
     parser = argparse.ArgumentParser(prog="make golden", description="Compare with the recordings of Debezium.")
     parser.add_argument("cases", nargs="?", type=Path, default=default_cases(), help="a case, or a folder of cases")
-    folder = parser.parse_args(arguments).cases
+    parser.add_argument("--kinds", type=int, default=1, help="print up to so many kinds of difference (default: 1)")
+    given = parser.parse_args(arguments)
+    folder = given.cases
     found = cases.find(folder)
     if not found:
         parser.error(f"there are no cases in {folder}")
@@ -227,7 +235,7 @@ def main(arguments: list[str] | None = None) -> int:
         spark = fix_spark.start(Path(warehouse))
         for case in found:
             outcomes.append(run(case, postgres, spark))
-            print(line(outcomes[-1], known), flush=True)
+            print(line(outcomes[-1], known, given.kinds), flush=True)
         spark.stop()
     judged = [outcome for outcome in outcomes if outcome.skipped is None]
     equal = [outcome for outcome in judged if outcome.difference is None]
@@ -235,7 +243,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if all((outcome.difference is not None) == (outcome.case.name in known) for outcome in judged) else 1
 
 
-def line(outcome: Outcome, known: dict[str, str]) -> str:
+def line(outcome: Outcome, known: dict[str, str], kinds: int = 1) -> str:
     """The report of one case."""
     name = outcome.case.name
     if outcome.skipped:
@@ -243,8 +251,10 @@ def line(outcome: Outcome, known: dict[str, str]) -> str:
     if outcome.difference is None:
         more = "; it is listed in expected_failures.toml: remove it" if name in known else ""
         return f"{name}: equal ({outcome.seconds:.1f} s){more}"
-    more = f"\n    expected to fail: {known[name]}" if name in known else ""
-    return f"{name}: NOT EQUAL ({outcome.seconds:.1f} s)\n    {outcome.difference}{more}"
+    lines = [f"{name}: NOT EQUAL ({outcome.seconds:.1f} s)", *outcome.differences[:kinds]]
+    if name in known:
+        lines.append(f"expected to fail: {known[name]}")
+    return "\n    ".join(lines)
 
 
 if __name__ == "__main__":
