@@ -107,10 +107,12 @@ def _run(arguments: argparse.Namespace) -> int:
     with _Interruption() as interruption:
         from tailrace.pipeline import Pipeline
 
-        pipeline = Pipeline(run)
+        # What ends the query is told here, so Spark's own log only doubles it.
+        pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off")
         # Asked before Spark starts: most failures are then told within a second.
         for finding in prerequisites.demand(run.source):
-            if finding.level == "warning":
+            # The source tells of the tables itself, at each start.
+            if finding.level == "warning" and finding.subject in ("slot", "senders"):
                 logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
         try:
             _follow(pipeline, arguments.once, interruption)
@@ -186,8 +188,12 @@ def _check(arguments: argparse.Namespace) -> int:
             print(f"{'':<8} {'':<14} → {finding.remedy}")
     failed = sum(finding.level == "error" for finding in findings)
     warned = sum(finding.level == "warning" for finding in findings)
-    print(f"{failed} errors, {warned} warnings.")
+    print(f"{_count(failed, 'error')}, {_count(warned, 'warning')}.")
     return PrerequisiteError.exit_code if failed else 0
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _demo(arguments: argparse.Namespace) -> int:

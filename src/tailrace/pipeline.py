@@ -20,15 +20,16 @@ FORMATS = {"postgres": "postgres-cdc"}
 class Pipeline:
     """One pipeline: made from a configuration, started and stopped at most once.
 
-    With `spark` None it makes a local session of its own, which `stop` ends as well. The sink is checked here, so a
-    wrong one raises SinkError before anything runs.
+    With `spark` None it makes a local session of its own, which `stop` ends as well; `log_level` is that of Spark's
+    log then. The sink is checked here, so a wrong one raises SinkError before anything runs.
     """
 
-    def __init__(self, run: RunConfig, spark: SparkSession | None = None) -> None:
+    def __init__(self, run: RunConfig, spark: SparkSession | None = None, log_level: str = "error") -> None:
         self.run = run
         self.sink = sinks.open(run.sink.name, run.sink.options)
         self.query: StreamingQuery | None = None
         self._spark = spark
+        self._log_level = log_level
         self._own_session = spark is None
 
     @property
@@ -50,7 +51,7 @@ class Pipeline:
         if self.query is not None:
             raise TailraceError("The pipeline was started before.", "Make a new one.")
         if self._spark is None:
-            self._spark = session(kafka=self.sink.needs_kafka)
+            self._spark = session(kafka=self.sink.needs_kafka, log_level=self._log_level)
         register(self._spark)
         source = self.run.source
         frame = self._spark.readStream.format(FORMATS[source.connector]).options(**source.texts).load()

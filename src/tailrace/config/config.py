@@ -65,11 +65,18 @@ class Config(Mapping[str, Any]):
 
     @property
     def texts(self) -> dict[str, str]:
-        """The options as texts that `parse` makes an equal configuration of. Holds the secrets.
+        """The options as texts that `parse` makes the same configuration of, without those that have no effect.
 
-        The format goes with them: which names were given, and with them the generation, is not to be seen any more.
+        Holds the secrets. The format goes with them: under which names the options were given, and with them the
+        generation, is not to be seen any more.
         """
-        return self.given | {"event.format": self.event_format}
+        idle = [option for option in TABLES[self.connector] if option.notice]
+        texts = {
+            name: text
+            for name, text in self.given.items()
+            if not any(name == option.name or option.matches(name) for option in idle)
+        }
+        return texts | {"event.format": self.event_format}
 
     @property
     def event_format(self) -> str:

@@ -90,7 +90,10 @@ def _environment(local: bool, submitted: bool) -> Iterator[None]:
     if submitted or _is_running():
         yield
         return
-    wanted = {"JAVA_HOME": str(java_home())}
+    # Every new worker would print it; records do not pass through pandas.
+    pandas = "ignore:PySpark does not yet fully support pandas:FutureWarning"
+    warnings = os.environ.get("PYTHONWARNINGS")
+    wanted = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": f"{warnings},{pandas}" if warnings else pandas}
     if local:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     before = {name: os.environ.get(name) for name in wanted}
