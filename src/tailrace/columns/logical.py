@@ -34,7 +34,8 @@ class LogicalType:
     """One schema: Connect's type, its semantic name and version, its parameters in order, and its parts.
 
     `fields` belong to a struct, `items` to an array (its element) or a map (its value; keys are strings).
-    `default` is the default in its JSON form (bytes as base64 text), ABSENT where there is none.
+    `default` is the default in its JSON form (bytes as base64 text), ABSENT where there is none; `doc` what the
+    schema says of itself.
     """
 
     connect: str
@@ -45,6 +46,7 @@ class LogicalType:
     items: LogicalType | None = None
     optional: bool = False
     default: Any = ABSENT
+    doc: str | None = None
 
     def with_default(self, default: Any) -> LogicalType:
         return replace(self, default=default)
@@ -103,8 +105,8 @@ def array(items: LogicalType) -> LogicalType:
     return LogicalType("array", items=items)
 
 
-def struct(*fields: Field, name: str | None = None, version: int | None = None) -> LogicalType:
-    return LogicalType("struct", name, version, fields=fields)
+def struct(*fields: Field, name: str | None = None, version: int | None = None, doc: str | None = None) -> LogicalType:
+    return LogicalType("struct", name, version, fields=fields, doc=doc)
 
 
 def decimal(scale: int, precision: int | None) -> LogicalType:
@@ -117,7 +119,11 @@ def decimal(scale: int, precision: int | None) -> LogicalType:
 
 
 VARIABLE_DECIMAL = struct(
-    Field("scale", INT32), Field("value", BYTES), name="io.debezium.data.VariableScaleDecimal", version=1
+    Field("scale", INT32),
+    Field("value", BYTES),
+    name="io.debezium.data.VariableScaleDecimal",
+    version=1,
+    doc="Variable scaled decimal",
 )
 DATE = semantic(INT32, "io.debezium.time.Date")
 TIME = semantic(INT32, "io.debezium.time.Time")
@@ -148,6 +154,7 @@ POINT = struct(
     Field("srid", INT32.with_optional(True)),
     name="io.debezium.data.geometry.Point",
     version=1,
+    doc="Geometry (POINT)",
 )
 _WKB = (Field("wkb", BYTES), Field("srid", INT32.with_optional(True)))
 GEOMETRY = struct(*_WKB, name="io.debezium.data.geometry.Geometry", version=1)

@@ -110,7 +110,7 @@ def _literal_room(state: Bytes, literals: Bytes, rows: int) -> int:
 def _room(kernel: Kernel, argument: int, rows: int, size: int, escapes: int) -> int:
     """An upper bound of what a kernel writes for `rows` texts of `size` bytes in all."""
     if kernel is Kernel.STRING:
-        return size + 5 * escapes + 2 * rows + 1
+        return size + 8 * escapes + 2 * rows + 1
     if kernel in (Kernel.DECIMAL, Kernel.VARIABLE_DECIMAL):
         scale = 0 if argument == VARIABLE_SCALE else max(argument, 0)
         return size + rows * (48 + scale) + 1

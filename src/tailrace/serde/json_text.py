@@ -1,4 +1,4 @@
-"""JSON text as Kafka Connect's JsonConverter writes it: compact, in field order, raw UTF-8, Java's numbers."""
+"""JSON text as Kafka Connect's JsonConverter writes it: compact, in field order, with Java's numbers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,21 @@ class Verbatim(str):
     __slots__ = ()
 
 
-_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+_ESCAPED = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff]')
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
 
 
 def quoted(text: str) -> str:
-    """A JSON string, escaped as Jackson does it."""
-    return '"' + _ESCAPED.sub(lambda match: _SHORT.get(match.group()) or f"\\u{ord(match.group()):04X}", text) + '"'
+    """A JSON string, escaped as Jackson does it: characters beyond the basic plane as two surrogates."""
+    return '"' + _ESCAPED.sub(_escape, text) + '"'
+
+
+def _escape(match: re.Match[str]) -> str:
+    short = _SHORT.get(match.group())
+    if short is not None:
+        return short
+    units = memoryview(match.group().encode("utf-16-le")).cast("H")
+    return "".join(f"\\u{unit:04X}" for unit in units)
 
 
 def dumps(value: Any) -> str:
@@ -98,6 +106,8 @@ def schema_text(schema: LogicalType, field: str | None = None) -> str:
         parts.append(f'"name":{quoted(schema.name)}')
     if schema.version is not None:
         parts.append(f'"version":{schema.version}')
+    if schema.doc is not None:
+        parts.append(f'"doc":{quoted(schema.doc)}')
     if schema.parameters:
         parts.append('"parameters":' + dumps(dict(schema.parameters)))
     if schema.default != ABSENT:

@@ -16,6 +16,7 @@ from numba import njit
 
 _ESCAPES = np.zeros(256, np.uint8)
 _ESCAPES[:32] = 1
+_ESCAPES[240:248] = 2
 for _code, _letter in ((34, '"'), (92, "\\"), (8, "b"), (9, "t"), (10, "n"), (12, "f"), (13, "r")):
     _ESCAPES[_code] = ord(_letter)
 _HEX_UPPER = np.frombuffer(b"0123456789ABCDEF", np.uint8).copy()
@@ -74,7 +75,7 @@ def count_escapes(data: Any, begin: Any, end: Any) -> Any:
     count = 0
     for position in range(begin, end):
         byte = data[position]
-        count += (byte < 32) | (byte == 34) | (byte == 92)
+        count += (byte < 32) | (byte == 34) | (byte == 92) | (byte >= 240)
     return count
 
 
@@ -95,6 +96,16 @@ def verbatim(
     return 0
 
 
+@njit(cache=True, nogil=True, inline="never")
+def put_unit(unit: Any, out: Any, at: Any) -> Any:
+    """Write the escape of a UTF-16 unit; the position behind it."""
+    out[at] = 92
+    out[at + 1] = 117
+    for digit in range(4):
+        out[at + 2 + digit] = _HEX_UPPER[(unit >> (12 - 4 * digit)) & 15]
+    return at + 6
+
+
 @njit(cache=True, nogil=True)
 def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Text as JSON strings."""
@@ -105,24 +116,27 @@ def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argume
         else:
             out[at] = _QUOTE
             at += 1
-            for position in range(bounds[row], bounds[row + 1]):
+            position, end = bounds[row], bounds[row + 1]
+            while position < end:
                 byte = data[position]
                 escape = _ESCAPES[byte]
                 if escape == 0:
                     out[at] = byte
                     at += 1
-                elif escape != 1:
+                elif escape == 1:
+                    at = put_unit(np.int64(byte), out, at)
+                elif escape != 2:
                     out[at] = 92
                     out[at + 1] = escape
                     at += 2
-                else:
-                    out[at] = 92
-                    out[at + 1] = 117
-                    out[at + 2] = _ZERO
-                    out[at + 3] = _ZERO
-                    out[at + 4] = _HEX_UPPER[byte >> 4]
-                    out[at + 5] = _HEX_UPPER[byte & 15]
-                    at += 6
+                elif position + 3 < end:
+                    # Four bytes of UTF-8: a character beyond the basic plane, which Jackson writes as surrogates.
+                    point = (np.int64(byte & 7) << 18) | (np.int64(data[position + 1] & 63) << 12)
+                    point |= (np.int64(data[position + 2] & 63) << 6) | np.int64(data[position + 3] & 63)
+                    at = put_unit(0xD800 + ((point - 0x10000) >> 10), out, at)
+                    at = put_unit(0xDC00 + (point & 0x3FF), out, at)
+                    position += 3
+                position += 1
             out[at] = _QUOTE
             at += 1
         offsets[row + 1] = at

@@ -108,6 +108,12 @@ def decimal_text(text: str) -> str:
     return special.get(text, text)
 
 
+def decimal_scientific(text: str) -> str:
+    """A decimal text with an exponent where Java's BigDecimal.toString has one; Python's rule is the same."""
+    value = Decimal(text)
+    return str(value) if value.is_finite() else decimal_text(text)
+
+
 def decimal_double(text: str) -> float:
     return float(text)
 

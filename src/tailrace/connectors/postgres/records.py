@@ -54,7 +54,8 @@ _warned: set[tuple[str, str, str]] = set()
 class TablePlan:
     """Everything about a table's records that does not depend on the change.
 
-    `key_open` and `value_open` precede the payload: its schema, or nothing; `key_close` and `value_close` follow.
+    Each `…_open` precedes a payload: its schema, or nothing; `…_close` follows it. A key in a header is written with
+    its schema where values are.
     """
 
     columns: tuple[ColumnPlan, ...]
@@ -65,6 +66,8 @@ class TablePlan:
     key_close: bytes
     value_open: bytes
     value_close: bytes
+    header_open: bytes
+    header_close: bytes
 
 
 @lru_cache(maxsize=512)
@@ -87,6 +90,7 @@ def table_plan(table: TableSchema, settings: EventSettings) -> TablePlan:
         names.topic(settings, table.id),
         *enclosure(schemas.key, settings.key_schemas_enable),
         *enclosure(schemas.value, settings.value_schemas_enable),
+        *enclosure(schemas.key, settings.value_schemas_enable),
     )
 
 
@@ -271,7 +275,7 @@ class _Block:
         transaction = pa.array(self.transaction)
         columns = [
             _constant(self.plan.topic, count),
-            self._keys(self.key),
+            self._keys(self.key, self.plan.key_open, self.plan.key_close),
             self._values(),
             self._headers(),
             self._ops(),
@@ -286,7 +290,7 @@ class _Block:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
 
-    def _keys(self, source: npt.NDArray[np.uint8]) -> pa.Array:
+    def _keys(self, source: npt.NDArray[np.uint8], before: bytes, behind: bytes) -> pa.Array:
         """The serialised keys, each from the image that `source` names; null where it names none."""
         count = len(self.change)
         if not source.any():
@@ -297,9 +301,9 @@ class _Block:
             rows = source == code
             if rows.any():
                 program[rows] = programs.begin()
-                programs.literal(self.plan.key_open)
+                programs.literal(before)
                 self._struct(programs, self.plan.key, fragments)
-                programs.literal(self.plan.key_close)
+                programs.literal(behind)
                 programs.end()
         data, offsets = programs.run(program, self.index)
         present = source != NO_IMAGE
@@ -387,7 +391,7 @@ class _Block:
         programs.end()
 
     def _headers(self) -> pa.Array:
-        other = self._keys(self.header) if self.header.any() else pa.nulls(0, pa.binary())
+        other = self._keys(self.header, self.plan.header_open, self.plan.header_close)
         return header_column(self.settings, self.header, other)
 
     def _ops(self) -> pa.Array:

@@ -16,7 +16,7 @@ from tailrace.connectors.postgres.defaults import default_value
 from tailrace.events.names import field_name
 from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import ColumnPlan, Conversion, Kernel, Prepare
-from tailrace.serde.json_text import Verbatim, dumps
+from tailrace.serde.json_text import dumps
 
 # Types that are a string without a semantic name, as the server writes them.
 _STRINGS = frozenset(
@@ -36,7 +36,8 @@ _NIL_UUID = "00000000-0000-0000-0000-000000000000"
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
     """How a column's values are shown; None for a type that Debezium does not know and that is not included."""
     known = _known(column, settings)
-    if known is not None or not settings.include_unknown_datatypes:
+    # The reference leaves arrays of unknown elements out even where it includes unknown types.
+    if known is not None or not settings.include_unknown_datatypes or column.kind == "array":
         return known
     return _opaque(column, settings)
 
@@ -88,6 +89,8 @@ def precision_and_scale(modifier: int) -> tuple[int, int]:
 
 def _numeric(column: Column, settings: EventSettings) -> Conversion:
     mode = settings.decimal_handling_mode
+    if mode == "string" and settings.legacy:
+        return Conversion(lt.STRING, plain.decimal_scientific, Kernel.PLAIN, zero="")
     if mode == "string":
         return Conversion(lt.STRING, plain.decimal_text, Kernel.DECIMAL_TEXT, zero="")
     if mode == "double":
@@ -101,7 +104,9 @@ def _numeric(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _money(column: Column, settings: EventSettings) -> Conversion:
-    mode, scale = settings.decimal_handling_mode, settings.money_fraction_digits
+    # In the 1.7 form money is a Decimal whatever decimal.handling.mode says.
+    mode = "precise" if settings.legacy else settings.decimal_handling_mode
+    scale = settings.money_fraction_digits
     if mode == "string":
 
         def text(value: str) -> str:
@@ -328,6 +333,3 @@ def _plan(index: int, column: Column, known: Conversion, settings: EventSettings
     unavailable = null if known.unavailable is None else dumps(known.unavailable).encode()
     schema = known.logical.with_optional(optional).with_default(default)
     return ColumnPlan(index, column.name, field_name(settings, column.name), schema, known, null, unavailable)
-
-
-__all__ = ["Verbatim", "conversion", "plan_columns", "precision_and_scale", "time_digits"]

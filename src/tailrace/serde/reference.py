@@ -1,0 +1,174 @@
+"""The events of a batch one at a time, in plain Python: what the columnar path must give, byte for byte.
+
+Slow and meant to be read; tests compare every other path with it. It shares with the columnar path only what both
+are given: the columns' plans with their plain conversions, and the text of schemas.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.columns import ChangeBatch, Image, Marker
+from tailrace.columns.logical import STRING, LogicalType
+from tailrace.events.envelope import marker_text
+from tailrace.events.settings import CONNECTOR, TASK_ID, EventSettings
+from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.json_text import Verbatim, dumps, schema_text
+
+Row = dict[str, Verbatim]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record: serialised key, value and headers, and what the row schema's `op` says."""
+
+    op: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Serialises the changes of one table; `now` is the envelope's moment in ns since 1970."""
+
+    columns: Sequence[ColumnPlan]
+    key: Sequence[ColumnPlan]
+    key_schema: LogicalType | None
+    value_schema: LogicalType
+    settings: EventSettings
+    now: int
+
+    def events(self, batch: ChangeBatch) -> Iterator[Event]:
+        """The records of `batch`, in order."""
+        for change in range(len(batch)):
+            op = chr(batch.op[change])
+            if op in self.settings.skipped_operations or (op == "t" and self.settings.drops_truncates):
+                continue
+            before, after = self._row(batch.before, change), self._row(batch.after, change)
+            if op == "d":
+                yield from self._delete(batch, change, before, ())
+            elif op == "u" and self._moved(batch, change):
+                old, new = self._key(before), self._key(after)
+                yield from self._delete(batch, change, before, (("__debezium.newkey", new),))
+                yield self._event("c", batch, change, old=None, new=after, key=new, moved=("__debezium.oldkey", old))
+            elif op == "t":
+                yield self._event("t", batch, change, old=None, new=None, key=None)
+            else:
+                yield self._event(op, batch, change, old=before if op == "u" else None, new=after, key=self._key(after))
+
+    def _delete(
+        self, batch: ChangeBatch, change: int, before: Row | None, moved: tuple[tuple[str, Row | None], ...]
+    ) -> Iterator[Event]:
+        key = self._key(before)
+        event = self._event("d", batch, change, old=before, new=None, key=key, moved=moved[0] if moved else None)
+        yield event
+        if self.settings.tombstones_on_delete:
+            yield Event("tombstone", event.key, None, event.headers)
+
+    def _event(
+        self,
+        op: str,
+        batch: ChangeBatch,
+        change: int,
+        *,
+        old: Row | None,
+        new: Row | None,
+        key: Row | None,
+        moved: tuple[str, Row | None] | None = None,
+    ) -> Event:
+        settings = self.settings
+        value: dict[str, Any] = {"before": old, "after": new, "source": self._source(batch, change)}
+        if settings.legacy:
+            value |= {"op": op, "ts_ms": self.now // 1_000_000, "transaction": None}
+        else:
+            value |= {"transaction": None, "op": op, "ts_ms": self.now // 1_000_000}
+            value |= {"ts_us": self.now // 1000, "ts_ns": self.now}
+        headers = [] if moved is None else [(moved[0], self._enclosed(moved[1], self.key_schema))]
+        if settings.extended_headers_enabled and not settings.legacy:
+            context = {
+                "connectorLogicalName": settings.logical_name,
+                "taskId": TASK_ID,
+                "connectorName": CONNECTOR,
+                "runId": settings.run_id,
+            }
+            for name, text in context.items():
+                headers.append(("__debezium.context." + name, self._enclosed(text, STRING)))
+        key_text = None
+        if key is not None:
+            key_text = _with_schema(dumps(key), self.key_schema if settings.key_schemas_enable else None)
+        return Event(op, key_text, self._enclosed(value, self.value_schema), tuple(headers))
+
+    def _enclosed(self, payload: Any, schema: LogicalType | None) -> bytes:
+        return _with_schema(dumps(payload), schema if self.settings.value_schemas_enable else None)
+
+    def _row(self, image: Image | None, change: int) -> Row | None:
+        if image is None or (image.present is not None and not image.present[change]):
+            return None
+        return {plan.name: self._value(plan, image, change) for plan in self.columns}
+
+    @staticmethod
+    def _value(plan: ColumnPlan, image: Image, change: int) -> Verbatim:
+        flags = image.unavailable[plan.index]
+        if flags is not None and flags[change]:
+            return Verbatim(plan.unavailable.decode())
+        text = image.columns[plan.index][change].as_py()
+        value = None
+        if text is not None:
+            try:
+                value = plan.conversion.plain(text.decode())
+            except (ValueError, KeyError, IndexError, ArithmeticError):
+                value = None
+        return Verbatim(plan.null.decode() if value is None else dumps(value))
+
+    def _key(self, row: Row | None) -> Row | None:
+        return {plan.name: row[plan.name] for plan in self.key} if row is not None and self.key else None
+
+    def _moved(self, batch: ChangeBatch, change: int) -> bool:
+        """Whether the old tuple has another text in a key column, or lacks it."""
+        before, after = batch.before, batch.after
+        if before is None or after is None or (before.present is not None and not before.present[change]):
+            return False
+        for plan in self.key:
+            flags = after.unavailable[plan.index]
+            kept = flags is not None and bool(flags[change])
+            if not kept and before.columns[plan.index][change].as_py() != after.columns[plan.index][change].as_py():
+                return True
+        return False
+
+    def _source(self, batch: ChangeBatch, change: int) -> Mapping[str, Any]:
+        settings, table = self.settings, batch.table.id
+        number = batch.transaction[change]
+        lsn, us = int(batch.lsn[change]), int(batch.transactions.commit_us[number])
+        marker = Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
+        previous = int(batch.transactions.previous_end[number])
+        unseen = previous < 0 or marker not in (Marker.FALSE, Marker.INCREMENTAL)
+        source: dict[str, Any] = {
+            "version": settings.version,
+            "connector": CONNECTOR,
+            "name": settings.logical_name,
+            "ts_ms": us // 1000,
+            "snapshot": marker_text(marker, settings),
+            "db": table.database,
+            "sequence": json.dumps([None if unseen else str(previous), str(lsn)], separators=(",", ":")),
+        }
+        if not settings.legacy:
+            source |= {"ts_us": us, "ts_ns": us * 1000}
+        hidden = marker is Marker.INCREMENTAL
+        source |= {
+            "schema": table.schema,
+            "table": table.table,
+            "txId": None if hidden else int(batch.transactions.xid[number]),
+            "lsn": None if hidden else lsn,
+            "xmin": None,
+        }
+        return source if settings.legacy else source | {"origin": None, "origin_lsn": None}
+
+
+def _with_schema(payload: str, schema: LogicalType | None) -> bytes:
+    if schema is None:
+        return payload.encode()
+    return f'{{"schema":{schema_text(schema)},"payload":{payload}}}'.encode()
