@@ -3,69 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
-from tests.golden.accept import accepted, same_but_for_chunks
-from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, Normaliser
+from tests.golden.accept import Catalog, Place, any_order, same_but_for_chunks, schema_reason, value_reason
+from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, Normaliser, payload
 from tests.golden.record import Record
-from tests.golden.wire import write
+from tests.golden.wire import Text, write
 
 WIDTH = 300
+IMAGES = ("before", "after")
 
 
-def difference(
-    expected: list[Record],
-    got: list[Record],
-    chunk_rows: int = 0,
-    heartbeats: str = HEARTBEATS,
-    notifications: str = NOTIFICATIONS,
-) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a comparison has to know beside the records.
+
+    A table of more rows than `chunk_rows` may have its snapshot's rows in another order (0: none may). `heartbeats`
+    and `notifications` name topics, as in Normaliser.
+    """
+
+    chunk_rows: int = 0
+    heartbeats: str = HEARTBEATS
+    notifications: str = NOTIFICATIONS
+    catalog: Catalog = field(default_factory=Catalog)
+
+
+def difference(expected: list[Record], got: list[Record], terms: Terms | None = None) -> str | None:
     """The first of the `differences`, or None."""
-    return next(differences(expected, got, chunk_rows, heartbeats, notifications), None)
+    return next(differences(expected, got, terms), None)
 
 
-def differences(
-    expected: list[Record],
-    got: list[Record],
-    chunk_rows: int = 0,
-    heartbeats: str = HEARTBEATS,
-    notifications: str = NOTIFICATIONS,
-) -> Iterator[str]:
+def differences(expected: list[Record], got: list[Record], terms: Terms | None = None) -> Iterator[str]:
     """What differs between a recording and a run, record by record; both are normalised in place.
 
     Everything that does not vary is compared first, then the names of what varies, so that one record too few is
-    not reported as a shift of all log positions. A table of more rows than `chunk_rows` may have its snapshot's rows
-    in another order (0: none may). `heartbeats` and `notifications` name topics, as in Normaliser.
+    not reported as a shift of all log positions.
     """
-    sides = [Normaliser(heartbeats, notifications), Normaliser(heartbeats, notifications)]
+    terms = terms or Terms()
+    sides = [Normaliser(terms.heartbeats, terms.notifications) for _ in range(2)]
     wanted, found = sides[0].normalise(expected), sides[1].normalise(got)
+    equal = wanted.keys() == found.keys()
     for topic in wanted:
         if topic not in found:
             yield f"{topic}: {len(wanted[topic])} records expected, got none; {_topics(found)}"
     for topic in found:
         if topic not in wanted:
             yield f"{topic}: no records expected, got {len(found[topic])}, the first {_short(found[topic][0])}"
-    equal = True
-    for topic in [topic for topic in wanted if topic in found]:
-        for answer in _topic(topic, wanted[topic], found[topic], chunk_rows):
+    shared = [topic for topic in wanted if topic in found]
+    for topic in shared:
+        for answer in _topic(topic, wanted[topic], found[topic], terms):
             equal = False
             yield answer
-    if equal and wanted.keys() == found.keys():
+    if equal:
         for side in sides:
             side.name()
-        for topic in wanted:
-            yield from _topic(topic, wanted[topic], found[topic], chunk_rows)
+        for topic in shared:
+            yield from _topic(topic, wanted[topic], found[topic], terms)
 
 
 def _topics(found: dict[str, list[Record]]) -> str:
     return "got " + (", ".join(f"{topic} ({len(records)})" for topic, records in found.items()) or "nothing at all")
 
 
-def _topic(topic: str, wanted: list[Record], found: list[Record], chunk_rows: int) -> Iterator[str]:
+def _topic(topic: str, wanted: list[Record], found: list[Record], terms: Terms) -> Iterator[str]:
     different = False
     for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
-        answer = _record(one, other)
-        if answer:
-            if not different and chunk_rows and same_but_for_chunks(wanted, found, chunk_rows):
+        for answer in _record(one, other, terms.catalog):
+            if not different and terms.chunk_rows and same_but_for_chunks(wanted, found, terms.chunk_rows):
                 return
             different = True
             yield f"{topic}[{index}]{answer} (of {len(wanted)} records; got {len(found)})"
@@ -75,45 +79,115 @@ def _topic(topic: str, wanted: list[Record], found: list[Record], chunk_rows: in
         yield f"{topic}: {len(wanted)} records expected, got {len(found)}; {side}: [{at}] {_short(more[at])}"
 
 
-def _record(wanted: Record, got: Record) -> str | None:
-    for part in ("key", "value"):
-        one, other = getattr(wanted, part), getattr(got, part)
-        # The texts decide, the walk only finds the place.
-        if write(one) != write(other):
-            answer = _walk(f".{part}", one, other, (one, other))
-            if answer:
-                return answer
+def _record(wanted: Record, got: Record, catalog: Catalog) -> Iterator[str]:
+    walk = _Walk(got, catalog)
+    yield from walk.part(".key", wanted.key, got.key)
+    yield from walk.part(".value", wanted.value, got.value)
     names, others = [name for name, _ in wanted.headers], [name for name, _ in got.headers]
     if names != others:
-        return f".headers: expected {names}, got {others}"
+        yield f".headers: expected {names}, got {others}"
+        return
     for (name, one), (_, other) in zip(wanted.headers, got.headers, strict=True):
-        if write(one) != write(other):
-            return _walk(f".headers.{name}", one, other, (one, other))
-    return None
+        yield from walk.part(f".headers.{name}", one, other)
 
 
-def _walk(path: str, wanted: object, got: object, whole: tuple[object, object]) -> str | None:
-    """The first place below `path` where the two differ in a way that no rule of acceptance covers."""
+class _Walk:
+    """Finds the places where two records differ in a way that no rule of acceptance covers."""
+
+    def __init__(self, got: Record, catalog: Catalog) -> None:
+        value = payload(got.value)
+        self.envelope = isinstance(value, dict) and "op" in value and "source" in value
+        self.op = _string(value, "op")
+        source = value.get("source") if isinstance(value, dict) else None
+        self.table = (_string(source, "schema") or "", _string(source, "table") or "")
+        self.catalog = catalog
+
+    def part(self, path: str, wanted: object, got: object) -> Iterator[str]:
+        """A whole key, value or header. The texts decide; the walk only finds the place."""
+        if write(wanted) == write(got):
+            return
+        if isinstance(wanted, dict) and isinstance(got, dict) and set(wanted) == set(got) == {"schema", "payload"}:
+            if list(wanted) != list(got):
+                yield f"{path}: expected the keys {_keys(wanted)}, got {_keys(got)}"
+            yield from self.schema(f"{path}.schema", wanted["schema"], got["schema"])
+            place = Place(wanted["schema"], got["schema"], op=self.op)
+            yield from self.value(f"{path}.payload", wanted["payload"], got["payload"], place)
+        else:
+            yield from self.value(path, wanted, got, Place(op=self.op))
+
+    def schema(self, path: str, wanted: object, got: object) -> Iterator[str]:
+        """Two schemas, or two pieces of them."""
+        if write(wanted) == write(got) or schema_reason(wanted, got):
+            return
+        if isinstance(wanted, dict) and isinstance(got, dict) and list(wanted) == list(got):
+            for key in wanted:
+                yield from self.schema(f"{path}.{key}", wanted[key], got[key])
+        elif isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
+            for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
+                yield from self.schema(f"{path}[{index}]", one, other)
+        else:
+            yield _unequal(path, wanted, got)
+
+    def value(self, path: str, wanted: object, got: object, place: Place) -> Iterator[str]:
+        """Two values with their schemas."""
+        if write(wanted) == write(got) or value_reason(place, wanted, got):
+            return
+        if isinstance(wanted, dict) and isinstance(got, dict):
+            if set(wanted) != set(got) or (list(wanted) != list(got) and not any_order(place)):
+                yield _unequal(path, wanted, got)
+                return
+            for key in wanted:
+                yield from self.value(f"{path}.{key}", wanted[key], got[key], self._member(path, place, key))
+        elif isinstance(wanted, list) and isinstance(got, list) and len(wanted) == len(got):
+            inner = replace(place, wanted_schema=_items(place.wanted_schema), got_schema=_items(place.got_schema))
+            for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
+                yield from self.value(f"{path}[{index}]", one, other, inner)
+        else:
+            yield _unequal(path, wanted, got)
+
+    def _member(self, path: str, place: Place, key: str) -> Place:
+        """The place of a member: in a row image, or in a key or flat row, it is a column."""
+        root = path.removesuffix(".payload") in (".key", ".value")
+        image = path.rpartition(".")[2] in IMAGES and self.envelope
+        column = place.column
+        if column is None and (image or (root and not (self.envelope and path.startswith(".value")))):
+            column = write(Text(key))
+        return Place(
+            _field(place.wanted_schema, key),
+            _field(place.got_schema, key),
+            column,
+            place.op,
+            self.catalog.types.get((*self.table, column)) if column else None,
+        )
+
+
+def _string(block: object, name: str) -> str | None:
+    leaf = block.get(name) if isinstance(block, dict) else None
+    return leaf.string if isinstance(leaf, Text) else None
+
+
+def _field(schema: object, key: str) -> object:
+    """The schema of one field of a struct, or of a map's values."""
+    if not isinstance(schema, dict):
+        return None
+    if schema.get("type") == '"map"':
+        return schema.get("values")
+    fields = schema.get("fields")
+    found = [field for field in fields if field.get("field") == f'"{key}"'] if isinstance(fields, list) else []
+    return found[0] if found else None
+
+
+def _items(schema: object) -> object:
+    return schema.get("items") if isinstance(schema, dict) else None
+
+
+def _unequal(path: str, wanted: object, got: object) -> str:
     if isinstance(wanted, dict) and isinstance(got, dict):
-        if list(wanted) != list(got):
-            return f"{path}: expected the keys {_keys(wanted)}, got {_keys(got)}"
-        for key in wanted:
-            answer = _walk(f"{path}.{key}", wanted[key], got[key], whole)
-            if answer:
-                return answer
-        return None
+        return f"{path}: expected the keys {_keys(wanted)}, got {_keys(got)}"
     if isinstance(wanted, list) and isinstance(got, list):
-        for index, (one, other) in enumerate(zip(wanted, got, strict=False)):
-            answer = _walk(f"{path}[{index}]", one, other, whole)
-            if answer:
-                return answer
-        if len(wanted) != len(got):
-            return f"{path}: expected {len(wanted)} elements, got {len(got)}: {_cut(write(wanted))} {_cut(write(got))}"
-        return None
-    one, other = write(wanted), write(got)
-    if one == other or accepted(path, one, other, *whole):
-        return None
-    return f"{path}: expected {_cut(one)}, got {_cut(other)}"
+        count = f"expected {len(wanted)} elements, got {len(got)}"
+        return f"{path}: {count}: {_cut(write(wanted))} {_cut(write(got))}"
+    return f"{path}: expected {_cut(write(wanted))}, got {_cut(write(got))}"
 
 
 def _keys(block: dict[str, object]) -> str:

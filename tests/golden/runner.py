@@ -23,11 +23,12 @@ from pyspark.sql import SparkSession
 
 from tailrace.embedded import THROWAWAY, Server
 from tests import fix_spark
-from tests.fix_postgres import Postgres, create, describe, drop, system_binaries
+from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
 from tests.golden import case as cases
 from tests.golden import script
+from tests.golden.accept import Catalog
 from tests.golden.case import Case
-from tests.golden.compare import differences
+from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
 from tests.golden.record import Record
 from tests.golden.stream import Failed, Frame, Stream, source
@@ -142,6 +143,7 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, fram
         for item in script.split(case.read("setup.sql")):
             if isinstance(item, script.Statement):
                 setup.execute(item.text.encode())
+    types = _types(database)
     stream = Stream(spark, options(case, postgres, folder), folder / "checkpoint", frame)
     stream.start()
     try:
@@ -152,12 +154,22 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, fram
     finally:
         stream.stop()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
-    found = differences(expected, stream.records(), CHUNK_ROWS, heartbeats, notifications)
+    terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)))
     # One of each kind, the numbers of records and elements aside: the second of a kind tells nothing new.
     kinds: dict[str, str] = {}
-    for text in found:
+    for text in differences(expected, stream.records(), terms):
         kinds.setdefault(re.sub(r"\[\d+\]", "[]", text.partition(": ")[0]), text)
     return tuple(kinds.values())
+
+
+def _types(database: Database) -> dict[tuple[str, str, str], str]:
+    """The names of the types of all columns as they are now."""
+    query = (
+        "select n.nspname, c.relname, a.attname, t.typname from pg_attribute a join pg_class c on c.oid = a.attrelid"
+        " join pg_namespace n on n.oid = c.relnamespace join pg_type t on t.oid = a.atttypid where a.attnum > 0"
+    )
+    with database.connect() as connection:
+        return {(schema, table, column): name for schema, table, column, name in connection.execute(query)}
 
 
 def _await_streaming(stream: Stream, postgres: Postgres, case: Case, reads: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden import wire
-from tests.golden.compare import difference
+from tests.golden.compare import Terms, difference
 from tests.golden.record import Record, recorded
 from tests.golden.runner import SHIPPED
 
@@ -155,9 +155,9 @@ def snapshot(order: list[int]) -> list[Record]:
 
 def test_only_a_table_of_several_chunks_may_change_its_order() -> None:
     ordered, chunked = [1, 2, 3, 4, 5], [1, 4, 5, 2, 3]
-    assert difference(snapshot(ordered), snapshot(chunked), chunk_rows=4) is None
-    assert difference(snapshot(ordered), snapshot(chunked), chunk_rows=5) is not None
-    assert difference(snapshot(ordered), snapshot([1, 4, 4, 2, 3]), chunk_rows=4) is not None
+    assert difference(snapshot(ordered), snapshot(chunked), Terms(chunk_rows=4)) is None
+    assert difference(snapshot(ordered), snapshot(chunked), Terms(chunk_rows=5)) is not None
+    assert difference(snapshot(ordered), snapshot([1, 4, 4, 2, 3]), Terms(chunk_rows=4)) is not None
 
 
 def hstore(name: str, text: str) -> list[Record]:
