@@ -175,6 +175,7 @@ class _TransactionParts:
         transactions = batch.transactions
         self.ms = integers_fragment(transactions.commit_us // 1000)
         self.us = integers_fragment(transactions.commit_us)
+        self.ns = integers_fragment(transactions.commit_us * 1000)
         # One entry more than transactions: what rows of a snapshot, and of an incremental one, show instead.
         xid = pa.array(transactions.xid).cast(pa.string())
         self.xid = _text_fragment(pa.concat_arrays([xid, pa.array(["null"])]))
@@ -374,8 +375,7 @@ class _Block:
             programs.literal(b',"ts_us":')
             programs.fragment(self.transactions.us, TRANSACTION)
             programs.literal(b',"ts_ns":')
-            programs.fragment(self.transactions.us, TRANSACTION)
-            programs.literal(b"000")
+            programs.fragment(self.transactions.ns, TRANSACTION)
         programs.literal(f',"schema":{quoted(table.schema)},"table":{quoted(table.table)},"txId":'.encode())
         programs.fragment(self.transactions.xid, XID)
         programs.literal(b',"lsn":')

@@ -1,0 +1,205 @@
+"""Random batches of changes: columns of every type with texts as the server writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from tailrace.columns import ChangeBatch, Column, Image, TableId, TableSchema, Transactions
+from tailrace.events.settings import EventSettings
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
+_YEARS = st.integers(1, 294_276)
+
+
+def _integers(bits: int) -> st.SearchStrategy[str]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1).map(str)
+
+
+@st.composite
+def _decimals(draw: Callable[..., Any], scale: int | None = None, digits: int = 40) -> str:
+    whole = draw(st.integers(0, 10 ** draw(st.integers(0, digits))))
+    places = draw(st.integers(0, 24)) if scale is None else scale
+    fraction = draw(st.integers(0, 10**places - 1))
+    text = f"{whole}.{fraction:0{places}d}" if places else str(whole)
+    return ("-" if draw(st.booleans()) and (whole or fraction) else "") + text
+
+
+@st.composite
+def _dates(draw: Callable[..., Any]) -> str:
+    return draw(st.dates(date(1, 1, 1), date(9999, 12, 31))).isoformat()
+
+
+@st.composite
+def _clocks(draw: Callable[..., Any], digits: int = 6) -> str:
+    hours, minutes, seconds = draw(st.integers(0, 23)), draw(st.integers(0, 59)), draw(st.integers(0, 59))
+    fraction = f".{draw(st.integers(0, 10**digits - 1)):0{digits}d}".rstrip("0").rstrip(".") if digits else ""
+    return f"{hours:02d}:{minutes:02d}:{seconds:02d}{fraction}"
+
+
+_OFFSETS = st.sampled_from(["+00", "+02", "-05:30", "+14", "-12", "+01:02:03"])
+
+
+@st.composite
+def _timestamps(draw: Callable[..., Any], digits: int = 6, zoned: bool = False) -> str:
+    if draw(st.integers(0, 20)) == 0:
+        return draw(st.sampled_from(["infinity", "-infinity"]))
+    day = draw(_dates())
+    era = ""
+    if draw(st.integers(0, 9)) == 0:
+        day, era = f"{draw(_YEARS):04d}-{draw(st.integers(1, 12)):02d}-15", draw(st.sampled_from(["", " BC"]))
+        if era:
+            day = day[-10:]
+            day = "0001" + day[4:] if day.startswith("0000") else day
+    offset = draw(_OFFSETS) if zoned else ""
+    return f"{day} {draw(_clocks(digits))}{offset}{era}"
+
+
+def _floats(width: int) -> st.SearchStrategy[str]:
+    def shortest(value: float) -> str:
+        text = repr(float(str(np.float32(value)))) if width == 32 else repr(value)
+        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text.removesuffix(".0"))
+
+    return st.floats(width=32 if width == 32 else 64).map(shortest)
+
+
+def numeric(precision: int, scale: int) -> int:
+    return ((precision << 16) | (scale & 0x7FF)) + 4
+
+
+_MOOD = ("sad", "ok", "happy, really")
+_INT = Column("e", "int4", 23)
+# Type name, modifier, further attributes of the column, texts.
+COLUMNS: list[tuple[str, int, dict[str, Any], st.SearchStrategy[str]]] = [
+    ("int2", -1, {}, _integers(16)),
+    ("int8", -1, {"default": "7"}, _integers(64)),
+    ("bool", -1, {}, st.sampled_from("tf")),
+    ("text", -1, {"default": "'it''s'::text"}, _TEXT),
+    ("varchar", 24, {}, st.text('ab"\\\n😀', max_size=8)),
+    ("jsonb", -1, {}, st.sampled_from(['{"a": 1}', "null", '"é"'])),
+    ("float4", -1, {}, _floats(32)),
+    ("float8", -1, {}, _floats(64)),
+    ("numeric", numeric(12, 2), {}, _decimals(2, 10)),
+    ("numeric", numeric(60, 20), {}, _decimals(20)),
+    ("numeric", numeric(5, -2), {}, st.integers(-999, 999).map(lambda n: f"{n}00" if n else "0")),
+    ("numeric", -1, {}, st.one_of(_decimals(), st.sampled_from(["NaN", "Infinity", "-Infinity"]))),
+    ("money", -1, {}, st.sampled_from(["$1,234.56", "-$0.01", "$92,233,720,368,547,758.07"])),
+    ("bytea", -1, {}, st.binary(max_size=9).map(lambda data: "\\x" + data.hex())),
+    ("date", -1, {}, st.one_of(_dates(), st.sampled_from(["infinity", "-infinity", "0044-03-15 BC", "5874897-12-31"]))),
+    ("time", -1, {}, st.one_of(_clocks(), st.just("24:00:00"))),
+    ("time", 3, {}, _clocks(3)),
+    ("timetz", -1, {}, st.builds(lambda clock, offset: clock + offset, _clocks(), _OFFSETS)),
+    ("timestamp", -1, {}, _timestamps()),
+    ("timestamp", 3, {}, _timestamps(3)),
+    ("timestamptz", -1, {}, _timestamps(6, True)),
+    ("timestamptz", 0, {}, _timestamps(0, True)),
+    ("interval", -1, {}, st.sampled_from(["1 year 2 mons 3 days 04:05:06.78", "-1 days +01:00:00", "00:00:00"])),
+    ("uuid", -1, {"default": "gen_random_uuid()"}, st.uuids().map(str)),
+    ("bit", 3, {}, st.text("01", min_size=3, max_size=3)),
+    ("bit", 1, {}, st.sampled_from("01")),
+    ("mood", -1, {"kind": "enum", "enum_labels": _MOOD}, st.sampled_from(_MOOD)),
+    ("_int4", -1, {"kind": "array", "element": _INT}, st.sampled_from(["{}", "{1,NULL,-3}", "{{1},{2}}"])),
+    ("hstore", -1, {}, st.sampled_from(["", '"k"=>"v", "two words"=>NULL'])),
+    ("point", -1, {}, st.sampled_from(["(1.5,-2)", "(0.1,1e+300)"])),
+    ("box", -1, {}, st.just("(2,2),(0,0)")),
+]
+
+
+@st.composite
+def settings(draw: Callable[..., Any]) -> EventSettings:
+    """Settings of every mode."""
+    return EventSettings(
+        "server",
+        "golden",
+        event_format=draw(st.sampled_from(["3", "1.7"])),
+        tombstones_on_delete=draw(st.booleans()),
+        decimal_handling_mode=draw(st.sampled_from(["precise", "precise", "double", "string"])),
+        time_precision_mode=draw(
+            st.sampled_from(
+                ["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+            )
+        ),
+        binary_handling_mode=draw(st.sampled_from(["bytes", "base64", "base64-url-safe", "hex"])),
+        interval_handling_mode=draw(st.sampled_from(["numeric", "string"])),
+        hstore_handling_mode=draw(st.sampled_from(["json", "map"])),
+        include_unknown_datatypes=draw(st.booleans()),
+        skipped_operations=draw(st.sampled_from([frozenset(), frozenset("t"), frozenset("ud")])),
+        extended_headers_enabled=draw(st.booleans()),
+        key_schemas_enable=draw(st.booleans()),
+        value_schemas_enable=draw(st.booleans()),
+        replace_null_with_default=draw(st.booleans()),
+        run_id="run",
+    )
+
+
+@st.composite
+def batches(draw: Callable[..., Any]) -> ChangeBatch:
+    """Up to a dozen changes of a table of random columns; the key has one column, two, or none."""
+    chosen = draw(st.lists(st.sampled_from(range(len(COLUMNS))), min_size=1, max_size=6))
+    columns = [Column("id", "int4", 23, nullable=False), Column("Key 2", "text", 25, nullable=False)]
+    texts: list[st.SearchStrategy[str]] = [st.sampled_from("12"), st.sampled_from(["a", "b\n"])]
+    for number, index in enumerate(chosen):
+        name, modifier, more, strategy = COLUMNS[index]
+        columns.append(Column(f"c{number}", name, 0, modifier, nullable=draw(st.booleans()), **more))
+        texts.append(strategy)
+    key = draw(st.sampled_from([("id",), ("Key 2", "id"), ()]))
+    table = TableSchema(TableId("golden", "pub lic", "t"), tuple(columns), key)
+    count = draw(st.integers(1, 12))
+    snapshot = draw(st.integers(0, 4)) == 0
+    ops = ["r"] * count if snapshot else draw(st.lists(st.sampled_from("cudt"), min_size=count, max_size=count))
+    with_before = [op == "d" or (op == "u" and draw(st.booleans())) for op in ops]
+    transactions = draw(st.integers(1, 3))
+    many = st.lists(st.integers(0, 2**40), min_size=transactions, max_size=transactions)
+    ends = st.lists(st.integers(-1, 2**40), min_size=transactions, max_size=transactions)
+    return ChangeBatch(
+        table,
+        np.array([ord(op) for op in ops], np.uint8),
+        np.arange(count, dtype=np.int64) * 100 + 5_000_000,
+        np.sort(np.array(draw(st.lists(st.integers(0, transactions - 1), min_size=count, max_size=count)), np.int32)),
+        np.arange(count, dtype=np.int64),
+        Transactions(*(np.array(draw(values), np.int64) for values in (many, many, many, ends))),
+        draw(_image(columns, texts, with_before)) if any(with_before) else None,
+        draw(_image(columns, texts, [op in "cur" for op in ops])),
+        np.array(draw(st.lists(st.integers(1, 6), min_size=count, max_size=count)), np.uint8) if snapshot else None,
+    )
+
+
+@st.composite
+def _image(
+    draw: Callable[..., Any], columns: list[Column], texts: list[st.SearchStrategy[str]], present: list[bool]
+) -> Image:
+    arrays: list[pa.Array] = []
+    flags: list[Any] = []
+    for column, strategy in zip(columns, texts, strict=True):
+        values: list[bytes | None] = []
+        missing: list[bool] = []
+        for there in present:
+            absent = not there or (column.name not in ("id", "Key 2") and draw(st.integers(0, 4)) == 0)
+            values.append(None if absent else draw(strategy).encode())
+            missing.append(there and absent and draw(st.integers(0, 3)) == 0)
+        # A slice of a larger array, as a decoder may hand it over.
+        arrays.append(pa.array([b"other", *values, None], pa.binary()).slice(1, len(values)))
+        flags.append(np.array(missing, np.bool_) if any(missing) else None)
+    return Image(None if all(present) else np.array(present, np.bool_), arrays, flags)
+
+
+def inserts(count: int) -> ChangeBatch:
+    """`count` inserts of one transaction into a table of an id alone."""
+    table = TableSchema(TableId("golden", "public", "many"), (Column("id", "int4", 23, nullable=False),), ("id",))
+    ids = pa.array([str(number).encode() for number in range(count)], pa.binary())
+    one = np.array([1], np.int64)
+    return ChangeBatch(
+        table,
+        np.full(count, ord("c"), np.uint8),
+        np.arange(count, dtype=np.int64),
+        np.zeros(count, np.int32),
+        np.arange(count, dtype=np.int64),
+        Transactions(one, one, one, one),
+        None,
+        Image(None, [ids], [None]),
+    )

@@ -1,0 +1,72 @@
+"""The columnar path from text to events gives what the plain one gives, on random batches."""
+
+from __future__ import annotations
+
+import json
+from unittest.mock import patch
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tailrace.columns import ROW_SCHEMA, ChangeBatch
+from tailrace.connectors.postgres.records import table_plan, to_rows
+from tailrace.events.envelope import event_schemas
+from tailrace.events.settings import EventSettings
+from tailrace.serde.json_text import dumps
+from tailrace.serde.reference import Event, Reference
+from tests.property import json_batches
+
+NOW = 1_795_222_828_465_236_739
+
+
+def columnar(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
+    events: list[Event] = []
+    with patch("tailrace.connectors.postgres.records.time.time_ns", lambda: NOW):
+        for rows in to_rows(batch, chosen):
+            rows.validate(full=True)
+            assert rows.schema == ROW_SCHEMA
+            for row in rows.to_pylist():
+                headers = tuple((pair["key"], pair["value"]) for pair in row["headers"] or [])
+                events.append(Event(row["op"], row["key"], row["value"], headers))
+    return events
+
+
+def plain(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
+    plan = table_plan(batch.table, chosen)
+    schemas = event_schemas(batch.table, plan.columns, plan.key, chosen)
+    reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, NOW)
+    return list(reference.events(batch))
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(json_batches.batches(), json_batches.settings())
+def test_columnar_events_are_the_plain_ones(batch: ChangeBatch, chosen: EventSettings) -> None:
+    wanted = plain(batch, chosen)
+    got = columnar(batch, chosen)
+    assert got == wanted
+    for event in got:
+        for text in (event.key, event.value, *(value for _, value in event.headers)):
+            if text is not None:
+                json.loads(text)
+
+
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+
+
+@given(st.recursive(_LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_text_reads_back(value: object) -> None:
+    # Lone surrogates are no text of a database; json.loads would read them back as they are.
+    assert json.loads(dumps(value)) == value
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 3))
+def test_blocks_keep_order_and_count(factor: int) -> None:
+    """More changes than one block holds come in several batches, every record once."""
+    count = 20_000 * factor
+    batch = json_batches.inserts(count)
+    chosen = EventSettings("server", "golden", key_schemas_enable=False)
+    rows = pa.Table.from_batches(list(to_rows(batch, chosen)))
+    assert rows.column("ordinal").to_pylist() == list(range(count))
+    assert rows.column("key")[count - 1].as_py() == b'{"id":%d}' % (count - 1)
