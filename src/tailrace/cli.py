@@ -74,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check)
 
     demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
+    demo.add_argument("--keep", metavar="DIR", help="write the events, the checkpoint and the settings there")
+    demo.add_argument("--fast", action="store_true", help="leave out the pauses between the steps")
     demo.set_defaults(command=_demo)
 
     version = commands.add_parser("version", parents=[shared], help="print the version")
@@ -115,9 +117,14 @@ def _run(arguments: argparse.Namespace) -> int:
             if finding.level == "warning" and finding.subject in ("slot", "senders"):
                 logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
         try:
-            _follow(pipeline, arguments.once, interruption)
-        finally:
-            pipeline.stop()
+            try:
+                _follow(pipeline, arguments.once, interruption)
+            finally:
+                pipeline.stop()
+        except Exception:
+            # A supervisor signals every process of a service: what then fails, fails because the others end too.
+            if not interruption.asked:
+                raise
     return 0
 
 
@@ -197,7 +204,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    return int(importlib.import_module("tailrace.demo").main() or 0)
+    return int(importlib.import_module("tailrace.demo").main(keep=arguments.keep, fast=arguments.fast))
 
 
 def _version(arguments: argparse.Namespace) -> int:

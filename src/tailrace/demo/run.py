@@ -1,0 +1,322 @@
+"""The demo's course: servers up, the pipeline on, the workload through it, everything down again. Driver.
+
+The work runs on a thread of its own; the main thread shows the seconds and takes the signals. So Ctrl-C interrupts
+nothing half-way: the work looks at `_Stopped` between its steps and always ends by its own clean-up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from tailrace.demo import inventory
+from tailrace.demo.records import Record, RecordFiles
+from tailrace.demo.screen import Screen
+from tailrace.embedded import THROWAWAY, Server
+from tailrace.errors import ConfigError, TailraceError
+
+if TYPE_CHECKING:
+    from tailrace.config.files import RunConfig
+    from tailrace.pipeline import Pipeline
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+PAUSE_S = 1.2
+"""Between two steps of the workload, for the reader's eyes."""
+PATIENCE_S = 90.0
+"""How long the records of one step may take to arrive."""
+_LOOK_S = 0.05
+
+PROPERTIES = """\
+# A Debezium Server configuration. Only the sink `file` is tailrace's own.
+debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector
+debezium.source.database.hostname={host}
+debezium.source.database.port={port}
+debezium.source.database.user={user}
+debezium.source.database.password={password}
+debezium.source.database.dbname={database}
+debezium.source.topic.prefix=demo
+debezium.source.schema.include.list=inventory
+debezium.source.slot.name=demo
+debezium.source.publication.autocreate.mode=filtered
+debezium.source.skipped.operations=none
+debezium.source.poll.interval.ms=100
+debezium.source.checkpoint.location={directory}/checkpoint
+debezium.format.schemas.enable=false
+debezium.sink.type=file
+debezium.sink.file.path={directory}/events
+"""
+
+
+class _Stopped(Exception):
+    """A signal asked for the end."""
+
+
+def main(keep: str | None = None, fast: bool = False) -> int:
+    """Run the demo; the exit code is 0, or 128 and the number of the signal that ended it (Ctrl-C: 130).
+
+    `keep` is the directory for the files that it writes, a fresh temporary one otherwise; `fast` leaves out the
+    pauses. Raises ConfigError for a directory that is not empty, and what the pipeline failed with.
+    """
+    if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
+        raise ConfigError(f"The directory {keep} is not empty.", "Name another one: a demo starts from nothing.")
+    demo = Demo(Screen(sys.stdout), Path(keep).absolute() if keep else None, fast)
+    before = {number: signal.signal(number, demo.interrupt) for number in SIGNALS}
+    try:
+        return demo.run()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Demo:
+    """One run. `run` is called once, on the main thread."""
+
+    def __init__(self, screen: Screen, keep: Path | None, fast: bool) -> None:
+        self._screen = screen
+        self._keep = keep
+        self._fast = fast
+        self._stop = threading.Event()
+        self._done = threading.Event()
+        self._signal = 0
+        self._failure: BaseException | None = None
+        self._server = Server(settings=THROWAWAY)
+        self._directories: list[Path] = []
+        self._counted: Counter[str] = Counter()
+        self._example: Record | None = None
+
+    def run(self) -> int:
+        worker = threading.Thread(target=self._work, name="tailrace-demo", daemon=True)
+        worker.start()
+        while not self._done.wait(0.1):
+            self._screen.tick()
+        worker.join()
+        if self._signal:
+            return 128 + self._signal
+        if self._failure is not None:
+            raise self._failure
+        return 0
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """A signal: the first asks for the end; another one ends the servers at once, without Spark's own way."""
+        if not self._signal:
+            self._signal = number
+            self._stop.set()
+            return
+        self._server.stop()
+        for directory in self._directories:
+            shutil.rmtree(directory, ignore_errors=True)
+        # The JVM ends when its input, a pipe from this process, closes.
+        os._exit(128 + self._signal)
+
+    # --- the worker thread ---------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            with ExitStack() as stack:
+                self._course(stack)
+        except _Stopped:
+            pass
+        except BaseException as error:
+            # A server that the same signal ended early fails in its own words: that is no failure of the demo.
+            self._failure = error
+        finally:
+            if self._signal:
+                self._screen.line("Stopped: PostgreSQL and Spark have ended, the temporary files are gone.")
+            self._done.set()
+
+    def _course(self, stack: ExitStack) -> None:
+        screen = self._screen
+        began = time.monotonic()
+        screen.line("tailrace: every change of a PostgreSQL, as Debezium's change events, through Spark.")
+        screen.line("Ctrl-C ends it at any moment and leaves nothing behind.")
+        screen.line()
+        directory = self._directory(stack)
+        scratch = self._temporary(stack, "tailrace-spark-", always=True)
+        stack.callback(self._say_stopping)
+        with screen.step("Starting a private PostgreSQL"):
+            stack.callback(self._server.stop)
+            self._server.start()
+        self._go_on()
+        run = self._configure(directory)
+        self._create_tables(run)
+        self._go_on()
+        screen.line()
+        with screen.step("Starting Spark"):
+            pipeline = self._start_spark(run, scratch, stack)
+        self._go_on()
+        self._watch(pipeline, run, stack)
+        self._summary(directory, time.monotonic() - began)
+
+    def _say_stopping(self) -> None:
+        if self._stop.is_set():
+            self._screen.line("Stopping …")
+
+    def _directory(self, stack: ExitStack) -> Path:
+        """Where the pipeline writes: kept at a regular end; a temporary one goes when the demo is interrupted."""
+        if self._keep is not None:
+            self._keep.mkdir(parents=True, exist_ok=True)
+            return self._keep
+        return self._temporary(stack, "tailrace-demo-", always=False)
+
+    def _temporary(self, stack: ExitStack, prefix: str, *, always: bool) -> Path:
+        path = Path(tempfile.mkdtemp(prefix=prefix))
+        self._directories.append(path)
+
+        def remove(kind: type[BaseException] | None, *rest: Any) -> None:
+            if always or kind is not None:
+                shutil.rmtree(path, ignore_errors=True)
+
+        stack.push(remove)
+        return path
+
+    def _configure(self, directory: Path) -> RunConfig:
+        from tailrace.config import files
+
+        server = self._server
+        text = PROPERTIES.format(
+            host=server.host,
+            port=server.port,
+            user=server.user,
+            password=server.password,
+            database=inventory.DATABASE,
+            directory=directory,
+        )
+        path = directory / "application.properties"
+        path.write_text(text, "utf-8")
+        self._screen.line()
+        self._screen.line(f"The pipeline's whole configuration, {path}:")
+        self._screen.block("".join(f"  {line}\n" for line in text.splitlines()), "2")
+        return files.read(path)
+
+    def _create_tables(self, run: RunConfig) -> None:
+        from tailrace.connectors.postgres.connection import connect
+
+        with connect({**run.source, "database.dbname": "postgres"}) as connection:
+            connection.execute(f"create database {inventory.DATABASE}".encode())
+        with connect(run.source) as connection:
+            connection.execute(inventory.TABLES.encode())
+
+    def _start_spark(self, run: RunConfig, scratch: Path, stack: ExitStack) -> Pipeline:
+        """The pipeline with a session whose files are in `scratch`, and whose JVM ends with the demo."""
+        from tailrace.pipeline import Pipeline
+        from tailrace.spark.session import session
+
+        config = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+        # What goes wrong is told by the query itself; Spark's log would tell it again, at length.
+        spark = session(config, app_name="tailrace demo", memory="1g", log_level="off")
+        stack.callback(_end_java, spark)
+        pipeline = Pipeline(run, spark)
+        stack.callback(pipeline.stop)
+        return pipeline
+
+    def _watch(self, pipeline: Pipeline, run: RunConfig, stack: ExitStack) -> None:
+        """The snapshot, then the workload step by step, each with the records that it gives."""
+        from tailrace.connectors.postgres.connection import connect
+
+        screen = self._screen
+        written = RecordFiles(Path(run.sink.options["path"]))
+        with screen.step("Taking the snapshot (the first time on a machine this compiles the decoder)"):
+            pipeline.start()
+            records = self._await(pipeline, written, inventory.ROWS)
+        self._title(f"The {inventory.ROWS} rows that were there before", ())
+        self._show(records)
+        connection = stack.enter_context(connect(run.source))
+        for step in inventory.STEPS:
+            self._pause()
+            self._title(step.title, step.shown)
+            began = time.monotonic()
+            connection.execute("begin")
+            for statement in step.sql:
+                connection.execute(statement.encode())
+            connection.execute(step.end.encode())
+            self._show(self._await(pipeline, written, len(step.records)))
+            if step.records:
+                screen.line(f"{'':12}{time.monotonic() - began:.2f} s from the commit to the file", "2")
+        self._pause()
+        # What was rolled back must not come late either.
+        self._show(written.new())
+
+    def _title(self, title: str, statements: tuple[str, ...]) -> None:
+        self._screen.line()
+        self._screen.line(f"── {title}", "1")
+        for statement in statements:
+            self._screen.line(f"   {statement};", "34")
+
+    def _await(self, pipeline: Pipeline, written: RecordFiles, count: int) -> list[Record]:
+        """The next `count` records. Raises what the query failed with, or TailraceError when they do not come."""
+        records: list[Record] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while len(records) < count:
+            self._go_on()
+            query = pipeline.query
+            assert query is not None
+            if not query.isActive:
+                raise query.exception() or TailraceError("The query ended by itself.")
+            if time.monotonic() > deadline:
+                raise TailraceError(f"{count - len(records)} records did not arrive in {PATIENCE_S:.0f} s.")
+            records.extend(written.new())
+            self._stop.wait(_LOOK_S)
+        return records
+
+    def _show(self, records: list[Record]) -> None:
+        for record in records:
+            self._counted[record.op] += 1
+            if record.op == "u" and record.value["before"] is not None and self._example is None:
+                self._example = record
+            self._screen.record(record)
+
+    def _pause(self) -> None:
+        if not self._fast:
+            self._stop.wait(PAUSE_S)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+
+    def _summary(self, directory: Path, seconds: float) -> None:
+        import json
+
+        block, line = self._screen.block, self._screen.line
+        assert self._example is not None
+        line()
+        line("── One event in full: its key, then its value", "1")
+        for part in (self._example.key, self._example.value):
+            block(json.dumps(part, indent=2, ensure_ascii=False))
+        counted, expected = self._counted, inventory.expected()
+        names = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate", "0": "tombstone"}
+        line()
+        line(f"── {counted.total()} records in {seconds:.0f} s", "1")
+        line("   " + ", ".join(f"{counted[op]} {name}" for op, name in names.items()))
+        if counted != expected:
+            raise TailraceError(f"The workload gives {expected.total()} records: {dict(expected)}.")
+        block(f"   events      {directory}/events/*.jsonl\n   checkpoint  {directory}/checkpoint\n"
+              f"   settings    {directory}/application.properties")  # fmt: skip
+        line()
+        line("── Next, with your own server in the settings (database.*, sink)", "1")
+        block(f"   head -n 1 {directory}/events/batch-*-00000.jsonl\n"
+              f"   tailrace check {directory}/application.properties\n"
+              f"   tailrace run {directory}/application.properties --set debezium.sink.type=console")  # fmt: skip
+        if self._keep is None:
+            line(f"   (rm -r {directory} when you have seen enough)", "2")
+
+
+def _end_java(spark: Any) -> None:
+    """Stop the session and its JVM, and wait until it is gone: it would outlive this process by a moment."""
+    gateway = spark.sparkContext._gateway
+    spark.stop()
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        process.stdin.close()
+        process.wait(30)

@@ -1,0 +1,145 @@
+"""The terminal of the demo: steps with their seconds, events in two lines each, one event in full. Driver.
+
+Without a terminal no control character is written: no colour, and no line that rewrites itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
+
+from tailrace.demo.records import Record
+
+_OPS = {
+    "r": ("read", "36"),
+    "c": ("create", "32"),
+    "u": ("update", "33"),
+    "d": ("delete", "31"),
+    "t": ("truncate", "35"),
+    "0": ("tombstone", "90"),
+}
+"""The word and the colour (SGR code) of each operation."""
+
+_INDENT = " " * 12
+_NARROWEST = 60
+
+
+class Screen:
+    """Writes to one stream. `tick` may be called from another thread than the rest."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._tty = out.isatty() and os.environ.get("TERM") != "dumb"
+        self._colour = self._tty and "NO_COLOR" not in os.environ
+        self._lock = threading.Lock()
+        self._waiting: tuple[str, float] | None = None
+        self._shown = 0
+
+    def line(self, text: str = "", code: str = "") -> None:
+        """One line, cut to the terminal's width, in the colour `code`."""
+        with self._lock:
+            self._clear()
+            self._out.write(self._painted(self._cut(text), code) + "\n")
+            self._out.flush()
+
+    def block(self, text: str, code: str = "") -> None:
+        """Lines as they are: for what may be copied."""
+        with self._lock:
+            self._clear()
+            self._out.writelines(self._painted(line, code) + "\n" for line in text.splitlines())
+            self._out.flush()
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """A step that takes long: its seconds run on a terminal, and are told at its end everywhere."""
+        began = time.monotonic()
+        if not self._tty:
+            self.line(f"{what} …")
+        self._waiting = (what, began)
+        try:
+            yield
+        finally:
+            self._waiting = None
+        seconds = time.monotonic() - began
+        self.line(f"{what}: {seconds:.1f} s" if self._tty else f"  {seconds:.1f} s")
+
+    def tick(self) -> None:
+        """Bring the seconds of the running step up to date."""
+        waiting = self._waiting
+        if waiting is None or not self._tty:
+            return
+        with self._lock:
+            text = self._cut(f"{waiting[0]} … {time.monotonic() - waiting[1]:.0f} s")
+            self._out.write("\r" + text.ljust(self._shown))
+            self._shown = len(text)
+            self._out.flush()
+
+    def record(self, record: Record) -> None:
+        """An event: operation, topic and key; then what it says of the row; then its headers."""
+        word, code = _OPS[record.op]
+        key = pairs(record.key) if record.key is not None else "no key"
+        with self._lock:
+            self._clear()
+            head = self._cut(f"{'':10}  {record.topic}  {key}").lstrip()
+            self._out.write(f"  {self._painted(f'{word:<9}', code)} {head}\n")
+            for detail in details(record):
+                self._out.write(self._painted(self._cut(_INDENT + detail), "2") + "\n")
+            self._out.flush()
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._out.write("\r" + " " * self._shown + "\r")
+            self._shown = 0
+
+    def _painted(self, text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
+
+    def _cut(self, text: str) -> str:
+        if not self._tty:
+            return text
+        width = max(_NARROWEST, shutil.get_terminal_size().columns - 1)
+        return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def details(record: Record) -> Iterator[str]:
+    """What an event says beyond its key, a sentence a line."""
+    if record.op == "0":
+        yield "no value: a compacted topic may forget the key"
+    elif record.op == "t":
+        yield "every row is gone"
+    else:
+        yield from _row(record.value["before"], record.value["after"])
+    for name, value in record.headers:
+        # The context headers of today's Debezium repeat what the source block says.
+        if name in ("__debezium.newkey", "__debezium.oldkey"):
+            yield f"header {name}: {pairs(value)}"
+
+
+def _row(before: Any, after: Any) -> Iterator[str]:
+    if before is None:
+        yield pairs(after)
+    elif after is None:
+        yield f"was {pairs(before)}"
+    else:
+        for name, new in after.items():
+            if before[name] != new:
+                yield f"{name}: {printable(before[name])} → {printable(new)}"
+
+
+def pairs(value: Any) -> str:
+    """An object as `name=value` pairs."""
+    if isinstance(value, dict):
+        return "  ".join(f"{name}={printable(item)}" for name, item in value.items())
+    return printable(value)
+
+
+def printable(value: Any) -> str:
+    """A value as text in which nothing moves the cursor."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(char if char.isprintable() else "·" for char in text)
