@@ -68,8 +68,10 @@ class Pipeline:
 
     def stop(self) -> None:
         """Stop the query after the batch that is being written, and the session if it is our own. May come twice."""
-        if self.query is not None and self.query.isActive:
-            self.query.stop()
-        if self._own_session and self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+        try:
+            if self.query is not None and self.query.isActive:
+                self.query.stop()
+        finally:
+            if self._own_session and self._spark is not None:
+                self._spark.stop()
+                self._spark = None

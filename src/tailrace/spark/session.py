@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
 }
 """What every session gets; `config` may override each of them."""
+
+# A warning of PySpark at the start of every process; records do not pass through pandas.
+_PANDAS = "PySpark does not yet fully support pandas"
 
 _QUIET = """\
 status = error
@@ -74,6 +78,7 @@ def session(
     builder = SparkSession.builder
     for name, value in (settings | dict(config or {})).items():
         builder = builder.config(name, value)
+    warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     with _environment(local, submitted):
         return builder.getOrCreate()
 
@@ -90,10 +95,9 @@ def _environment(local: bool, submitted: bool) -> Iterator[None]:
     if submitted or _is_running():
         yield
         return
-    # Every new worker would print it; records do not pass through pandas.
-    pandas = "ignore:PySpark does not yet fully support pandas:FutureWarning"
-    warnings = os.environ.get("PYTHONWARNINGS")
-    wanted = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": f"{warnings},{pandas}" if warnings else pandas}
+    given = os.environ.get("PYTHONWARNINGS")
+    silent = f"ignore:{_PANDAS}:FutureWarning"
+    wanted = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": f"{given},{silent}" if given else silent}
     if local:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     before = {name: os.environ.get(name) for name in wanted}

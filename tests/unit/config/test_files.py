@@ -1,0 +1,177 @@
+"""Debezium Server's and Kafka Connect's files run as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tailrace.config import files
+from tailrace.config.properties import parse_properties
+from tailrace.config.secrets import resolve
+from tailrace.errors import ConfigError
+
+SERVER = r"""
+# a comment
+debezium.sink.type=kafka
+debezium.sink.kafka.producer.bootstrap.servers=broker:9092
+debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector
+debezium.source.database.hostname=db
+debezium.source.database.user=reader
+debezium.source.database.password=${env:DB_PASSWORD}
+debezium.source.database.dbname=shop
+debezium.source.topic.prefix=tutorial
+debezium.source.table.include.list=public\\.orders,\
+    public\\.customers
+debezium.format.value=json
+debezium.format.value.schemas.enable=false
+quarkus.log.level=INFO
+"""
+CONNECTOR = {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "tasks.max": 1,
+    "database.hostname": "db",
+    "database.user": "reader",
+    "database.dbname": "shop",
+    "database.server.name": "old",
+    "tombstones.on.delete": False,
+}
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a=b", {"a": "b"}),
+        ("a = b c ", {"a": "b c "}),
+        ("a:b", {"a": "b"}),
+        ("a b", {"a": "b"}),
+        ("a", {"a": ""}),
+        ("! no\n# no\n\n a=1", {"a": "1"}),
+        ("a=1\\\n   2\\\n 3", {"a": "123"}),
+        ("a=1\\\\\nb=2", {"a": "1\\", "b": "2"}),
+        ("a\\=b=c", {"a=b": "c"}),
+        ("a\\ b=c", {"a b": "c"}),
+        (r"a=\u00e9\t\\.", {"a": "é\t\\."}),
+        (r"a=\ud83d\ude00", {"a": "😀"}),
+        ("a=1\r\nb=2\rc=3", {"a": "1", "b": "2", "c": "3"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=x=y:z", {"a": "x=y:z"}),
+        ("a=1\\\n# part of the value", {"a": "1# part of the value"}),
+    ],
+)
+def test_properties_follow_java(text: str, entries: dict[str, str]) -> None:
+    assert parse_properties(text) == entries
+
+
+def test_a_broken_escape_is_an_error() -> None:
+    with pytest.raises(ConfigError):
+        parse_properties(r"a=\u12")
+
+
+def test_references_are_replaced(tmp_path: Path) -> None:
+    secrets = write(tmp_path, "secrets.properties", "db.password=s3cret\n")
+    options = {
+        "a": "${env:NAME}",
+        "b": f"${{file:{secrets}:db.password}}",
+        "c": "${SOME_NAME}-${other:fallback}",
+        "d": "${a.b}",
+        "e": "${x}",
+        "x": "1",
+    }
+    environment = {"NAME": "n", "SOME_NAME": "s", "A_B": "upper"}
+    assert resolve(options, environment) == {
+        "a": "n",
+        "b": "s3cret",
+        "c": "s-fallback",
+        "d": "upper",
+        "e": "1",
+        "x": "1",
+    }
+
+
+def test_a_missing_reference_names_the_option_and_no_value() -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve({"database.password": "x${env:GONE}", "b": "${file:/nowhere:k}"}, {})
+    assert "database.password" in str(caught.value)
+    assert "b refers" in str(caught.value)
+
+
+def test_a_server_file_names_source_sink_and_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "hunter2")
+    run = files.read(write(tmp_path, "application.properties", SERVER))
+    assert run.source["database.password"] == "hunter2"
+    assert run.source["table.include.list"] == [r"public\.orders", r"public\.customers"]
+    assert run.source["value.converter.schemas.enable"] is False
+    assert run.source["key.converter.schemas.enable"] is True
+    assert run.source.event_format == "3"
+    assert run.sink.name == "kafka"
+    assert run.sink.options == {"producer.bootstrap.servers": "broker:9092"}
+    assert any("quarkus.log.level" in notice for notice in run.notices)
+    assert "hunter2" not in repr(run)
+    assert run.checkpoint == Path(".tailrace/tutorial")
+
+
+def test_overrides_and_the_checkpoint_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    path = write(tmp_path, "application.properties", SERVER)
+    run = files.read(path, {"debezium.source.topic.prefix": "b"}, checkpoint="/c")
+    assert run.source.logical_name == "b"
+    assert run.checkpoint == Path("/c")
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_connector_as_json_runs_and_prints(tmp_path: Path, nested: bool) -> None:
+    document = {"name": "inventory", "config": CONNECTOR} if nested else CONNECTOR | {"name": "inventory"}
+    run = files.read(write(tmp_path, "connector.json", json.dumps(document)))
+    assert run.name == "inventory"
+    assert run.source.event_format == "1.7"
+    assert run.source["tombstones.on.delete"] is False
+    assert run.sink.name == "console"
+    assert any("console" in notice for notice in run.notices)
+
+
+def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) -> None:
+    text = "".join(f"{name}={value}\n" for name, value in CONNECTOR.items())
+    text = text.replace("False", "false") + "debezium.sink.type=file\ndebezium.sink.file.path=/out\n"
+    run = files.read(write(tmp_path, "connector.properties", text), checkpoint="/c")
+    assert run.sink == files.SinkConfig("file", {"path": "/out"})
+    assert run.checkpoint == Path("/c")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("debezium.format.value=avro", "debezium.format.value = avro is not supported"),
+        ("debezium.format.value=yaml", "is not a format"),
+        ("debezium.transforms=unwrap", "transforms are not available"),
+        ("debezium.predicates=p", "transforms are not available"),
+        ("debezium.sink.redis.address=x", "does not belong to the sink kafka"),
+        ("debezium.something=1", "is not an entry of Debezium Server"),
+        ("slot.name=x", "does not begin with debezium.source."),
+        ("debezium.source.connector.class=io.debezium.connector.mysql.MySqlConnector", "is not supported"),
+        ("debezium.source.connector.class=com.example.Mine", "is no connector"),
+    ],
+)
+def test_what_is_not_supported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, said: str) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    with pytest.raises(ConfigError) as caught:
+        files.read(write(tmp_path, "application.properties", f"{SERVER}{entry}\n"))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"config": 3}', '{"config": {"a": [1]}}'])
+def test_a_broken_document_is_an_error(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError):
+        files.read(write(tmp_path, "connector.json", text))
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        files.read(tmp_path / "absent")
