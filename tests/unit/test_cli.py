@@ -1,0 +1,261 @@
+"""The command: exit codes, messages without stack traces, the status line, what the console shows."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace import cli, errors, sinks
+from tailrace.errors import ConnectionFailed, PositionLost, SinkError, TailraceError
+from tailrace.failures import cause, recognise
+from tailrace.sinks.console import render
+from tailrace.status import METRIC, Status, StatusLine
+
+NOWHERE = "database.hostname=127.0.0.1\ndatabase.port=1\ndatabase.user=u\ndatabase.dbname=d\ndatabase.password=s3cret\n"
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "connector.properties"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_wrong_option_is_one_message_and_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", write(tmp_path, NOWHERE + "slot.nmae=x\n")]) == 2
+    said = capsys.readouterr().err
+    assert "slot.nmae is not an option; the nearest is slot.name" in said
+    assert "Traceback" not in said
+
+
+def test_an_unknown_sink_is_told_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", write(tmp_path, NOWHERE), "--set", "debezium.sink.type=kinesis"]) == 8
+    assert "Known: kafka, file, parquet, console, noop." in capsys.readouterr().err
+
+
+def test_a_server_that_is_not_there_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("check", "run"):
+        assert cli.main([command, write(tmp_path, NOWHERE)]) == 3
+        said = capsys.readouterr().err
+        assert "Nothing listens at 127.0.0.1:1." in said
+        assert "s3cret" not in said
+
+
+def test_debug_shows_the_stack(tmp_path: Path) -> None:
+    with pytest.raises(ConnectionFailed):
+        cli.main(["check", write(tmp_path, NOWHERE), "--debug"])
+
+
+def test_what_was_not_expected_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(name: str) -> Any:
+        raise ZeroDivisionError("by zero\nsecond line")
+
+    monkeypatch.setattr("tailrace.cli.importlib.import_module", fail)
+    assert cli.main(["demo"]) == 1
+    said = capsys.readouterr().err
+    assert "ZeroDivisionError: by zero" in said
+    assert "second line" not in said
+
+
+def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["version"]) == 0
+    assert "PySpark 4." in capsys.readouterr().out
+
+
+def test_every_error_has_a_documented_exit_code() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, TailraceError)]
+    codes = [kind.exit_code for kind in kinds]
+    assert sorted(codes) == list(range(1, len(kinds) + 1))
+    assert all(f" {code}  " in cli._EXIT_CODES for code in codes)
+
+
+def test_an_error_out_of_spark_is_found_in_the_text() -> None:
+    text = """[STREAM_FAILED] Query terminated with exception: [PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed:
+Traceback (most recent call last):
+  File "/x/planner.py", line 3, in latest_offset
+    raise PositionLost(
+tailrace.errors.PositionLost: The slot is gone. Delete the checkpoint.
+
+	at org.apache.spark.sql.execution.Runner.latestOffset(Runner.scala:235)
+Caused by: tailrace.errors.SinkError: another one"""
+    found = recognise(text)
+    assert isinstance(found, PositionLost)
+    assert str(found) == "The slot is gone. Delete the checkpoint."
+    assert recognise("java.io.EOFException: nothing of ours") is None
+    assert recognise("tailrace.errors.NoSuchError: x") is None
+
+
+def test_an_error_of_several_lines_is_found_whole() -> None:
+    found = recognise("tailrace.errors.ConfigError: There are 2 faults:\n  - one\n  - two\n\n\tat org.apache.X")
+    assert found is not None
+    assert found.message == "There are 2 faults:\n  - one\n  - two"
+
+
+def test_kafkas_own_exceptions_are_the_sinks() -> None:
+    found = recognise("Caused by: org.apache.kafka.common.errors.TimeoutException: Topic t not present after 60000 ms.")
+    assert isinstance(found, SinkError)
+    assert "Topic t not present" in found.message
+
+
+def test_the_cause_is_found_behind_other_exceptions() -> None:
+    inner = SinkError("no sink", "find one")
+    outer = RuntimeError("outside")
+    outer.__cause__ = inner
+    assert cause(outer) is inner
+    assert cause(RuntimeError("nothing")) is None
+
+
+def progress(**changes: Any) -> dict[str, Any]:
+    source = {
+        "endOffset": {"log": {"commit": "0/10", "end": "1/20"}},
+        "latestOffset": {"log": {"commit": "0/0", "end": "1/5DC"}},
+    }
+    return {
+        "batchId": 3,
+        "numInputRows": 1200,
+        "processedRowsPerSecond": 600.4,
+        "timestamp": "2026-01-01T00:00:02.500Z",
+        "observedMetrics": {METRIC: {"newest_us": 1767225600_000_000}},
+        "sources": [source],
+    } | changes
+
+
+def test_the_status_reads_rate_lag_and_position() -> None:
+    status = Status.of(progress())
+    assert status.lag_bytes == 0x5DC - 0x20
+    assert status.lag_s == pytest.approx(2.5)
+    assert status.position == "1/20"
+    assert status.line(1200) == "600 events/s · 1,200 in all · lag 1.5 kB / 2.5 s · batch 3 · at 1/20"
+
+
+def test_the_status_leaves_out_what_is_not_known() -> None:
+    bare = progress(sources=[{"endOffset": None}], observedMetrics={}, processedRowsPerSecond="NaN")
+    assert Status.of(bare).line(0) == "0 events/s · 0 in all · batch 3"
+    assert Status.of({}).line(0) == "0 events/s · 0 in all · batch 0"
+
+
+def test_the_status_tells_how_far_a_snapshot_is() -> None:
+    plan = {"chunk_pages": 10, "first": True, "tables": [["public", "t", 25], ["public", "u", 1]]}
+    offset = {"log": {"commit": "0/0", "end": "0/10"}, "snapshot": {"plan": plan, "done": 2}}
+    assert Status.of(progress(sources=[{"endOffset": json.dumps(offset)}])).chunks == (2, 4)
+
+
+def test_without_a_terminal_a_line_comes_every_ten_seconds() -> None:
+    now = [0.0]
+    out = io.StringIO()
+    line = StatusLine(out, lambda: now[0])
+    line.update(progress())
+    line.update(progress(batchId=4))
+    now[0] = 9.9
+    line.update(None)
+    assert out.getvalue().count("\n") == 1
+    now[0] = 10.0
+    line.update(None)
+    assert out.getvalue().count("\n") == 2
+    assert "2,400 in all · lag 1.5 kB / 2.5 s · batch 4" in out.getvalue().splitlines()[1]
+    line.close()
+    assert out.getvalue().count("\n") == 2
+
+
+def test_the_last_state_is_written_at_the_end() -> None:
+    out = io.StringIO()
+    line = StatusLine(out, lambda: 0.0)
+    line.update(progress())
+    line.update(progress(batchId=4, numInputRows=1))
+    line.close()
+    assert out.getvalue().splitlines()[-1].startswith("600 events/s · 1,201 in all")
+
+
+def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    out = Terminal()
+    line = StatusLine(out)
+    line.update(progress())
+    line.update(progress(numInputRows=0, processedRowsPerSecond=0.0))
+    line.close()
+    assert out.getvalue().count("\r") == 2
+    assert out.getvalue().count("\n") == 1
+
+
+def test_the_first_signal_asks_and_the_second_leaves() -> None:
+    left: list[int] = []
+    before = signal.getsignal(signal.SIGTERM)
+    with cli._Interruption(left.append) as interruption:
+        interruption.install()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interruption.wait(5)
+        assert left == []
+        os.kill(os.getpid(), signal.SIGINT)
+        assert left == [130]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_before_the_query_runs_ends_the_command() -> None:
+    def interrupted() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+
+    with cli._Interruption(), pytest.raises(SystemExit) as caught:
+        interrupted()
+    assert caught.value.code == 0
+
+
+def event(payload: dict[str, Any]) -> bytes:
+    return json.dumps({"schema": {}, "payload": payload}).encode()
+
+
+def test_the_console_shows_what_an_update_changes() -> None:
+    value = event({"before": {"id": 1, "a": "x", "b": 2}, "after": {"id": 1, "a": "y", "b": 2}, "op": "u"})
+    assert render("u", "p.s.t", event({"id": 1}), value, colour=False) == "update     p.s.t  [id=1]  a: x → y"
+
+
+def test_the_console_shows_columns_keys_and_tombstones() -> None:
+    created = render("c", "p.s.t", b'{"id":1}', b'{"before":null,"after":{"id":1,"n":1.10},"op":"c"}', colour=False)
+    assert created == "create     p.s.t  [id=1]  id=1  n=1.10"
+    assert render("tombstone", "p.s.t", b'{"id":1}', None, colour=False) == "tombstone  p.s.t  [id=1]"
+    assert render("t", "p.s.t", None, event({"op": "t"}), colour=False) == "truncate   p.s.t  [no key]"
+
+
+def test_the_console_is_safe_and_fits() -> None:
+    value = event({"after": {"a": "\x1b[2J" + "x" * 200}})
+    line = render("c", "p.s.t", None, value, colour=False, width=40)
+    assert len(line) == 40
+    assert "\x1b" not in render("c", "p.s.t", None, value, colour=False)
+    assert render("c", "t", None, value, colour=True).startswith("\x1b[32mcreate\x1b[0m ")
+
+
+def test_sinks_refuse_what_they_do_not_have() -> None:
+    with pytest.raises(SinkError, match=r"needs debezium\.sink\.file\.path"):
+        sinks.open("file", {})
+    with pytest.raises(SinkError, match=r"The nearest is debezium\.sink\.file\.path"):
+        sinks.open("file", {"path": "/x", "pth": "/y"})
+    with pytest.raises(SinkError, match="the nearest is parquet"):
+        sinks.open("parquett", {})
+    with pytest.raises(SinkError, match=r"needs debezium\.sink\.kafka\.producer\.bootstrap\.servers"):
+        sinks.open("kafka", {"producer.acks": "all"})
+    with pytest.raises(SinkError, match=r"value\.serializer"):
+        sinks.open("kafka", {"producer.bootstrap.servers": "b", "producer.value.serializer": "x.AvroSerializer"})
+
+
+def test_the_kafka_sink_hands_the_producers_options_to_spark() -> None:
+    sink = sinks.open(
+        "kafka",
+        {
+            "producer.bootstrap.servers": "b:9092",
+            "producer.linger.ms": "5",
+            "producer.key.serializer": "org.apache.kafka.common.serialization.StringSerializer",
+        },
+    )
+    assert sink.options == {  # type: ignore[attr-defined]
+        "kafka.bootstrap.servers": "b:9092",
+        "kafka.linger.ms": "5",
+        "kafka.batch.size": "262144",
+    }
