@@ -95,7 +95,9 @@ def value_reason(place: Place, wanted: object, got: object) -> str | None:
     if wanted == NULL and place.type_name in UNREAD and isinstance(got, Text) and got.string is not None:
         return "a column of type name or ltree has its value; there it is null in the stream"
     if place.op == "r" and _before_gregorian(name, got) and wanted != NULL:
-        return "days before 1582-10-15 and infinite ones are the same in snapshot and stream; there they differ"
+        return "days before 1582-10-15 are the same in snapshot and stream; there they differ"
+    if name.endswith("Date") and wanted != NULL and _integer(got) in INFINITE_DATES:
+        return "an infinite date is the end of the type's range; there it is some day, each time another"
     if got == NULL and name.endswith(("MicroTimestamp", "NanoTimestamp")) and abs(_integer(wanted)) > FAR:
         return "a moment that 64 bits cannot hold is null; there it is another moment"
     if name == "org.apache.kafka.connect.data.Decimal" and _same_decimal(place, wanted, got):
@@ -162,8 +164,6 @@ def _before_gregorian(name: str, got: object) -> bool:
     if name in GREGORIAN_TEXTS:
         text = got.string or "9"
         return text.startswith("-") or text < "1582-10-15"
-    if name.endswith("Date") and got.integer in INFINITE_DATES:
-        return True
     return name in GREGORIAN and got.integer is not None and got.integer < GREGORIAN[name]
 
 
@@ -182,8 +182,8 @@ def _same_decimal(place: Place, wanted: object, got: object) -> bool:
         numbers.append((int.from_bytes(base64.b64decode(text), "big", signed=True), scale))
     (one, scale), (other, own) = numbers
     if scale == own + 2048 and own < 0:
-        return one == other * 10 ** (scale - own)
-    return place.type_name == "money" and place.op == "r" and scale == own and float(one) == float(other)
+        return one == other * int(10 ** (scale - own))
+    return place.type_name == "money" and scale == own and float(one) == float(other)
 
 
 def _flat_map(leaf: object) -> dict[str, str | None] | None:
