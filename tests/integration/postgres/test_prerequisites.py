@@ -1,0 +1,141 @@
+"""`check` finds what the server lacks, says what to do, and never says the password."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from tailrace.config import Config, parse
+from tailrace.connectors.postgres.connection import connect, uri
+from tailrace.connectors.postgres.prerequisites import Finding, check, demand
+from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tests.fix_postgres import Database
+
+
+def config(database: Database, **changes: str) -> Config:
+    options = database.options(topic_prefix="p") | {"slot.name": f"s_{database.name}".lower()}
+    return parse("postgres", options | {name.replace("__", "."): text for name, text in changes.items()})
+
+
+def found(findings: list[Finding], subject: str) -> list[tuple[str, str]]:
+    return [(f.level, f.text) for f in findings if f.subject == subject]
+
+
+def test_a_ready_server_has_no_errors(database: Database) -> None:
+    database.execute("create table t (id int primary key)")
+    findings = demand(config(database))
+    assert {finding.level for finding in findings} == {"ok"}
+    assert found(findings, "tables") == [("ok", "1 table is captured: public.t.")]
+
+
+def test_a_weak_user_is_told_each_thing_that_he_lacks(database: Database) -> None:
+    user = f"weak_{database.name}".lower()
+    database.execute("create table t (id int primary key)", f"create role {user} login password 'pw'")
+    try:
+        weak = config(database, database__user=user, database__password="pw")
+        findings = check(weak)
+        assert found(findings, "replication") == [("error", f"The user {user} may not read the log.")]
+        assert found(findings, "select")[0][0] == "error"
+        assert "Only a superuser" in found(findings, "publication")[0][1]
+        filtered = check(config(database, database__user=user, publication__autocreate__mode="filtered"))
+        assert "may not create the publication" in found(filtered, "publication")[0][1]
+        with pytest.raises(PrerequisiteError, match="The server is not ready:"):
+            demand(weak)
+        database.execute(f"alter role {user} replication", f"grant select on t to {user}")
+        database.execute(f"grant create on database {database.name} to {user}")
+        findings = check(config(database, database__user=user, publication__autocreate__mode="filtered"))
+        assert found(findings, "publication") == [("error", f"The user {user} does not own public.t.")]
+        assert found(findings, "replication")[0][0] == found(findings, "select")[0][0] == "ok"
+    finally:
+        database.execute(f"drop owned by {user} cascade", f"drop role {user}")
+
+
+def test_tables_without_identity_and_names_that_collide_are_warnings(database: Database) -> None:
+    database.execute("create table n (a int)", "create table f (a int)", "alter table f replica identity full")
+    database.execute('create table "a b" (id int primary key)', 'create table "a?b" (id int primary key)')
+    findings = check(config(database))
+    level, text = found(findings, "identity")[0]
+    assert level == "warning"
+    assert text.endswith("published: public.n.")
+    level, text = found(findings, "names")[0]
+    assert level == "warning"
+    assert "public.a b and public.a?b (p.public.a_b)" in text
+
+
+def test_no_captured_table_is_a_warning_and_an_error_where_the_publication_would_be_empty(database: Database) -> None:
+    database.execute("create table t (id int primary key)")
+    assert found(check(config(database, table__include__list="x.y")), "tables")[0][0] == "warning"
+    empty = config(database, table__include__list="x.y", publication__autocreate__mode="filtered")
+    assert found(check(empty), "publication") == [("error", "The publication dbz_publication would have no table.")]
+
+
+def test_a_publication_is_compared_with_what_is_captured(database: Database) -> None:
+    database.execute("create table a (id int primary key)", "create table b (id int primary key)")
+    database.execute("create publication dbz_publication for table a with (publish = 'insert, update')")
+    texts = [text for _, text in found(check(config(database)), "publication")]
+    assert texts == [
+        "The publication dbz_publication exists.",
+        "The publication dbz_publication does not publish delete.",
+        "The publication dbz_publication lacks captured tables: public.b.",
+    ]
+    truncates = found(check(config(database, skipped__operations="none")), "publication")
+    assert truncates[1][1].endswith("does not publish delete, truncate.")
+
+
+def test_a_missing_publication_that_may_not_be_made_is_an_error(database: Database) -> None:
+    with pytest.raises(PrerequisiteError, match="There is no publication dbz_publication"):
+        demand(config(database, publication__autocreate__mode="disabled"))
+
+
+def test_a_slot_of_another_database_or_kind_is_told(database: Database) -> None:
+    settings = config(database)
+    slot = settings["slot.name"]
+    with database.server.connect() as elsewhere:
+        elsewhere.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
+        try:
+            assert "belongs to the database" in found(check(settings), "slot")[0][1]
+        finally:
+            elsewhere.execute("select pg_drop_replication_slot(%s)", [slot])
+    database.execute(f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')")
+    level, text = found(check(settings), "slot")[0]
+    assert level == "ok"
+    assert "exists and keeps" in text
+    database.execute(f"select pg_drop_replication_slot('{slot}')")
+    database.execute(f"select pg_create_physical_replication_slot('{slot}')")
+    try:
+        assert found(check(settings), "slot") == [("error", f"The slot {slot} is a physical one.")]
+    finally:
+        database.execute(f"select pg_drop_replication_slot('{slot}')")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "said"),
+    [
+        ({"database.hostname": "no-such-host.invalid"}, ConnectionFailed, "no-such-host.invalid is not known"),
+        ({"database.port": "1"}, ConnectionFailed, "Nothing listens"),
+        ({"database.dbname": "absent"}, PrerequisiteError, "There is no database absent"),
+        ({"database.user": "nobody_here"}, ConnectionFailed, "nobody_here"),
+        ({"database.sslmode": "verify-full"}, ConnectionFailed, "TLS"),
+    ],
+)
+def test_a_login_that_fails_is_explained(
+    database: Database, change: dict[str, str], kind: type[TailraceError], said: str
+) -> None:
+    options = database.options() | {"database.password": "hunter2"} | change
+    with pytest.raises(kind) as caught:
+        connect(parse("postgres", options))
+    assert said in caught.value.message
+    assert caught.value.remedy
+    assert "hunter2" not in str(caught.value)
+
+
+def test_initial_statements_run_and_their_failure_is_told(database: Database) -> None:
+    with connect(config(database, database__initial__statements="set search_path = x; set a.b = 'c;;d'")) as connection:
+        assert connection.execute("select current_setting('a.b')").fetchone() == ("c;d",)
+    with pytest.raises(PrerequisiteError, match=r"database\.initial\.statements"):
+        connect(config(database, database__initial__statements="selec 1"))
+
+
+def test_the_address_for_other_drivers_is_the_same(database: Database) -> None:
+    with psycopg.connect(uri(config(database))) as connection:
+        assert connection.info.dbname == database.name
