@@ -32,7 +32,7 @@ def _decimals(draw: Callable[..., Any], scale: int | None = None, digits: int = 
 
 @st.composite
 def _dates(draw: Callable[..., Any]) -> str:
-    return draw(st.dates(date(1, 1, 1), date(9999, 12, 31))).isoformat()
+    return str(draw(st.dates(date(1, 1, 1), date(9999, 12, 31))).isoformat())
 
 
 @st.composite
@@ -48,7 +48,7 @@ _OFFSETS = st.sampled_from(["+00", "+02", "-05:30", "+14", "-12", "+01:02:03"])
 @st.composite
 def _timestamps(draw: Callable[..., Any], digits: int = 6, zoned: bool = False) -> str:
     if draw(st.integers(0, 20)) == 0:
-        return draw(st.sampled_from(["infinity", "-infinity"]))
+        return "infinity" if draw(st.booleans()) else "-infinity"
     day = draw(_dates())
     era = ""
     if draw(st.integers(0, 9)) == 0:
@@ -58,6 +58,18 @@ def _timestamps(draw: Callable[..., Any], digits: int = 6, zoned: bool = False) 
             day = "0001" + day[4:] if day.startswith("0000") else day
     offset = draw(_OFFSETS) if zoned else ""
     return f"{day} {draw(_clocks(digits))}{offset}{era}"
+
+
+@st.composite
+def _intervals(draw: Callable[..., Any]) -> str:
+    """As the server writes them: units that are zero are left out, later signs are shown once one was negative."""
+    parts = []
+    for unit, most in (("year", 4_000), ("mon", 11), ("day", 200_000_000)):
+        amount = draw(st.sampled_from([0, 0, 1, -1]) | st.integers(-most, most))
+        if amount:
+            parts.append(f"{amount} {unit}{'' if amount == 1 else 's'}")
+    sign = draw(st.sampled_from(["", "-", "+"] if parts else ["", "-"]))
+    return " ".join([*parts, sign + draw(_clocks())])
 
 
 def _floats(width: int) -> st.SearchStrategy[str]:
@@ -98,7 +110,7 @@ COLUMNS: list[tuple[str, int, dict[str, Any], st.SearchStrategy[str]]] = [
     ("timestamp", 3, {}, _timestamps(3)),
     ("timestamptz", -1, {}, _timestamps(6, True)),
     ("timestamptz", 0, {}, _timestamps(0, True)),
-    ("interval", -1, {}, st.sampled_from(["1 year 2 mons 3 days 04:05:06.78", "-1 days +01:00:00", "00:00:00"])),
+    ("interval", -1, {}, _intervals()),
     ("uuid", -1, {"default": "gen_random_uuid()"}, st.uuids().map(str)),
     ("bit", 3, {}, st.text("01", min_size=3, max_size=3)),
     ("bit", 1, {}, st.sampled_from("01")),

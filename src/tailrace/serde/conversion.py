@@ -26,7 +26,8 @@ class Kernel(IntEnum):
     ZONED_TIME = 10
     ZONED_TIMESTAMP = 11
     BINARY = 12
-    PLAIN = 13
+    INTERVAL = 13
+    PLAIN = 14
 
 
 class Prepare(IntEnum):

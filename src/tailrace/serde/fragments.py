@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.errors import ConversionError
 from tailrace.serde import kernels, number_kernels, time_kernels
 from tailrace.serde.assemble import Fragment
 from tailrace.serde.conversion import ColumnPlan, Kernel, Prepare
@@ -17,6 +18,7 @@ from tailrace.serde.memory import Bytes, readonly, text_buffers, valid_flags
 
 Flags = npt.NDArray[np.bool_]
 VARIABLE_SCALE = 10_000
+_MAX_ROOM = 2**31 - 1
 _ZONED_TIME = 4
 _NO_STATE = readonly(np.zeros(0, np.uint8))
 _KERNELS: dict[Kernel, Any] = {
@@ -33,6 +35,7 @@ _KERNELS: dict[Kernel, Any] = {
     Kernel.ZONED_TIME: time_kernels.times,
     Kernel.ZONED_TIMESTAMP: time_kernels.zoned_timestamps,
     Kernel.BINARY: kernels.binaries,
+    Kernel.INTERVAL: time_kernels.intervals,
 }
 _ARGUMENTS = {Kernel.VARIABLE_DECIMAL: VARIABLE_SCALE, Kernel.ZONED_TIME: _ZONED_TIME}
 
@@ -89,7 +92,10 @@ def column_fragment(plan: ColumnPlan, column: pa.Array, unavailable: Flags | Non
         return Fragment(data, bounds, quoted=kernel is Kernel.STRING), lost
     literals, ends = _literals(plan)
     argument = _ARGUMENTS.get(kernel, plan.conversion.argument)
-    room = _room(kernel, argument, len(column), end - begin, escapes) + _literal_room(state, literals, len(column))
+    # Any row may turn out to be unconvertible and then takes the first literal.
+    room = _room(kernel, argument, len(column), end - begin, escapes) + len(column) * len(literals)
+    if room > _MAX_ROOM:
+        raise ConversionError(f"The values of column {plan.source_name} in one block exceed 2 GiB as JSON.")
     out = np.empty(room, np.uint8)
     offsets = np.zeros(len(column) + 1, np.int32)
     failed = int(_KERNELS[kernel](data, bounds, state, literals, ends, argument, out, offsets))
@@ -102,11 +108,6 @@ def _literals(plan: ColumnPlan) -> tuple[Bytes, npt.NDArray[np.int64]]:
     return readonly(np.frombuffer(b"".join(texts), np.uint8)), readonly(ends)
 
 
-def _literal_room(state: Bytes, literals: Bytes, rows: int) -> int:
-    # Any row may turn out to be unconvertible and then takes the first literal.
-    return rows * len(literals)
-
-
 def _room(kernel: Kernel, argument: int, rows: int, size: int, escapes: int) -> int:
     """An upper bound of what a kernel writes for `rows` texts of `size` bytes in all."""
     if kernel is Kernel.STRING:
@@ -114,7 +115,7 @@ def _room(kernel: Kernel, argument: int, rows: int, size: int, escapes: int) -> 
     if kernel in (Kernel.DECIMAL, Kernel.VARIABLE_DECIMAL):
         scale = 0 if argument == VARIABLE_SCALE else max(argument, 0)
         return size + rows * (48 + scale) + 1
-    return 2 * size + 48 * rows + 1
+    return size + 48 * rows + 1
 
 
 def _prepared(prepare: Prepare, column: pa.Array) -> tuple[pa.Array, int]:

@@ -75,8 +75,9 @@ def valid_flags(column: pa.Array) -> npt.NDArray[np.bool_] | None:
     if column.null_count == 0:
         return None
     bitmap = np.frombuffer(column.buffers()[0], np.uint8)
-    bits = np.unpackbits(bitmap, count=column.offset + len(column), bitorder="little")
-    return bits[column.offset :].view(np.bool_)
+    skipped = column.offset % 8
+    bits = np.unpackbits(bitmap[column.offset // 8 :], count=skipped + len(column), bitorder="little")
+    return bits[skipped:].view(np.bool_)
 
 
 def binary_array(data: Bytes, offsets: Offsets, valid: npt.NDArray[np.bool_] | None = None) -> pa.Array:

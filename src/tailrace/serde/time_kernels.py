@@ -16,6 +16,9 @@ from tailrace.serde.kernels import put_integer, put_literal
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE, _COLON = 48, 57, 45, 46, 34, 58
 _DAY_US = 86_400_000_000
+# A twelfth of 365.25 days, and the most months and days whose µs an int64 holds.
+_MONTH_US, _MOST_MONTHS, _MOST_DAYS = 2_629_800_000_000, 3_507_252, 106_751_990
+_INT64_MAX = 9_223_372_036_854_775_807
 # The first date and time that an int64 of µs or ns since 1970 cannot hold, and the last before its smallest.
 _LAST_US_DAY, _LAST_US_CLOCK, _FIRST_US_CLOCK = 106_751_991, 14_454_775_807, 71_945_224_192
 _LAST_NS_DAY, _LAST_NS_CLOCK, _FIRST_NS_CLOCK = 106_751, 85_636_854_775, 763_145_225
@@ -311,5 +314,84 @@ def zoned_timestamps(
             at = put_clock(us - shift * _DAY_US, argument, out, at + 1)
             out[at] = _QUOTE
             at += 1
+        offsets[row + 1] = at
+    return lost
+
+
+@njit(cache=True, nogil=True, inline="never")
+def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
+    """Read an interval in the server's own style into found[0], µs; whether there was one that an int64 holds."""
+    months, days, clock, position = np.int64(0), np.int64(0), np.int64(0), begin
+    if begin >= end:
+        return False
+    while position < end:
+        negative = data[position] == _MINUS
+        if negative or data[position] == 43:
+            position += 1
+        start, amount = position, np.int64(0)
+        while position < end and _ZERO <= data[position] <= _NINE:
+            amount = amount * 10 + data[position] - _ZERO
+            position += 1
+        if position == start or position - start > 10 or position + 3 > end:
+            return False
+        if data[position] == _COLON:
+            # Hours have two digits or more; the rest is read as a time of day of hour 00.
+            if amount > 2_562_047_787 or position + 6 > end or data[position + 3] != _COLON:
+                return False
+            minutes, seconds = two_digits(data, position + 1), two_digits(data, position + 4)
+            if minutes < 0 or seconds < 0:
+                return False
+            clock = ((amount * 60 + minutes) * 60 + seconds) * 1_000_000
+            position += 6
+            if position < end and data[position] == _POINT:
+                position += 1
+                unit = 100_000
+                while position < end and _ZERO <= data[position] <= _NINE:
+                    clock += (data[position] - _ZERO) * unit
+                    unit //= 10
+                    position += 1
+            clock = -clock if negative else clock
+            if position != end:
+                return False
+        else:
+            amount = -amount if negative else amount
+            letter, position = data[position + 1], position + 1
+            if letter == 121:
+                months += amount * 12
+            elif letter == 109:
+                months += amount
+            elif letter == 100:
+                days += amount
+            else:
+                return False
+            while position < end and data[position] != 32:
+                position += 1
+            position += 1
+    if abs(months) > _MOST_MONTHS or abs(days) > _MOST_DAYS:
+        return False
+    total = days * _DAY_US
+    for part in (months * _MONTH_US, clock):
+        if (part > 0 and total > _INT64_MAX - part) or (part < 0 and total < -_INT64_MAX - part):
+            return False
+        total += part
+    found[0] = total
+    return True
+
+
+@njit(cache=True, nogil=True)
+def intervals(
+    data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
+) -> Any:
+    """Intervals in µs, a month as a twelfth of 365.25 days."""
+    found = np.zeros(3, np.int64)
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+        elif read_interval(data, bounds[row], bounds[row + 1], found):
+            at = put_integer(found[0], out, at)
+        else:
+            lost += 1
+            at = put_literal(literals, ends, 0, out, at)
         offsets[row + 1] = at
     return lost

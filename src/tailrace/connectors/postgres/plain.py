@@ -279,6 +279,9 @@ def interval_us(text: str) -> int:
     """An interval in µs, a month as a twelfth of 365.25 days."""
     years, months, of_days, hours, minutes, seconds = _interval_parts(text)
     month_us = DAY_US * 487 // 16
+    for amount, unit in ((years * 12 + months, month_us), (of_days, DAY_US)):
+        if abs(amount) * unit > INT64_MAX - DAY_US:
+            raise ValueError("beyond 64 bits")
     us = (years * 12 + months) * month_us + of_days * DAY_US + (hours * 3600 + minutes * 60) * 1_000_000
     us += int(seconds * 1_000_000)
     return _in_range(us)

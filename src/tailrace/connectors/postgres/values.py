@@ -218,7 +218,7 @@ def _timetz(column: Column, settings: EventSettings) -> Conversion:
 def _interval(column: Column, settings: EventSettings) -> Conversion:
     if settings.interval_handling_mode == "string":
         return Conversion(lt.INTERVAL, plain.interval_iso, Kernel.PLAIN, zero="P0Y0M0DT0H0M0S")
-    return Conversion(lt.MICRO_DURATION, plain.interval_us, Kernel.PLAIN, zero=0)
+    return Conversion(lt.MICRO_DURATION, plain.interval_us, Kernel.INTERVAL, zero=0)
 
 
 def _hstore(column: Column, settings: EventSettings) -> Conversion:
