@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from tests.golden.accept import Catalog, Place, any_order, same_but_for_chunks, schema_reason, value_reason
+from tests.golden.misread import comparable
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, Normaliser, payload
 from tests.golden.record import Record
 from tests.golden.wire import Text, write
@@ -41,6 +42,7 @@ def differences(expected: list[Record], got: list[Record], terms: Terms | None =
     """
     terms = terms or Terms()
     sides = [Normaliser(terms.heartbeats, terms.notifications) for _ in range(2)]
+    expected, got = comparable(expected, got)
     wanted, found = sides[0].normalise(expected), sides[1].normalise(got)
     equal = wanted.keys() == found.keys()
     for topic in wanted:
