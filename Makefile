@@ -5,6 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 CASES  ?=
+ARGS   ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help env demo test check bench golden lock clean
@@ -33,11 +34,11 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/golden tests/servers tests/spark tests/conftest.py tests/fix_kafka.py tests/fix_postgres.py tests/fix_spark.py
+	$(BIN)/mypy tests/architecture tests/golden tests/servers tests/spark tests/conftest.py tests/fix_kafka.py tests/fix_postgres.py tests/fix_spark.py bench
 	$(BIN)/lint-imports --no-cache
 
-bench: $(STAMP) ## measure throughput and lag
-	@$(BIN)/python -m bench
+bench: $(STAMP) ## measure throughput and lag: make bench [ARGS='--rows 50000']
+	@$(BIN)/python -m bench $(ARGS)
 
 golden: $(STAMP) ## compare with the recordings of Debezium: make golden [CASES=DIR]
 	@$(BIN)/python -m tests.golden.runner $(CASES)

@@ -1,0 +1,56 @@
+"""PostgreSQL's own programs over TCP, their output to nowhere: what the server can deliver at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+
+from bench.workload import Workload
+
+
+def receive(workload: Workload, slot: str, publication: str, end: str) -> float:
+    """Seconds that pg_recvlogical takes from the start of `slot` to the LSN `end`."""
+    return _run(
+        workload,
+        "pg_recvlogical",
+        *("--slot", slot, "--start", "--no-loop", "--endpos", end, "--file", os.devnull),
+        *("--option", "proto_version=1", "--option", f"publication_names={publication}"),
+    )
+
+
+def peek(workload: Workload, slot: str, publication: str) -> float:
+    """Seconds that psql takes to copy the same messages out of the SQL function."""
+    return copy_out(
+        workload,
+        f"(select data from pg_logical_slot_peek_binary_changes('{slot}', null, null,"
+        f" 'proto_version', '1', 'publication_names', '{publication}'))",
+    )
+
+
+def copy_out(workload: Workload, source: str) -> float:
+    """Seconds that psql takes to copy `source`, a table or a query in parentheses."""
+    return _run(workload, "psql", "--no-psqlrc", "--command", f"copy {source} to stdout")
+
+
+def _run(workload: Workload, program: str, *arguments: str) -> float:
+    server = workload.server
+    login: Sequence[str] = ("--host", server.host, "--port", str(server.port), "--username", server.user)
+    command = [str(server.programs / program), *login, "--dbname", workload.database, *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    environment["PGPASSWORD"] = server.password
+    started = time.monotonic()
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    seconds = time.monotonic() - started
+    if done.returncode != 0:
+        raise RuntimeError(f"{program} failed: {done.stderr.strip()}")
+    return seconds

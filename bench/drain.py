@@ -1,0 +1,119 @@
+"""One Spark query over a slot or a snapshot, from its start to its end, timed. Driver."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bench.workload import Workload
+from tailrace.sinks.kafka import KafkaSink
+
+AVAILABLE_NOW = {"availableNow": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What a query took. `seconds` is from start() to the return of awaitTermination(); `steady_seconds` from the
+    start of the first batch with rows to the end of the last; `batches` are the rows and the ms of each batch."""
+
+    seconds: float
+    steady_seconds: float
+    rows: int
+    batches: list[tuple[int, int]]
+
+
+def options(workload: Workload, table: str, more: Mapping[str, str]) -> dict[str, str]:
+    """The source's options for JSON events of today's format without schemas, of one table."""
+    return {
+        **workload.options(),
+        "topic.prefix": "bench",
+        "event.format": "3",
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+        "table.include.list": f"public.{table}",
+        "publication.name": table,
+        "publication.autocreate.mode": "disabled",
+        **more,
+    }
+
+
+def frame(spark: SparkSession, settings: Mapping[str, str]) -> DataFrame:
+    return spark.readStream.format("postgres-cdc").options(**settings).load()
+
+
+def to_noop(spark: SparkSession, settings: Mapping[str, str]) -> Drained:
+    """Read everything there is now into Spark's noop sink."""
+    events = frame(spark, settings)
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
+        writer = events.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        started = time.monotonic()
+        return _finish(writer.start(), started)
+
+
+def to_kafka(spark: SparkSession, settings: Mapping[str, str], servers: str, producer: Mapping[str, str]) -> Drained:
+    """Read everything there is now into Kafka, through the product's sink with the options `producer` over its own.
+
+    Raises RuntimeError when the sink did not take all rows.
+    """
+    events = frame(spark, settings)
+    named = {"bootstrap.servers": servers, **producer}
+    sink = KafkaSink({f"producer.{name}": text for name, text in named.items()})
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
+        started = time.monotonic()
+        query = sink.start(events, checkpoint, AVAILABLE_NOW, "bench")
+        drained = _finish(query, started)
+        written = sum(progress["sink"]["numOutputRows"] for progress in _progress(query))
+    if written != drained.rows:
+        raise RuntimeError(f"Kafka took {written} of {drained.rows} records")
+    return drained
+
+
+def _finish(query: StreamingQuery, started: float) -> Drained:
+    query.awaitTermination()
+    seconds = time.monotonic() - started
+    progress = _progress(query)
+    return Drained(
+        seconds,
+        steady_seconds(progress),
+        sum(batch["numInputRows"] for batch in progress),
+        [(batch["numInputRows"], batch["durationMs"]["triggerExecution"]) for batch in progress],
+    )
+
+
+def _progress(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [json.loads(progress.json) for progress in query.recentProgress]
+
+
+def steady_seconds(progress: Sequence[Mapping[str, Any]]) -> float:
+    """From the start of the first batch that had rows to the end of the last one that had; 0 without any."""
+    full = [batch for batch in progress if batch["numInputRows"]]
+    if not full:
+        return 0.0
+    last = full[-1]
+    ran: float = last["durationMs"]["triggerExecution"] / 1000
+    return (
+        datetime.fromisoformat(last["timestamp"]).timestamp()
+        + ran
+        - datetime.fromisoformat(full[0]["timestamp"]).timestamp()
+    )
+
+
+def delete_topic(spark: SparkSession, servers: str, topic: str) -> None:
+    """Remove a topic and wait until the broker has agreed: a run writes more than a small disk holds."""
+    jvm = spark._jvm
+    assert jvm is not None
+    settings = jvm.java.util.HashMap()
+    settings.put("bootstrap.servers", servers)
+    client = jvm.org.apache.kafka.clients.admin.AdminClient.create(settings)
+    try:
+        client.deleteTopics(jvm.java.util.Collections.singletonList(topic)).all().get()
+    finally:
+        client.close()

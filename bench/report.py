@@ -1,0 +1,133 @@
+"""From single measurements to the figures under their stable names, the file that holds them and the table."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+RECEIVE, PEEK, COPY = "pg_recvlogical", "psql_peek", "psql_copy"
+"""The baselines, as cases."""
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One run of one case. `group` holds together a case and the baselines right before and after it.
+
+    Times are seconds, memory MiB. `steady_seconds` is None for a baseline.
+    """
+
+    phase: str
+    case: str
+    round: int
+    group: str
+    rows: int
+    seconds: float
+    steady_seconds: float | None = None
+    total_cpu: float = 0.0
+    cpu: dict[str, float] = field(default_factory=dict)
+    python_mib: float = 0.0
+    jvm_mib: float = 0.0
+    batches: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.case in (RECEIVE, PEEK, COPY)
+
+    @property
+    def name(self) -> str:
+        """How the figures of the case begin."""
+        return f"{self.phase}_{self.case}"
+
+
+def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
+    """Every figure by its name.
+
+    A ratio is the rate of the case over the rate of a baseline, in the same round: the mean of the baseline's runs
+    before and after. Of several rounds the median counts.
+    """
+    found: dict[str, float] = {}
+    for name, runs in _by_name(measurements).items():
+        found[f"{name}_seconds"] = _median(run.seconds for run in runs)
+        found[f"{name}_per_second"] = _median(run.rows / run.seconds for run in runs)
+        found[f"{name}_cpu_seconds"] = _median(run.total_cpu for run in runs)
+        if runs[0].is_baseline:
+            continue
+        found[f"{name}_steady_seconds"] = _median(run.steady_seconds or 0.0 for run in runs)
+        found[f"{name}_events_per_cpu_second"] = _median(run.rows / run.total_cpu for run in runs if run.total_cpu)
+        found[f"{name}_peak_rss_mib"] = max(run.python_mib for run in runs)
+        found[f"{name}_peak_rss_jvm_mib"] = max(run.jvm_mib for run in runs)
+        for infix, baselines in (("", (RECEIVE, COPY)), ("_peek", (PEEK,))):
+            pairs = [(run, base) for run in runs if (base := _baseline(measurements, run, baselines)) is not None]
+            if pairs:
+                found[f"{name}{infix}_ratio"] = _median(base / run.seconds for run, base in pairs)
+            if pairs and not infix:
+                found[f"{name}_steady_ratio"] = _median(
+                    base / run.steady_seconds for run, base in pairs if run.steady_seconds
+                )
+    if "stream_noop_events_per_cpu_second" in found:
+        found["events_per_cpu_second"] = found["stream_noop_events_per_cpu_second"]
+    own = [run for run in measurements if not run.is_baseline]
+    if own:
+        found["peak_rss_mib"] = max(run.python_mib for run in own)
+        found["peak_rss_jvm_mib"] = max(run.jvm_mib for run in own)
+    return found
+
+
+def _by_name(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
+    groups: dict[str, list[Measurement]] = {}
+    for measurement in measurements:
+        groups.setdefault(measurement.name, []).append(measurement)
+    return groups
+
+
+def _baseline(measurements: Sequence[Measurement], run: Measurement, cases: Sequence[str]) -> float | None:
+    """The mean seconds of the baselines `cases` in the group of `run`; None when there are none."""
+    near = (run.phase, run.round, run.group)
+    same = [other for other in measurements if other.case in cases]
+    seconds = [other.seconds for other in same if (other.phase, other.round, other.group) == near]
+    return statistics.fmean(seconds) if seconds else None
+
+
+def _median(values: Iterable[float]) -> float:
+    found = list(values)
+    return statistics.median(found) if found else 0.0
+
+
+def write(path: Path, found: Mapping[str, float], context: Mapping[str, Any], runs: Sequence[Measurement]) -> None:
+    """The figures at the top level of a JSON object, with the `context` and every single measurement beside them."""
+    content: dict[str, Any] = {name: round(value, 4) for name, value in found.items()}
+    content |= {"context": dict(context), "measurements": [asdict(run) for run in runs]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def table(measurements: Sequence[Measurement], found: Mapping[str, float]) -> str:
+    """A Markdown table: a line for each case, and after it the figures that belong to no case."""
+    head = ["case", "rows", "s", "steady s", "rows/s", "ratio", "peek", "steady", "CPU s", "Python MiB", "JVM MiB"]
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
+    for name, runs in _by_name(measurements).items():
+        rows = f"{statistics.median_low([run.rows for run in runs]):,}"
+        suffixes = ("seconds", "steady_seconds", "per_second", "ratio", "peek_ratio", "steady_ratio", "cpu_seconds")
+        texts = [_text(found.get(f"{name}_{suffix}"), suffix) for suffix in suffixes]
+        memory = [_text(found.get(f"{name}_{suffix}"), suffix) for suffix in ("peak_rss_mib", "peak_rss_jvm_mib")]
+        lines.append([name, rows, *texts, *memory])
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    latency = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_max_ms")
+    overall = ("events_per_cpu_second", "peak_rss_mib", "peak_rss_jvm_mib")
+    return text + "".join(f"\n{name}: {_text(found[name], name)}" for name in latency + overall if name in found)
+
+
+def _text(value: float | None, name: str) -> str:
+    if value is None:
+        return ""
+    if name.endswith("ratio"):
+        return f"{value:.2f}"
+    if name.endswith("per_second") or name.endswith("_mib") or name.endswith("_ms"):
+        return f"{value:,.0f}"
+    return f"{value:,.1f}"

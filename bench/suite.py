@@ -1,0 +1,211 @@
+"""The measurements, one after another: the phases `stream`, `update`, `snapshot` and `latency`. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from bench import baseline, drain, latency
+from bench.report import COPY, MIB, PEEK, RECEIVE, Measurement
+from bench.usage import Meter
+from bench.workload import Workload
+
+PHASES = ("stream", "update", "snapshot", "latency")
+WARM_ROWS = 10_000
+
+PLAIN_PRODUCER = {"linger.ms": "0", "batch.size": "16384"}
+"""What Kafka's producer does when nobody asks otherwise; the product's sink has defaults of its own."""
+
+ORDERS = {"": {"event.order": "key"}, "_topic": {}}
+HEADERS = {"": {}, "_no_headers": {"extended.headers.enabled": "false"}}
+CASES: dict[str, Mapping[str, str]] = {
+    order + headers: ORDERS[order] | HEADERS[headers] for headers in HEADERS for order in ORDERS
+}
+"""The options of a case by the end of its name: without any the order of each key, with the default headers."""
+
+
+@dataclass
+class Suite:
+    """Runs phases and gathers their measurements. `servers` is the broker's address; `say` prints a line."""
+
+    spark: SparkSession
+    workload: Workload
+    servers: str
+    rows: int
+    repeat: int
+    say: Callable[[str], None]
+    measurements: list[Measurement] = field(default_factory=list)
+    latency: latency.Latency | None = None
+    _topics: int = 0
+
+    def run(self, phases: tuple[str, ...]) -> None:
+        """Run the phases in their own order; each needs the rows that the first inserts."""
+        self.workload.create("bench")
+        self._warm(phases)
+        if set(phases) & {"stream", "update", "snapshot"}:
+            self._stream("stream" in phases)
+        if "snapshot" in phases:
+            self._snapshot()
+        if "update" in phases:
+            self._update()
+        if "latency" in phases:
+            self.say(f"latency: {latency.RATE} rows a second for {latency.SECONDS} s")
+            self.latency = latency.measure(self.spark, self.workload)
+            self.say(f"latency: p50 {self.latency.p50:.0f} ms, p99 {self.latency.p99:.0f} ms")
+
+    def _warm(self, phases: tuple[str, ...]) -> None:
+        """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""
+        self.say(f"warm-up with {WARM_ROWS:,} rows")
+        self.workload.create("warm")
+        with self._slot("warm"):
+            self.workload.insert("warm", WARM_ROWS)
+            self.workload.update("warm", WARM_ROWS)
+            with self.workload.copy_of("warm") as copy:
+                self._expect(drain.to_noop(self.spark, self._log_options("warm", copy, CASES[""])), 2 * WARM_ROWS)
+            if "stream" in phases:
+                with self.workload.copy_of("warm") as copy:
+                    settings = self._log_options("warm", copy, {**CASES[""], "topic.prefix": "warm"})
+                    self._expect(drain.to_kafka(self.spark, settings, self.servers, {}), 2 * WARM_ROWS)
+        if "snapshot" in phases:
+            self._expect(drain.to_noop(self.spark, self._snapshot_options("warm")), WARM_ROWS)
+
+    def _stream(self, measured: bool) -> None:
+        with self._slot("bench_insert"):
+            self.say(f"inserting {self.rows:,} rows")
+            self.workload.insert("bench", self.rows)
+            end = self.workload.log_end()
+            self.workload.settle("bench")
+            for number in range(self.repeat if measured else 0):
+                noop = {f"noop{name}": self._noop("bench_insert", name) for name in CASES}
+                kafka = {f"kafka{name}": self._kafka("bench_insert", name, {}) for name in CASES}
+                plain = {
+                    f"kafka{name}_default_producer": self._kafka("bench_insert", name, PLAIN_PRODUCER)
+                    for name in ORDERS
+                }
+                self._baselines("stream", number, self.rows, "bench_insert", end, "noop")
+                self._group("stream", number, "noop", noop)
+                # The runs in the middle are the later ones of the first group and the earlier ones of the second.
+                self._baselines("stream", number, self.rows, "bench_insert", end, "noop", "kafka")
+                self._group("stream", number, "kafka", kafka | plain)
+                self._baselines("stream", number, self.rows, "bench_insert", end, "kafka")
+
+    def _update(self) -> None:
+        rows = self.rows // 2
+        with self._slot("bench_update"):
+            self.say(f"updating {rows:,} rows under replica identity full")
+            self.workload.update("bench", rows)
+            end = self.workload.log_end()
+            self.workload.settle("bench")
+            for number in range(self.repeat):
+                cases = {f"noop{name}": self._noop("bench_update", name, rows) for name in CASES}
+                self._baselines("update_full", number, rows, "bench_update", end, "noop")
+                self._group("update_full", number, "noop", cases)
+                self._baselines("update_full", number, rows, "bench_update", end, "noop")
+
+    def _snapshot(self) -> None:
+        def copy() -> float:
+            return baseline.copy_out(self.workload, "bench")
+
+        def read() -> drain.Drained:
+            return self._expect(drain.to_noop(self.spark, self._snapshot_options("bench")), self.rows)
+
+        for number in range(self.repeat):
+            self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
+            self._group("snapshot", number, "noop", {"noop": read})
+            self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
+
+    # --- one measurement -----------------------------------------------------------------------------------------
+
+    def _noop(self, slot: str, name: str, rows: int | None = None) -> Callable[[], drain.Drained]:
+        def read() -> drain.Drained:
+            with self.workload.copy_of(slot) as copy:
+                drained = drain.to_noop(self.spark, self._log_options("bench", copy, CASES[name]))
+            return self._expect(drained, rows or self.rows)
+
+        return read
+
+    def _kafka(self, slot: str, name: str, producer: Mapping[str, str]) -> Callable[[], drain.Drained]:
+        def read() -> drain.Drained:
+            self._topics += 1
+            prefix = f"bench{self._topics}"
+            with self.workload.copy_of(slot) as copy:
+                settings = self._log_options("bench", copy, {**CASES[name], "topic.prefix": prefix})
+                drained = drain.to_kafka(self.spark, settings, self.servers, producer)
+            drain.delete_topic(self.spark, self.servers, f"{prefix}.public.bench")
+            return self._expect(drained, self.rows)
+
+        return read
+
+    def _group(self, phase: str, number: int, group: str, cases: Mapping[str, Callable[[], drain.Drained]]) -> None:
+        for name, read in cases.items():
+            with Meter(self.workload.server.pid) as meter:
+                drained = read()
+            usage = meter.usage
+            self._add(
+                Measurement(
+                    phase,
+                    name,
+                    number,
+                    group,
+                    drained.rows,
+                    drained.seconds,
+                    drained.steady_seconds,
+                    usage.total_cpu,
+                    usage.cpu,
+                    usage.python_bytes / MIB,
+                    usage.jvm_bytes / MIB,
+                    drained.batches,
+                )
+            )
+
+    def _baselines(self, phase: str, number: int, rows: int, slot: str, end: str, *groups: str) -> None:
+        def receive() -> float:
+            with self.workload.copy_of(slot) as copy:
+                return baseline.receive(self.workload, copy, "bench", end)
+
+        def peek() -> float:
+            with self.workload.copy_of(slot) as copy:
+                return baseline.peek(self.workload, copy, "bench")
+
+        self._baseline(phase, number, rows, RECEIVE, receive, *groups)
+        self._baseline(phase, number, rows, PEEK, peek, *groups)
+
+    def _baseline(self, phase: str, number: int, rows: int, case: str, run: Callable[[], float], *groups: str) -> None:
+        with Meter(self.workload.server.pid) as meter:
+            seconds = run()
+        usage = meter.usage
+        for group in groups:
+            self._add(
+                Measurement(phase, case, number, group, rows, seconds, total_cpu=usage.total_cpu, cpu=usage.cpu),
+                group == groups[0],
+            )
+
+    def _add(self, run: Measurement, told: bool = True) -> None:
+        self.measurements.append(run)
+        if told:
+            steady = f" (batches {run.steady_seconds:.2f} s)" if run.steady_seconds is not None else ""
+            self.say(f"round {run.round + 1} of {self.repeat}: {run.name} {run.seconds:.2f} s{steady}")
+
+    @contextmanager
+    def _slot(self, slot: str) -> Iterator[None]:
+        self.workload.create_slot(slot)
+        try:
+            yield
+        finally:
+            self.workload.drop_slot(slot)
+
+    def _log_options(self, table: str, slot: str, more: Mapping[str, str]) -> dict[str, str]:
+        return drain.options(self.workload, table, {"slot.name": slot, "snapshot.mode": "never", **more})
+
+    def _snapshot_options(self, table: str) -> dict[str, str]:
+        return drain.options(self.workload, table, {"snapshot.mode": "initial_only"})
+
+    @staticmethod
+    def _expect(drained: drain.Drained, rows: int) -> drain.Drained:
+        """`drained` itself; raises RuntimeError when it is not the events of `rows` rows: fast, but wrong."""
+        if drained.rows != rows:
+            raise RuntimeError(f"the query delivered {drained.rows} of {rows} events")
+        return drained

@@ -1,0 +1,116 @@
+"""What a measurement costs: CPU seconds and memory of every process that takes part, found by their trees.
+
+Two roots: this process (with the JVM, its Python processes, the broker, the clients) and the server's postmaster.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+
+import psutil
+
+PARTS = ("driver", "planner", "workers", "jvm", "postgresql", "broker", "client")
+PYTHON = ("driver", "planner", "workers")
+INTERVAL = 0.2
+"""Seconds between two looks at the processes."""
+
+
+def part(command: Sequence[str]) -> str:
+    """Which of PARTS a descendant of this process is, by its command line."""
+    if "kafka.Kafka" in command:
+        return "broker"
+    if any("org.apache.spark.deploy.SparkSubmit" in word for word in command):
+        return "jvm"
+    if "pyspark.sql.streaming.python_streaming_source_runner" in command:
+        return "planner"
+    if any(word.startswith("pyspark.") for word in command):
+        return "workers"
+    return "client"
+
+
+@dataclass(slots=True)
+class Usage:
+    """CPU in seconds, memory in bytes, of one measurement.
+
+    `total_cpu` counts every process, also one that ended. `cpu` is what of it was seen by part: at most INTERVAL of
+    a process that ends is missing there. Memory is the highest sum of the resident sizes at one time; pages that the
+    forked workers share count for each of them.
+    """
+
+    total_cpu: float = 0.0
+    cpu: dict[str, float] = field(default_factory=dict)
+    python_bytes: int = 0
+    jvm_bytes: int = 0
+
+
+class Meter:
+    """A context manager that watches the processes on a thread; `usage` holds the result afterwards."""
+
+    def __init__(self, postmaster: int) -> None:
+        self.usage = Usage()
+        self._postmaster = postmaster
+        self._first: dict[tuple[int, float], float] = {}
+        self._last: dict[tuple[int, float], float] = {}
+        self._parts: dict[tuple[int, float], str] = {}
+        self._total_before = 0.0
+        self._total = 0.0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Meter:
+        self._look()
+        self._first = dict(self._last)
+        self._total_before = self._total
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+        self._look()
+        spent: dict[str, float] = defaultdict(float)
+        for key, seconds in self._last.items():
+            spent[self._parts[key]] += seconds - self._first.get(key, 0.0)
+        self.usage.cpu = {name: round(spent[name], 2) for name in PARTS}
+        self.usage.total_cpu = self._total - self._total_before
+
+    def _watch(self) -> None:
+        while not self._done.wait(INTERVAL):
+            self._look()
+
+    def _look(self) -> None:
+        me = os.getpid()
+        total = 0.0
+        resident: dict[str, int] = defaultdict(int)
+        for root in (me, self._postmaster):
+            parent = psutil.Process(root)
+            for process in (parent, *parent.children(recursive=True)):
+                try:
+                    # The identity outlives the process number, which the system gives away again.
+                    key = (process.pid, process.create_time())
+                    with process.oneshot():
+                        times = process.cpu_times()
+                        # Asked each time: between its fork and its exec a process looks like its parent.
+                        self._parts[key] = self._part(process, root, me)
+                        resident[self._parts[key]] += process.memory_info().rss
+                except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                    continue
+                self._last[key] = times.user + times.system
+                # A process adds the times of its children to its own account when it takes notice of their end.
+                total += times.user + times.system + times.children_user + times.children_system
+        self._total = total
+        self.usage.python_bytes = max(self.usage.python_bytes, sum(resident[name] for name in PYTHON))
+        self.usage.jvm_bytes = max(self.usage.jvm_bytes, resident["jvm"])
+
+    @staticmethod
+    def _part(process: psutil.Process, root: int, me: int) -> str:
+        if root != me:
+            return "postgresql"
+        return "driver" if process.pid == me else part(process.cmdline())

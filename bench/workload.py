@@ -1,0 +1,160 @@
+"""The server, the table and the rows that are measured: the same at every run. Driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from tailrace import embedded
+from tests.fix_postgres import system_binaries
+
+SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "8GB"}
+"""Beside `wal_level=logical` and its slots, all that differs from a server as installed: durability is the default."""
+
+TRANSACTION = 1000
+"""Rows of one transaction."""
+
+COLUMNS = (
+    "id bigint primary key, n int not null, amount numeric(12,2) not null, note text not null,"
+    " at timestamptz not null, flag boolean not null, code varchar(20), doc jsonb"
+)
+
+ROW = (
+    "select i, (i % 100000)::int, (i % 9999999) / 100.0, rpad('note of row ' || i || ' ', 60, 'abcdefghij'),"
+    " '2024-01-01 00:00:00+00'::timestamptz + i * interval '1.000001 second', i % 2 = 0, 'code-' || i % 1000,"
+    " jsonb_build_object('a', i, 'b', 'text', 'c', i % 2 = 0)"
+)
+"""The row number `i`, of a from clause that follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running PostgreSQL of the benchmark's own: where it listens, its process, its client programs."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    programs: Path
+    pid: int
+    version: str
+
+    def dsn(self, database: str) -> str:
+        """A libpq connection string for `database`."""
+        return f"host={self.host} port={self.port} user={self.user} password={self.password} dbname={database}"
+
+
+@contextmanager
+def server(kind: str) -> Iterator[Server]:
+    """The `system`'s PostgreSQL, where one is installed, or else the `embedded` one, started anew; stopped at exit."""
+    programs = system_binaries() if kind == "system" else None
+    if programs is None:
+        programs = embedded.bundled()
+    with embedded.Server(programs, SETTINGS) as running:
+        with psycopg.connect(running.dsn()) as connection:
+            row = connection.execute(
+                "select split_part(pg_read_file('postmaster.pid'), E'\\n', 1)::int, current_setting('server_version')"
+            ).fetchone()
+            assert row is not None
+        yield Server(running.host, running.port, running.user, running.password, programs, row[0], row[1])
+
+
+class Workload:
+    """One database with the table `bench`, and the slots to read it by. `execute` runs each statement at once."""
+
+    database = "bench"
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
+            connection.execute("create database bench template template0 encoding 'UTF8' lc_collate 'C.UTF-8'")
+        self._connection: psycopg.Connection[Any] = psycopg.connect(server.dsn(self.database), autocommit=True)
+
+    def close(self) -> None:
+        """End the connection; the database goes with its server."""
+        self._connection.close()
+
+    def execute(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """The rows of one statement, in a transaction of its own."""
+        # Without parameters a percent sign is an operator of SQL.
+        cursor = self._connection.execute(statement.encode(), parameters or None)
+        return cursor.fetchall() if cursor.description else []
+
+    def create(self, table: str) -> None:
+        """An empty table, with a publication of the same name."""
+        name = sql.Identifier(table)
+        self._connection.execute(sql.SQL("create table {} (").format(name) + sql.SQL(COLUMNS) + sql.SQL(")"))
+        self._connection.execute(sql.SQL("create publication {} for table {}").format(name, name))
+
+    def insert(self, table: str, rows: int) -> None:
+        """Insert the rows 1 to `rows`, which TRANSACTION divides or the last transaction is smaller."""
+        self._in_transactions(rows, f"insert into {table} {ROW} from generate_series(low, high) i")
+
+    def update(self, table: str, rows: int) -> None:
+        """Change one column of the rows 1 to `rows`, with the whole old row in the log."""
+        self.execute(f"alter table {table} replica identity full")
+        self._in_transactions(rows, f"update {table} set n = n + 1 where id between low and high")
+
+    def _in_transactions(self, rows: int, statement: str) -> None:
+        self.execute(
+            f"do $$ declare high int := 0; low int; begin while high < {rows} loop"
+            f" low := high + 1; high := least(high + {TRANSACTION}, {rows}); {statement}; commit;"
+            " end loop; end $$"
+        )
+
+    def settle(self, table: str) -> None:
+        """Do now what the server would otherwise do by itself in the middle of a measurement."""
+        self.execute(f"vacuum (analyze) {table}")
+        self.execute("checkpoint")
+
+    def log_end(self) -> str:
+        """The end of the log, as an LSN in PostgreSQL's own writing."""
+        return str(self.execute("select pg_current_wal_insert_lsn()::text")[0][0])
+
+    def create_slot(self, slot: str) -> None:
+        self.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", slot)
+
+    @contextmanager
+    def copy_of(self, slot: str) -> Iterator[str]:
+        """A copy of `slot` to read to the end; dropped at exit."""
+        copy = f"{slot}_copy"
+        self.execute("select pg_copy_logical_replication_slot(%s, %s)", slot, copy)
+        try:
+            yield copy
+        finally:
+            self.drop_slot(copy)
+
+    def drop_slot(self, slot: str) -> None:
+        """Drop it as soon as its reader has let go of it; raises TimeoutError after 30 s."""
+        wait(lambda: not self.is_active(slot), f"the slot {slot} stays in use")
+        self.execute("select pg_drop_replication_slot(%s)", slot)
+
+    def is_active(self, slot: str) -> bool:
+        """Whether a reader holds it."""
+        return bool(self.execute("select active from pg_replication_slots where slot_name = %s", slot)[0][0])
+
+    def options(self) -> dict[str, str]:
+        """The connector's options that name the database."""
+        return {
+            "database.hostname": self.server.host,
+            "database.port": str(self.server.port),
+            "database.user": self.server.user,
+            "database.password": self.server.password,
+            "database.dbname": self.database,
+        }
+
+
+def wait(reached: Callable[[], bool], otherwise: str, seconds: float = 30) -> None:
+    """Return once `reached()` holds; raises TimeoutError with `otherwise` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{otherwise} for {seconds:.0f} s")
+        time.sleep(0.02)
