@@ -88,6 +88,7 @@ class Demo:
         self._stop = threading.Event()
         self._done = threading.Event()
         self._signal = 0
+        self._nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - the interpreter closes it
         self._failure: BaseException | None = None
         self._server = Server(settings=THROWAWAY)
         self._directories: list[Path] = []
@@ -110,6 +111,8 @@ class Demo:
         """A signal: the first asks for the end; another one ends the servers at once, without Spark's own way."""
         if not self._signal:
             self._signal = number
+            # PySpark's threads tell every connection that ends from now on; nobody needs to read that.
+            sys.stderr = self._nowhere
             self._stop.set()
             return
         self._server.stop()
@@ -314,9 +317,11 @@ class Demo:
 def _end_java(spark: Any) -> None:
     """Stop the session and its JVM, and wait until it is gone: it would outlive this process by a moment."""
     gateway = spark.sparkContext._gateway
-    spark.stop()
-    process = getattr(gateway, "proc", None)
-    gateway.shutdown()
-    if process is not None:
-        process.stdin.close()
-        process.wait(30)
+    try:
+        spark.stop()
+        gateway.shutdown()
+    finally:
+        process = getattr(gateway, "proc", None)
+        if process is not None:
+            process.stdin.close()
+            process.wait(30)

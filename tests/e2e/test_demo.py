@@ -1,0 +1,157 @@
+"""`tailrace demo` shows every kind of change, delivers exactly what it says, and goes without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tailrace.demo import inventory
+from tailrace.errors import ConfigError
+
+MARK = "TAILRACE_TEST_DEMO"
+"""A variable of the environment that every process of one demo inherits, whoever its parent becomes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a demo may leave files: `temporary` is its TMPDIR. `mark` is in the environment of its processes."""
+
+    temporary: Path
+    mark: str
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """A demo in a process group of its own, as a shell starts it."""
+        environment = {**os.environ, MARK: self.mark, "TMPDIR": str(self.temporary)}
+        return subprocess.Popen(
+            [sys.executable, "-m", "tailrace.cli", "demo", "--fast", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            env=environment,
+            start_new_session=True,
+        )
+
+    def processes(self) -> list[str]:
+        """The processes that carry the mark."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self.mark:
+                    found.append(" ".join(process.cmdline())[:200])
+            except psutil.Error:
+                continue
+        return found
+
+    def is_left_alone(self, seconds: float = 10) -> bool:
+        """Whether no process is left; orphaned workers may take a moment to notice."""
+        deadline = time.monotonic() + seconds
+        while self.processes():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.2)
+        return True
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    # Short, because PostgreSQL's socket has its path's length limited; open, because it may run as another user.
+    temporary = Path(tempfile.mkdtemp(prefix="demo-"))
+    temporary.chmod(0o755)
+    yield Place(temporary, secrets.token_hex(8))
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read(files: list[Path]) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(files) for line in path.read_text("utf-8").splitlines()]
+
+
+def operations(records: list[dict[str, Any]]) -> Counter[str]:
+    return Counter("0" if record["value"] is None else record["value"]["op"] for record in records)
+
+
+def test_two_demos_at_once_show_and_deliver_every_change(place: Place, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    demos = [place.start(), place.start("--keep", str(kept))]
+    outputs = [demo.communicate(timeout=400)[0] for demo in demos]
+    assert [demo.returncode for demo in demos] == [0, 0], outputs
+    (temporary,) = place.temporary.iterdir()
+    for output, directory in zip(outputs, [temporary, kept], strict=True):
+        records = read(list((directory / "events").glob("*.jsonl")))
+        assert operations(records) == inventory.expected()
+        shown = Counter(re.findall(r"^  (read|create|update|delete|truncate|tombstone) +demo\.", output, re.M))
+        words = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate", "0": "tombstone"}
+        assert shown == {words[op]: count for op, count in inventory.expected().items()}
+        assert "email: mina@sato.example → mina.sato@post.example" in output
+        assert "header __debezium.newkey: id=2004" in output
+        assert "header __debezium.oldkey: id=1004" in output
+        assert f"── {len(records)} records in " in output
+        assert str(directory / "checkpoint") in output
+        assert (directory / "checkpoint" / "commits").is_dir()
+        assert not re.search(r"[^\n -~←-⇿–-…─äöü]", output), "control characters without a terminal"
+    assert place.is_left_alone(), place.processes()
+
+
+def test_the_events_of_one_transaction_follow_their_order(place: Place, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    demo = place.start("--keep", str(kept))
+    output = demo.communicate(timeout=400)[0]
+    assert demo.returncode == 0, output
+    records = read(list((kept / "events").glob("*.jsonl")))
+    moved = [record for record in records if {1004, 2004} & {record["key"] and record["key"].get("id")}][1:]
+    assert [(record["key"]["id"], record["value"] and record["value"]["op"]) for record in moved] == [
+        (1004, "d"),
+        (1004, None),
+        (2004, "c"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("after", "number"),
+    [
+        ("Starting a private PostgreSQL", signal.SIGINT),
+        ("Starting Spark", signal.SIGINT),
+        ("Taking the snapshot", signal.SIGINT),
+        ("A customer registers", signal.SIGTERM),
+    ],
+)
+def test_ctrl_c_leaves_neither_process_nor_file(place: Place, after: str, number: signal.Signals) -> None:
+    demo = place.start()
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if after in line:
+            break
+    pause = random.uniform(0, 3)
+    time.sleep(pause)
+    # As a terminal does: every process of the foreground's group gets it.
+    os.killpg(demo.pid, number)
+    rest = demo.communicate(timeout=120)[0]
+    assert demo.returncode == 128 + number, f"{pause:.2f} s after {after!r}: {rest}"
+    assert "Traceback" not in rest
+    assert place.is_left_alone(), place.processes()
+    assert list(place.temporary.iterdir()) == [], f"{pause:.2f} s after {after!r}"
+
+
+def test_a_directory_with_files_is_refused(tmp_path: Path) -> None:
+    from tailrace.demo import main
+
+    (tmp_path / "something").touch()
+    with pytest.raises(ConfigError, match="is not empty"):
+        main(keep=str(tmp_path))
