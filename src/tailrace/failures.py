@@ -11,7 +11,7 @@ import re
 from tailrace import errors
 from tailrace.errors import SinkError, TailraceError
 
-_OWN = re.compile(r"\btailrace\.errors\.(\w+): ([^\n]*(?:\n +(?!at |File )[^\n]*)*)")
+_OWN = re.compile(r"\btailrace\.errors\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
 _KAFKA = re.compile(r"\b(?:org\.apache\.kafka\.[\w.]*?)(\w+Exception): ([^\n]+)")
 
 

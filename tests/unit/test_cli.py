@@ -80,7 +80,7 @@ Traceback (most recent call last):
   File "/x/planner.py", line 3, in latest_offset
     raise PositionLost(
 tailrace.errors.PositionLost: The slot is gone. Delete the checkpoint.
-
+ SQLSTATE: 38000
 	at org.apache.spark.sql.execution.Runner.latestOffset(Runner.scala:235)
 Caused by: tailrace.errors.SinkError: another one"""
     found = recognise(text)
