@@ -30,6 +30,16 @@ _FORMATS = {
     ),
 }
 
+# So that a file which names one of them is told so, and not that it is misspelt.
+SERVER_SINKS = (
+    "kafka", "kinesis", "pubsub", "pubsublite", "eventhubs", "http", "pulsar", "redis", "nats-streaming",
+    "nats-jetstream", "rabbitmq", "rabbitmqstream", "rocketmq", "pravega", "infinispan", "sqs", "sns", "milvus",
+    "qdrant", "fluss", "jdbc", "instructlab",
+)  # fmt: skip
+"""The words of `debezium.sink.type` in Debezium Server."""
+
+_OWN_SINKS = ("file", "parquet", "console", "noop")
+
 _log = logging.getLogger("tailrace")
 
 
@@ -92,7 +102,8 @@ def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | No
     for name in runtime:
         del rest[name]
     notices = [f"{name} has no effect: it configures Debezium Server's own runtime." for name in runtime]
-    options, sink, faults = _sort_out(own)
+    options, sink, idle, faults = _sort_out(own)
+    notices += [f"{name} has no effect: events go to another sink." for name in idle]
     for name, text in rest.items():
         # Beside debezium.source.* a bare name is a slip; alone it is the form of a plain connector.
         if any(given.startswith("debezium.source.") for given in own):
@@ -134,8 +145,8 @@ def _text(name: str, value: Any) -> str:
     raise ConfigError(f"{name} is not a text, a number, true or false.", "Kafka Connect's options are flat.")
 
 
-def _sort_out(own: Mapping[str, str]) -> tuple[dict[str, str], SinkConfig | None, list[str]]:
-    """The connector's options, the sink and the faults among Debezium Server's entries."""
+def _sort_out(own: Mapping[str, str]) -> tuple[dict[str, str], SinkConfig | None, list[str], list[str]]:
+    """The connector's options, the sink, the entries of other sinks and the faults among Debezium Server's entries."""
     options: dict[str, str] = {}
     sink_options: dict[str, str] = {}
     sink_type = ""
@@ -157,13 +168,19 @@ def _sort_out(own: Mapping[str, str]) -> tuple[dict[str, str], SinkConfig | None
             faults.append(f"{entry} is not an entry of Debezium Server")
     if not sink_type:
         faults += [f"debezium.sink.{name} is given, but no debezium.sink.type" for name in sink_options]
-        return options, None, faults
-    prefix = f"{sink_type}."
-    for name in sink_options:
-        if not name.startswith(prefix):
+        return options, None, [], faults
+    mine: dict[str, str] = {}
+    idle: list[str] = []
+    for name, text in sink_options.items():
+        owner, _, option = name.partition(".")
+        if owner == sink_type:
+            mine[option] = text
+        elif owner in SERVER_SINKS or owner in _OWN_SINKS:
+            # One file may serve several sinks in turn, the one in use named on the command line.
+            idle.append(f"debezium.sink.{name}")
+        else:
             faults.append(f"debezium.sink.{name} does not belong to the sink {sink_type}")
-    mine = {name.removeprefix(prefix): text for name, text in sink_options.items() if name.startswith(prefix)}
-    return options, SinkConfig(sink_type, mine), faults
+    return options, SinkConfig(sink_type, mine), idle, faults
 
 
 def _take_format(entry: str, name: str, text: str, options: dict[str, str], faults: list[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 
+from tailrace.config.files import SERVER_SINKS
 from tailrace.errors import SinkError
 from tailrace.sinks.base import Sink
 from tailrace.sinks.console import ConsoleSink, NoopSink
@@ -21,13 +22,6 @@ KNOWN: dict[str, Callable[[Mapping[str, str]], Sink]] = {
     "noop": NoopSink,
 }
 
-# Sinks of Debezium Server, so that a file which names one is told so and not that it is misspelt.
-_ELSEWHERE = (
-    "kinesis", "pubsub", "pubsublite", "eventhubs", "http", "pulsar", "redis", "nats-streaming", "nats-jetstream",
-    "rabbitmq", "rabbitmqstream", "rocketmq", "pravega", "infinispan", "sqs", "sns", "milvus", "qdrant", "fluss",
-    "jdbc", "instructlab",
-)  # fmt: skip
-
 
 def open(name: str, options: Mapping[str, str]) -> Sink:  # noqa: A001 - `sinks.open` reads as what it does
     """The sink called `name` with its options, those after `debezium.sink.<name>.`. Nothing is connected yet.
@@ -37,7 +31,7 @@ def open(name: str, options: Mapping[str, str]) -> Sink:  # noqa: A001 - `sinks.
     if name in KNOWN:
         return KNOWN[name](options)
     known = f"Known: {', '.join(KNOWN)}."
-    if name in _ELSEWHERE:
+    if name in SERVER_SINKS:
         raise SinkError(f"debezium.sink.type = {name} is not supported.", known)
     close = difflib.get_close_matches(name, KNOWN, n=1)
     nearest = f"; the nearest is {close[0]}" if close else ""

@@ -126,6 +126,14 @@ def test_overrides_and_the_checkpoint_come_last(tmp_path: Path, monkeypatch: pyt
     assert run.checkpoint == Path("/c")
 
 
+def test_options_of_a_sink_that_is_not_in_use_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    path = write(tmp_path, "application.properties", SERVER)
+    run = files.read(path, {"debezium.sink.type": "file", "debezium.sink.file.path": "/out"})
+    assert run.sink == files.SinkConfig("file", {"path": "/out"})
+    assert any("debezium.sink.kafka.producer.bootstrap.servers has no effect" in notice for notice in run.notices)
+
+
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_connector_as_json_runs_and_prints(tmp_path: Path, nested: bool) -> None:
     document = {"name": "inventory", "config": CONNECTOR} if nested else CONNECTOR | {"name": "inventory"}
@@ -152,7 +160,7 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
         ("debezium.format.value=yaml", "is not a format"),
         ("debezium.transforms=unwrap", "transforms are not available"),
         ("debezium.predicates=p", "transforms are not available"),
-        ("debezium.sink.redis.address=x", "does not belong to the sink kafka"),
+        ("debezium.sink.kafak.address=x", "does not belong to the sink kafka"),
         ("debezium.something=1", "is not an entry of Debezium Server"),
         ("slot.name=x", "does not begin with debezium.source."),
         ("debezium.source.connector.class=io.debezium.connector.mysql.MySqlConnector", "is not supported"),
