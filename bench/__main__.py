@@ -76,7 +76,9 @@ def main(words: list[str] | None = None) -> None:
             say(f"Kafka {KAFKA}")
         workload = Workload(postgres)
         stack.callback(workload.close)
-        spark = session(kafka="stream" in phases, app_name="tailrace bench")
+        # Spark forgets the progress of older batches, of which the rows and times are taken: keep that of all.
+        kept = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
+        spark = session(kept, kafka="stream" in phases, app_name="tailrace bench")
         stack.callback(spark.stop)
         register(spark)
         suite = Suite(spark, workload, servers, asked.rows, asked.repeat, say)

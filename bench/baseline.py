@@ -11,13 +11,19 @@ from bench.workload import Workload
 
 
 def receive(workload: Workload, slot: str, publication: str, end: str) -> float:
-    """Seconds that pg_recvlogical takes from the start of `slot` to the LSN `end`."""
-    return _run(
+    """Seconds that pg_recvlogical takes from the start of `slot` to the LSN `end`; RuntimeError if it ends before."""
+    seconds = _run(
         workload,
         "pg_recvlogical",
         *("--slot", slot, "--start", "--no-loop", "--endpos", end, "--file", os.devnull),
         *("--option", "proto_version=1", "--option", f"publication_names={publication}"),
     )
+    found = workload.execute(
+        "select confirmed_flush_lsn >= %s::pg_lsn from pg_replication_slots where slot_name = %s", end, slot
+    )
+    if not found[0][0]:
+        raise RuntimeError("pg_recvlogical ended too early")
+    return seconds
 
 
 def peek(workload: Workload, slot: str, publication: str) -> float:

@@ -33,6 +33,7 @@ class Measurement:
     cpu: dict[str, float] = field(default_factory=dict)
     python_mib: float = 0.0
     jvm_mib: float = 0.0
+    python_parts_mib: dict[str, float] = field(default_factory=dict)
     batches: list[tuple[int, int]] = field(default_factory=list)
 
     @property

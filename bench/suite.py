@@ -157,6 +157,7 @@ class Suite:
                     usage.cpu,
                     usage.python_bytes / MIB,
                     usage.jvm_bytes / MIB,
+                    {part: size / MIB for part, size in usage.python_parts.items()},
                     drained.batches,
                 )
             )

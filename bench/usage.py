@@ -35,7 +35,7 @@ def part(command: Sequence[str]) -> str:
 
 @dataclass(slots=True)
 class Usage:
-    """CPU in seconds, memory in bytes, of one measurement.
+    """CPU in seconds, memory in bytes, of one measurement. `python_parts` are the parts of `python_bytes`.
 
     `total_cpu` counts every process, also one that ended. `cpu` is what of it was seen by part: at most INTERVAL of
     a process that ends is missing there. Memory is the highest sum of the resident sizes at one time; pages that the
@@ -45,6 +45,7 @@ class Usage:
     total_cpu: float = 0.0
     cpu: dict[str, float] = field(default_factory=dict)
     python_bytes: int = 0
+    python_parts: dict[str, int] = field(default_factory=dict)
     jvm_bytes: int = 0
 
 
@@ -77,7 +78,7 @@ class Meter:
         self._look()
         spent: dict[str, float] = defaultdict(float)
         for key, seconds in self._last.items():
-            spent[self._parts[key]] += seconds - self._first.get(key, 0.0)
+            spent[self._parts.get(key, "client")] += seconds - self._first.get(key, 0.0)
         self.usage.cpu = {name: round(spent[name], 2) for name in PARTS}
         self.usage.total_cpu = self._total - self._total_before
 
@@ -97,16 +98,19 @@ class Meter:
                     key = (process.pid, process.create_time())
                     with process.oneshot():
                         times = process.cpu_times()
+                        # A process adds the times of its children to its own account when it takes notice of their
+                        # end; until then, as a zombie, one still has its times, but no memory and no command.
+                        total += times.user + times.system + times.children_user + times.children_system
+                        self._last[key] = times.user + times.system
                         # Asked each time: between its fork and its exec a process looks like its parent.
                         self._parts[key] = self._part(process, root, me)
                         resident[self._parts[key]] += process.memory_info().rss
                 except (psutil.NoSuchProcess, psutil.ZombieProcess):
                     continue
-                self._last[key] = times.user + times.system
-                # A process adds the times of its children to its own account when it takes notice of their end.
-                total += times.user + times.system + times.children_user + times.children_system
         self._total = total
-        self.usage.python_bytes = max(self.usage.python_bytes, sum(resident[name] for name in PYTHON))
+        python = {name: resident[name] for name in PYTHON}
+        if sum(python.values()) > self.usage.python_bytes:
+            self.usage.python_bytes, self.usage.python_parts = sum(python.values()), python
         self.usage.jvm_bytes = max(self.usage.jvm_bytes, resident["jvm"])
 
     @staticmethod
