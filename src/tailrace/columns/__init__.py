@@ -1,7 +1,7 @@
 """Changes and table schemas as columns: what every connector produces and every later stage reads."""
 
-from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
+from tailrace.columns.batch import Boundary, ChangeBatch, Counts, Image, Marker, Transactions
 from tailrace.columns.row import ROW_SCHEMA
 from tailrace.columns.table import Column, TableId, TableSchema
 
-__all__ = ["ROW_SCHEMA", "ChangeBatch", "Column", "Image", "Marker", "TableId", "TableSchema", "Transactions"]
+__all__ = ["ROW_SCHEMA", "Boundary", "ChangeBatch", "Column", "Counts", "Image", "Marker", "TableId", "TableSchema", "Transactions"]

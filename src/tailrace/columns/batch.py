@@ -71,6 +71,9 @@ class ChangeBatch:
     rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout. `before` and
     `after` may be None when no row has that image. In an update, `before` is present only if the log carried an
     old tuple. `old_key_only[i]` tells that the old tuple of row i held only the replica identity's columns.
+
+    Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
+    first event among all captured events of its transaction, and among those of its table.
     """
 
     table: TableSchema
@@ -83,7 +86,33 @@ class ChangeBatch:
     after: Image | None
     marker: Bytes | None = None
     old_key_only: Flags | None = None
+    total_order: Int64s | None = None
+    table_order: Int64s | None = None
     warnings: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.op)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The events of one transaction: in all, and by table (`schema.table`), in the order in which END lists them."""
+
+    total: int
+    tables: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """The beginning or end of a transaction, for transaction metadata.
+
+    `lsn` is the LSN of its first message, or the end LSN of its commit; `commit_us` the commit's time in µs since
+    1970; `ordinal` sorts it among the transaction's changes; `counts` is None at the beginning.
+    """
+
+    xid: int
+    lsn: int
+    commit_lsn: int
+    commit_us: int
+    ordinal: int
+    counts: Counts | None

@@ -15,6 +15,11 @@ def topic(settings: EventSettings, table: TableId) -> str:
     return _TOPIC.sub("_", settings.delimiter.join((settings.logical_name, table.schema, table.table)))
 
 
+def transaction_topic(settings: EventSettings) -> str:
+    """The topic of the records that tell where transactions begin and end."""
+    return _TOPIC.sub("_", settings.delimiter.join((settings.logical_name, settings.transaction_topic)))
+
+
 def schema_prefix(settings: EventSettings, table: TableId) -> str:
     """What `.Key`, `.Value` and `.Envelope` are put behind; the 1.7 form always makes Avro names of it."""
     mode = "avro" if settings.legacy else settings.schema_name_adjustment_mode

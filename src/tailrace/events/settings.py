@@ -38,7 +38,7 @@ class EventSettings:
 
     Each field is the option of the same name with `_` for `.`; those that differ: `logical_name` is topic.prefix,
     `delimiter` topic.delimiter, `database` database.dbname, `placeholder` the bytes of
-    unavailable.value.placeholder, `version` what `source.version` says, `run_id` the text of a UUID that is one per
+    unavailable.value.placeholder, `transaction_topic` topic.transaction, `version` what `source.version` says, `run_id` the text of a UUID that is one per
     query.
     """
 
@@ -66,6 +66,8 @@ class EventSettings:
     field_name_adjustment_mode: str = "none"
     converting_failure_mode: str = "warn"
     run_id: str = ""
+    provide_transaction_metadata: bool = False
+    transaction_topic: str = "transaction"
 
     @property
     def legacy(self) -> bool:
@@ -120,6 +122,8 @@ class EventSettings:
             field_name_adjustment_mode=options["field.name.adjustment.mode"],
             converting_failure_mode=options.get("event.converting.failure.handling.mode") or "warn",
             run_id=run_id or str(options.get("run.id") or ""),
+            provide_transaction_metadata=options["provide.transaction.metadata"],
+            transaction_topic=options["topic.transaction"],
         )
 
 

@@ -19,8 +19,8 @@ from tailrace.serde.memory import Bytes, Offsets, load_int32, move
 
 Int64s = npt.NDArray[np.int64]
 NO_PROGRAM = 255
-CHANGE, TRANSACTION, MARKER, SEQUENCE, XID = range(5)
-KINDS = 5
+CHANGE, TRANSACTION, MARKER, SEQUENCE, XID, RECORD = range(6)
+KINDS = 6
 
 
 @dataclass(slots=True)

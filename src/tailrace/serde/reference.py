@@ -69,6 +69,17 @@ class Reference:
         if self.settings.tombstones_on_delete:
             yield Event("tombstone", event.key, None, event.headers)
 
+    def _transaction(self, batch: ChangeBatch, change: int, second: bool) -> dict[str, Any] | None:
+        """The transaction block; `second` for the create of a key change, the second event of its change."""
+        if batch.total_order is None or batch.table_order is None:
+            return None
+        name = str(batch.transactions.xid[batch.transaction[change]])
+        return {
+            "id": name if self.settings.legacy else f"{name}:{batch.lsn[change]}",
+            "total_order": int(batch.total_order[change]) + second,
+            "data_collection_order": int(batch.table_order[change]) + second,
+        }
+
     def _event(
         self,
         op: str,
@@ -82,10 +93,11 @@ class Reference:
     ) -> Event:
         settings = self.settings
         value: dict[str, Any] = {"before": old, "after": new, "source": self._source(batch, change)}
+        block = self._transaction(batch, change, second=moved is not None and moved[0] == "__debezium.oldkey")
         if settings.legacy:
-            value |= {"op": op, "ts_ms": self.now // 1_000_000, "transaction": None}
+            value |= {"op": op, "ts_ms": self.now // 1_000_000, "transaction": block}
         else:
-            value |= {"transaction": None, "op": op, "ts_ms": self.now // 1_000_000}
+            value |= {"transaction": block, "op": op, "ts_ms": self.now // 1_000_000}
             value |= {"ts_us": self.now // 1000, "ts_ns": self.now}
         headers = [] if moved is None else [(moved[0], self._enclosed(moved[1], self.key_schema))]
         if settings.extended_headers_enabled and not settings.legacy:

@@ -66,9 +66,9 @@ with recursive needed(oid) as (
   where t.typtype = 'd' or (t.typelem <> 0 and t.typcategory = 'A')
 )
 select t.oid::int8, t.typname, t.typtype::text, t.typcategory::text, t.typelem::int8, t.typbasetype::int8,
-       t.typtypmod, t.typoutput::regproc::text, n.nspname,
+       t.typtypmod, t.typoutput::regproc::text, t.typnotnull,
        array(select e.enumlabel from pg_catalog.pg_enum e where e.enumtypid = t.oid order by e.enumsortorder)::text[]
-from needed join pg_catalog.pg_type t on t.oid = needed.oid join pg_catalog.pg_namespace n on n.oid = t.typnamespace
+from needed join pg_catalog.pg_type t on t.oid = needed.oid
 """
 
 _KINDS = {"b": "base", "e": "enum", "d": "domain", "c": "composite", "r": "range", "m": "range", "p": "unknown"}
@@ -170,11 +170,13 @@ class Catalog:
         row = self._types.get(type_oid)
         if row is None:
             return Column(name, "unknown", type_oid, modifier, nullable, default, "unknown", (), None, generated)
-        _, type_name, typtype, category, element_oid, base_oid, base_modifier, _, _, labels = row
+        _, type_name, typtype, category, element_oid, base_oid, base_modifier, _, refuses_null, labels = row
         kind = _KINDS.get(typtype, "unknown")
         element: Column | None = None
         if typtype == "d":
+            nullable = nullable and not refuses_null
             element = self._column(name, base_oid, base_modifier, nullable, None, False)
+            nullable = element.nullable
             while element.kind == "domain" and element.element is not None:
                 element = element.element
         elif category == "A" and element_oid:

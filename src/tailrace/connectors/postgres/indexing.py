@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.columns.batch import Bytes, Int32s, Int64s, Transactions
+from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
 from tailrace.connectors.postgres import pgoutput, scan
+from tailrace.connectors.postgres.numbering import Numbering, Numbers
 from tailrace.connectors.postgres.position import LogPosition
 from tailrace.errors import DecodeError
 
@@ -24,7 +25,7 @@ _INSERT, _UPDATE, _DELETE, _TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
 _IS_CHANGE = np.zeros(256, np.bool_)
 _IS_CHANGE[[_INSERT, _UPDATE, _DELETE, _TRUNCATE]] = True
 
-UNCAPTURED = -1
+UNCAPTURED, SEVERAL, BOUNDARY = -1, -2, -3
 
 
 @dataclass(slots=True)
@@ -32,8 +33,10 @@ class Chunk:
     """A run of messages as they were read, with the captured changes among them (its rows) indexed.
 
     Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `version[i]` is the id of its
-    table version (`UNCAPTURED` for truncates, which name their tables themselves: see `truncated`). The `end_*`
-    arrays describe the commits in the chunk: the number of rows before each, its LSN and its end LSN.
+    table version, `SEVERAL` for a truncate, whose versions `truncated` holds by message, and `BOUNDARY` for the Begin
+    and Commit messages, which are rows where transaction metadata is wanted. Then `numbers` has the events' numbers,
+    and `counts` the transactions that end in the chunk, by their place in `transactions`. The `end_*` arrays describe
+    the commits in the chunk: the number of rows up to each, its LSN and its end LSN.
     """
 
     data: Bytes
@@ -49,6 +52,8 @@ class Chunk:
     end_commit: Int64s
     end_end: Int64s
     truncated: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    numbers: Numbers | None = None
+    counts: dict[int, Counts] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -71,9 +76,13 @@ class Chunk:
             return self
         data, offsets = scan.gather(self.data, self.offsets, self.rows)
         places = {int(message): place for place, message in enumerate(self.rows)} if self.truncated else {}
-        truncated = {places[message]: found for message, found in self.truncated.items() if message in places}
         return replace(
-            self, data=data, offsets=offsets, rows=np.arange(len(self.rows), dtype=np.int64), truncated=truncated
+            self,
+            data=data,
+            offsets=offsets,
+            rows=np.arange(len(self.rows), dtype=np.int64),
+            truncated={places[message]: found for message, found in self.truncated.items() if message in places},
+            numbers=None if self.numbers is None else self.numbers.moved(places),
         )
 
     def first_after(self, position: LogPosition) -> int:
@@ -91,7 +100,8 @@ class Indexer:
 
     `resolve(relation)` gives the id of the table version that a Relation message announces, or `UNCAPTURED`; it is
     called for every Relation message, in log order. `skip(xid, commit_lsn)` tells whether a transaction is left out
-    as a whole (a snapshot has shown it already). Rows up to and including `position` are dropped.
+    as a whole (a snapshot has shown it already). Rows up to and including `position` are dropped. With `numbering`
+    Begin and Commit messages are rows too, and the events are numbered.
     """
 
     def __init__(
@@ -99,7 +109,9 @@ class Indexer:
         position: LogPosition,
         resolve: Callable[[pgoutput.Relation], int],
         skip: Callable[[int, int], bool] | None = None,
+        numbering: Numbering | None = None,
     ) -> None:
+        self._numbering = numbering
         self.position = position
         self.last_end = position.end_lsn or -1
         self._resolve = resolve
@@ -113,6 +125,8 @@ class Indexer:
         self._current.clear()
         self._open = None
         self._next_ordinal = 0
+        if self._numbering is not None:
+            self._numbering.reset()
 
     @property
     def is_open(self) -> bool:
@@ -147,20 +161,31 @@ class Indexer:
             base[0] = -self._next_ordinal
         base[len(base) - len(begins) :] = counted[begins]
         version = self._versions(data, offsets, kinds, relations)
-        rows = np.flatnonzero(is_change & ((version != UNCAPTURED) | (kinds == _TRUNCATE)))
-        row_transaction = transaction[rows]
-        ordinal = counted[rows] - 1 - base[row_transaction]
-
-        keep = self._beyond(transactions, row_transaction, ordinal)
         truncated = {}
-        for place in np.flatnonzero(kinds[rows] == _TRUNCATE):
-            captured = self._truncated(data, offsets, int(rows[place]))
-            keep[place] &= bool(captured)
-            truncated[int(rows[place])] = captured
+        for message in np.flatnonzero(kinds == _TRUNCATE):
+            captured = self._truncated(data, offsets, int(message))
+            if captured:
+                truncated[int(message)] = captured
+                version[message] = SEVERAL
+        rows = np.flatnonzero(is_change & (version != UNCAPTURED))
+        numbers, counts = None, {}
+        if self._numbering is not None:
+            numbers, counts = self._numbering.number(
+                data, offsets, rows, kinds[rows], version[rows], transaction[rows], truncated,
+                len(transactions), [int(place) for place in transaction[commits]],
+            )  # fmt: skip
+            version[begins] = version[commits] = BOUNDARY
+            changes, rows = rows, np.flatnonzero(version != UNCAPTURED)
+            numbers = numbers.among(changes, rows)
+        row_transaction = transaction[rows]
+        ordinal = counted[rows] - base[row_transaction]
+        # a commit counts as one after the last change of its transaction, a begin as one before the first
+        ordinal[kinds[rows] != _COMMIT] -= 1
+        keep = self._beyond(transactions, row_transaction, ordinal)
         rows, row_transaction, ordinal = rows[keep], row_transaction[keep], ordinal[keep]
 
         ends = self._commit_fields(data, offsets, commits)
-        end_rows = np.searchsorted(rows, commits, "left")
+        end_rows = np.searchsorted(rows, commits, "right")
         self._carry(transactions, counted, base, begins, commits)
         return Chunk(
             data=data,
@@ -176,6 +201,8 @@ class Indexer:
             end_commit=ends[:, 0].copy(),
             end_end=ends[:, 1].copy(),
             truncated=truncated,
+            numbers=None if numbers is None else numbers.kept(keep),
+            counts=counts,
         )
 
     def _transactions(

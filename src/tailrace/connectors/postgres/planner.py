@@ -19,7 +19,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
 from tailrace.connectors.postgres.position import LogPosition
 from tailrace.connectors.postgres.reader import Connections, LogReader, ReaderSettings
 from tailrace.connectors.postgres.snapshot import CHUNK_PAGES, SnapshotSession, select_statement
-from tailrace.connectors.postgres.tasks import LogTask, SnapshotTask
+from tailrace.connectors.postgres.tasks import BoundaryTask, LogTask, SnapshotTask
 from tailrace.errors import PositionLost
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
@@ -55,7 +55,7 @@ class PostgresPlanner:
         self._slot_connection: psycopg.Connection[Any] | None = None
         self._snapshot_schemas: dict[str, TableSchema] = {}
         self._prepared = False
-        self._snapshot_due = False
+        self._begun = False
         self._target: int | None = None
         self._idle_since = time.monotonic()
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
@@ -105,6 +105,9 @@ class PostgresPlanner:
                 self._parallelism,
             )
             tasks.extend(LogTask(tuple(group), self._settings) for group in groups)
+            found = segments.boundaries(rows)
+            if found:
+                tasks.append(BoundaryTask(tuple(found), self._settings))
         return tasks
 
     def stop_at_present(self) -> None:
@@ -115,7 +118,7 @@ class PostgresPlanner:
     def status(self) -> Offset | None:
         if self._reader is None or not self._reader.head_lsn:
             return None
-        return PostgresOffset(LogPosition(0, self._reader.head_lsn)).to_json()
+        return PostgresOffset(LogPosition(idle_lsn=self._reader.head_lsn)).to_json()
 
     def close(self) -> None:
         if self._reader is not None:
@@ -152,19 +155,18 @@ class PostgresPlanner:
         `always` takes a snapshot at each start of the query that is not in the middle of one.
         """
         mode = self._config["snapshot.mode"]
-        if not self._prepared:
+        if not self._begun:
+            self._begun = True
             self._prepare()
             running = since.snapshot is not None and not since.snapshot.is_complete
-            self._snapshot_due = not running and (
+            if not running and (
                 mode == "always" or (since.is_initial and mode in ("initial", "initial_only", "exported"))
-            )
-        if self._snapshot_due:
-            self._snapshot_due = False
-            return self._start_snapshot(since)
+            ):
+                return self._start_snapshot(since)
         if since.is_initial and mode != "initial_only" and self._reader is None:
             position = self._slot_position(None)
             # An offset of its own: from now on a missing slot is noticed, not created again.
-            return PostgresOffset(position) if position.end_lsn else None
+            return PostgresOffset(position)
         return None
 
     def _slot_position(self, snapshot_wanted: list[str] | None) -> LogPosition:
@@ -176,7 +178,7 @@ class PostgresPlanner:
         control = self._connect()
         confirmed = setup.find_slot(control, self._config)
         if confirmed is not None:
-            return LogPosition(0, confirmed)
+            return LogPosition(idle_lsn=confirmed)
         replication = connections.connect(self._config, replication=True)
         created = setup.create_slot(replication, self._config["slot.name"])
         if snapshot_wanted is None:
@@ -184,12 +186,17 @@ class PostgresPlanner:
         else:
             snapshot_wanted.append(created.snapshot)
             self._slot_connection = replication
-        return LogPosition(0, created.consistent_lsn)
+        return LogPosition(idle_lsn=created.consistent_lsn)
 
     def _start_snapshot(self, since: PostgresOffset) -> PostgresOffset:
         """Plan a snapshot; its first chunks are the first batch."""
+        if self._reader is not None:
+            # it was started for the replay of a batch, and knows nothing of this snapshot
+            self._reader.close()
+            self._reader = None
         exported: list[str] = []
-        position = since.log
+        # Source blocks tell of no commit before the snapshot.
+        position = replace(since.log, end_lsn=0, idle_lsn=since.log.safe_lsn)
         only_snapshot = self._config["snapshot.mode"] == "initial_only"
         if since.is_initial and not only_snapshot:
             position = self._slot_position(exported)
@@ -207,7 +214,7 @@ class PostgresPlanner:
 
     def _open_session(self, exported: str | None) -> SnapshotSession:
         self._close_session(keep_slot_connection=exported is not None)
-        self._session = SnapshotSession(connections.connect(self._config), exported)
+        self._session = SnapshotSession(connections.connect(self._config), exported, self._connect())
         if self._slot_connection is not None:
             # the session's own transaction holds the snapshot from now on
             self._slot_connection.close()
@@ -302,6 +309,7 @@ class PostgresPlanner:
             since.log,
             since.visible,
             self._target,
+            self._settings.skipped_operations if self._settings.provide_transaction_metadata else None,
         )
         reader.start()
         self._reader = reader
@@ -330,7 +338,7 @@ class PostgresPlanner:
         """`start`, or once in a while a position beyond what held no captured change, so that the slot can follow."""
         moved = reader.idle_position(start)
         waited = time.monotonic() - self._idle_since
-        if moved != start and (moved.end_lsn - start.end_lsn >= IDLE_BYTES or waited >= IDLE_SECONDS):
+        if moved != start and (moved.safe_lsn - start.safe_lsn >= IDLE_BYTES or waited >= IDLE_SECONDS):
             self._idle_since = time.monotonic()
             return moved
         return start

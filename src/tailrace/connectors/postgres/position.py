@@ -29,13 +29,20 @@ class LogPosition:
 
     `commit_lsn` is the LSN of the transaction's commit record. `consumed` is None when the whole transaction has
     been read, else the number of its changes that have been. `end_lsn` is the end of the last commit that was read
-    completely: the slot may be advanced to it, and reading resumes there. The zero position stands before the
-    first change that the slot holds.
+    completely, 0 when none was seen since the slot's creation or the last snapshot. `idle_lsn`, where it is not 0,
+    tells that the log holds no captured change from there up to it. The zero position stands before the first change
+    that the slot holds.
     """
 
     commit_lsn: int = 0
     end_lsn: int = 0
     consumed: int | None = None
+    idle_lsn: int = 0
+
+    @property
+    def safe_lsn(self) -> int:
+        """The slot may be advanced to here, and reading resumes here."""
+        return max(self.end_lsn, self.idle_lsn)
 
     def is_before(self, other: LogPosition) -> bool:
         if self.commit_lsn != other.commit_lsn:
@@ -49,8 +56,15 @@ class LogPosition:
         fields: dict[str, Any] = {"commit": lsn_text(self.commit_lsn), "end": lsn_text(self.end_lsn)}
         if self.consumed is not None:
             fields["consumed"] = self.consumed
+        if self.idle_lsn:
+            fields["idle"] = lsn_text(self.idle_lsn)
         return fields
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> LogPosition:
-        return cls(lsn_value(fields["commit"]), lsn_value(fields["end"]), fields.get("consumed"))
+        return cls(
+            lsn_value(fields["commit"]),
+            lsn_value(fields["end"]),
+            fields.get("consumed"),
+            lsn_value(fields.get("idle", "0/0")),
+        )

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
@@ -18,6 +18,7 @@ from tailrace.connectors.postgres import pgoutput
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.gears import CatchUp, Messages, Streaming
 from tailrace.connectors.postgres.indexing import UNCAPTURED, Indexer
+from tailrace.connectors.postgres.numbering import Numbering
 from tailrace.connectors.postgres.position import LogPosition, lsn_text
 from tailrace.connectors.postgres.spool import Rows, Spool
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
@@ -66,7 +67,8 @@ class LogReader:
     """Reads the slot from `start` into a spool until it is closed.
 
     `captured(relation)` tells whether a table belongs to the capture; `skip` leaves out whole transactions (see
-    `Indexer`); with `target_lsn` nothing that commits after it is wanted, and reading ends there. Methods are for the planner's main thread; all of them raise what the thread failed with.
+    `Indexer`); with `target_lsn` nothing that commits after it is wanted, and reading ends there; with
+    `numbered_without` events are numbered within their transactions, but for operations that give none. Methods are for the planner's main thread; all of them raise what the thread failed with.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class LogReader:
         start: LogPosition,
         skip: Callable[[int, int], bool] | None = None,
         target_lsn: int | None = None,
+        numbered_without: frozenset[str] | None = None,
     ) -> None:
         self.settings = settings
         self._target_lsn = target_lsn
@@ -87,13 +90,14 @@ class LogReader:
         self.spool = Spool(settings.memory_limit, settings.disk_limit)
         self.versions: list[TableSchema] = []
         self._relations: dict[int, tuple[pgoutput.Relation, int]] = {}
-        self._indexer = Indexer(start, self._resolve, skip)
+        numbering = None if numbered_without is None else Numbering(self.versions, numbered_without)
+        self._indexer = Indexer(start, self._resolve, skip, numbering)
         self._catalog: Catalog | None = None
         self._control: psycopg.Connection[Any] | None = None
-        self._acknowledge_lsn = start.end_lsn
+        self._acknowledge_lsn = start.safe_lsn
         self._acknowledged = 0
         # Every transaction that commits before this LSN is in the spool or had no captured change.
-        self._read_lsn = start.end_lsn
+        self._read_lsn = start.safe_lsn
         self.head_lsn = 0
         self.gear = "starting"
         self._failure: BaseException | None = None
@@ -141,7 +145,7 @@ class LogReader:
     def committed(self, position: LogPosition) -> None:
         """Spark has committed everything up to `position`: forget it, and let the slot forget it in time."""
         self.spool.release(position)
-        self._acknowledge_lsn = max(self._acknowledge_lsn, position.end_lsn)
+        self._acknowledge_lsn = max(self._acknowledge_lsn, position.safe_lsn)
 
     def idle_position(self, start: LogPosition) -> LogPosition:
         """`start` moved over what the server has sent since without a captured change; `start` if rows wait.
@@ -150,9 +154,9 @@ class LogReader:
         server keep its WAL.
         """
         read = self._read_lsn
-        if start.consumed is not None or read <= start.end_lsn or self.spool.holds_rows_after(start):
+        if start.consumed is not None or read <= start.safe_lsn or self.spool.holds_rows_after(start):
             return start
-        return LogPosition(start.commit_lsn, read)
+        return replace(start, idle_lsn=read)
 
     # --- the reader's thread -------------------------------------------------------------------------------------
 
@@ -370,8 +374,6 @@ class LogReader:
 
 
 def _as_version(schema: TableSchema, version: int) -> TableSchema:
-    from dataclasses import replace
-
     return replace(schema, version=version)
 
 

@@ -31,6 +31,7 @@ from tailrace.serde.assemble import (
     KINDS,
     MARKER,
     NO_PROGRAM,
+    RECORD,
     SEQUENCE,
     TRANSACTION,
     XID,
@@ -234,6 +235,7 @@ class _Block:
         self.now = time.time_ns()
         self.index = np.zeros((KINDS, len(self.change)), np.int32)
         self.index[CHANGE] = self.change - low
+        self.index[RECORD] = np.arange(len(self.change))
         self.index[TRANSACTION] = self.index[SEQUENCE] = self.index[XID] = self.transaction
         self.incremental: Flags | None = None
         if batch.marker is not None:
@@ -324,13 +326,14 @@ class _Block:
         program = np.full(len(self.change), NO_PROGRAM, np.uint8)
         shape = self.op.astype(np.int32) * 4 + self.before * 2 + self.after
         lsn = self._lsn_fragment()
+        block = self._transaction_fragment()
         shown_lsn = self._lsn_fragment(self.incremental)
         for code in np.unique(shape).tolist():
             op, before, after = code >> 2, bool(code & 2), bool(code & 1)
             if op == TOMBSTONE:
                 continue
             program[shape == code] = programs.begin()
-            self._value_program(programs, chr(op), before, after, lsn=lsn, shown_lsn=shown_lsn)
+            self._value_program(programs, chr(op), before, after, lsn=lsn, shown_lsn=shown_lsn, block=block)
         data, offsets = programs.run(program, self.index)
         present = self.op != TOMBSTONE
         return binary_array(data, offsets, None if present.all() else present)
@@ -344,8 +347,34 @@ class _Block:
         flags[self.index[CHANGE][hidden]] = True
         return _text_fragment(pc.fill_null(pa.array(lsn, mask=flags).cast(pa.string()), "null"))
 
+    def _transaction_fragment(self) -> Fragment | None:
+        """The `transaction` block of each record; None where transaction metadata is off."""
+        batch = self.batch
+        if batch.total_order is None or batch.table_order is None:
+            return None
+        # the create of a key change is the second event of its change
+        second = (self.op == ord("c")) & (batch.op[self.change] == ord("u"))
+        name = pa.array(batch.transactions.xid[self.transaction]).cast(pa.string())
+        if not self.settings.legacy:
+            name = pc.binary_join_element_wise(name, pa.array(batch.lsn[self.change]).cast(pa.string()), ":")
+        total = pa.array(batch.total_order[self.change] + second).cast(pa.string())
+        table = pa.array(batch.table_order[self.change] + second).cast(pa.string())
+        return _text_fragment(
+            pc.binary_join_element_wise(
+                '{"id":"', name, '","total_order":', total, ',"data_collection_order":', table, "}", ""
+            )
+        )
+
     def _value_program(
-        self, programs: Programs, op: str, before: bool, after: bool, *, lsn: Fragment, shown_lsn: Fragment
+        self,
+        programs: Programs,
+        op: str,
+        before: bool,
+        after: bool,
+        *,
+        lsn: Fragment,
+        shown_lsn: Fragment,
+        block: Fragment | None,
     ) -> None:
         settings, table = self.settings, self.batch.table.id
         programs.literal(self.plan.value_open + b'{"before":')
@@ -384,11 +413,22 @@ class _Block:
         now = self.now
         moment = f'"op":"{op}","ts_ms":{now // 1_000_000}'
         if settings.legacy:
-            programs.literal(f'}},{moment},"transaction":null}}'.encode())
+            programs.literal(f'}},{moment},"transaction":'.encode())
+            self._block_or_null(programs, block)
+            programs.literal(b"}")
         else:
-            programs.literal(f'}},"transaction":null,{moment},"ts_us":{now // 1000},"ts_ns":{now}}}'.encode())
+            programs.literal(b'},"transaction":')
+            self._block_or_null(programs, block)
+            programs.literal(f',{moment},"ts_us":{now // 1000},"ts_ns":{now}}}'.encode())
         programs.literal(self.plan.value_close)
         programs.end()
+
+    @staticmethod
+    def _block_or_null(programs: Programs, block: Fragment | None) -> None:
+        if block is None:
+            programs.literal(b"null")
+        else:
+            programs.fragment(block, RECORD)
 
     def _headers(self) -> pa.Array:
         other = self._keys(self.header, self.plan.header_open, self.plan.header_close)

@@ -18,7 +18,7 @@ class Segment:
     `data[offsets[i]:offsets[i + 1]]` is message i: an Insert, Update, Delete or Truncate of protocol version 1
     (no transaction id after the kind byte), whatever protocol version it was read with. A Truncate of several
     tables stands in the segment of each of them. `offsets` has one element more than there are messages.
-    `transaction[i]` is an index into `transactions`.
+    `transaction[i]` is an index into `transactions`. `total_order` and `table_order` are those of ChangeBatch.
     """
 
     table: TableSchema
@@ -28,6 +28,8 @@ class Segment:
     transaction: Int32s
     ordinal: Int64s
     transactions: Transactions
+    total_order: Int64s | None = None
+    table_order: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.lsn)

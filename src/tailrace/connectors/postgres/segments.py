@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.columns.batch import Int64s, Transactions
+from tailrace.columns.batch import Boundary, Int64s, Transactions
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres import scan
-from tailrace.connectors.postgres.indexing import UNCAPTURED, Chunk
+from tailrace.connectors.postgres.indexing import BOUNDARY, SEVERAL, Chunk
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.spool import Rows
 
@@ -52,7 +52,7 @@ def tasks(
     for members in topics.values():
         buckets = _buckets(members, picked, versions, parallelism) if split else None
         if buckets is None:
-            units.append(_Unit([_segment(versions[version], picked[version]) for version in members]))
+            units.append(_Unit([_segment(versions, version, picked[version]) for version in members]))
         else:
             units.extend(_Unit([segment for segment in bucket if len(segment)]) for bucket in buckets)
     if not split and (total < SMALL_BATCH_ROWS or parallelism == 1):
@@ -67,36 +67,73 @@ def _by_version(rows: Sequence[Rows]) -> dict[int, list[tuple[Chunk, Int64s]]]:
         chunk = part.chunk
         taken = np.arange(part.first, part.last)
         version = chunk.version[part.first : part.last]
-        present = [int(found) for found in np.unique(version) if found != UNCAPTURED]
-        truncates = [int(row) for row in taken[version == UNCAPTURED]]
+        present = [int(found) for found in np.unique(version) if found >= 0]
+        truncates = [int(row) for row in taken[version == SEVERAL]]
         extra: dict[int, list[int]] = {}
         for row in truncates:
             for named in chunk.truncated.get(int(chunk.rows[row]), ()):
                 extra.setdefault(named, []).append(row)
         for found in sorted({*present, *extra}):
-            mine = taken if len(present) == 1 and not truncates else taken[version == found]
+            mine = taken[version == found]
             if found in extra:
                 mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
             picked.setdefault(found, []).append((chunk, mine))
     return picked
 
 
-def _segment(table: TableSchema, parts: Sequence[tuple[Chunk, Int64s]]) -> Segment:
-    """One segment of the given rows."""
+def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[tuple[Chunk, Int64s]]) -> Segment:
+    """One segment of the given rows, all of table version `version`."""
     gathered = [scan.gather(chunk.data, chunk.offsets, chunk.rows[taken]) for chunk, taken in parts]
     lengths = [np.diff(offsets) for _, offsets in gathered]
     offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
     np.cumsum(np.concatenate(lengths), out=offsets[1:])
     numbers, transactions = _transactions(parts)
+    orders = [_orders(chunk, taken, version) for chunk, taken in parts if chunk.numbers is not None]
     return Segment(
-        table=table,
+        table=versions[version],
         data=gathered[0][0] if len(gathered) == 1 else np.concatenate([data for data, _ in gathered]),
         offsets=offsets,
         lsn=np.concatenate([chunk.lsn[taken] for chunk, taken in parts]),
         transaction=numbers,
         ordinal=np.concatenate([chunk.ordinal[taken] for chunk, taken in parts]),
         transactions=transactions,
+        total_order=np.concatenate([total for total, _ in orders]) if orders else None,
+        table_order=np.concatenate([table for _, table in orders]) if orders else None,
     )
+
+
+def _orders(chunk: Chunk, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
+    """The numbers of the rows' events in their transactions and tables; a truncate has its own for each table."""
+    numbers = chunk.numbers
+    assert numbers is not None
+    total, table = numbers.total[taken], numbers.table[taken]
+    for place in np.flatnonzero(chunk.version[taken] == SEVERAL):
+        message = int(chunk.rows[taken[place]])
+        total[place], table[place] = numbers.truncates[message][chunk.truncated[message].index(version)]
+    return total, table
+
+
+def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
+    """The begins and ends of transactions among the rows, in log order."""
+    found = []
+    for part in rows:
+        chunk = part.chunk
+        ends = dict(zip(chunk.end_commit.tolist(), chunk.end_end.tolist(), strict=True))
+        for row in part.first + np.flatnonzero(chunk.version[part.first : part.last] == BOUNDARY):
+            place = int(chunk.transaction[row])
+            commit_lsn = int(chunk.transactions.commit_lsn[place])
+            begins = chunk.kinds[row] == ord("B")
+            found.append(
+                Boundary(
+                    xid=int(chunk.transactions.xid[place]),
+                    lsn=int(chunk.lsn[row]) if begins else ends[commit_lsn],
+                    commit_lsn=commit_lsn,
+                    commit_us=int(chunk.transactions.commit_us[place]),
+                    ordinal=int(chunk.ordinal[row]),
+                    counts=None if begins else chunk.counts[place],
+                )
+            )
+    return found
 
 
 def _transactions(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[np.ndarray, Transactions]:  # type: ignore[type-arg]
@@ -129,7 +166,7 @@ def _buckets(
         indexes = np.array([table.index(name) for name in table.key], np.int32)
         split: list[list[tuple[Chunk, Int64s]]] = [[] for _ in range(count)]
         for chunk, taken in picked[version]:
-            if (chunk.version[taken] == UNCAPTURED).any():
+            if (chunk.version[taken] == SEVERAL).any():
                 return None
             hashes, moved = scan.key_hashes(
                 chunk.data, chunk.offsets, chunk.rows[taken], indexes, len(table.columns)
@@ -144,7 +181,7 @@ def _buckets(
         for number in range(count):
             chosen[number].append(split[number])
     return [
-        [_segment(versions[version], parts) for version, parts in zip(members, bucket, strict=True) if parts]
+        [_segment(versions, version, parts) for version, parts in zip(members, bucket, strict=True) if parts]
         for bucket in chosen
     ]
 

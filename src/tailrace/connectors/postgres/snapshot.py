@@ -73,8 +73,13 @@ class Visible:
 class SnapshotSession:
     """A transaction of the planner that keeps a snapshot exported for as long as tasks read under it."""
 
-    def __init__(self, connection: psycopg.Connection[Any], slot_snapshot: str | None) -> None:
-        """`connection` is in autocommit mode and this session's alone; `slot_snapshot` is what slot creation gave."""
+    def __init__(
+        self, connection: psycopg.Connection[Any], slot_snapshot: str | None, other: psycopg.Connection[Any]
+    ) -> None:
+        """`connection` is in autocommit mode and this session's alone; `slot_snapshot` is what slot creation gave.
+
+        `other` is a second connection in autocommit mode.
+        """
         self._connection = connection
         connection.execute("set idle_in_transaction_session_timeout = 0")
         connection.execute("begin isolation level repeatable read read only")
@@ -90,8 +95,11 @@ class SnapshotSession:
         xmin, xmax, listed = row[1].split(":")
         in_progress = frozenset(int(xid) for xid in listed.split(",") if xid)
         self.visible = Visible(int(xmin), int(xmax), in_progress, row[2])
-        # the newest transaction that may be visible: no later change of the log has this id
-        self.origin = SnapshotOrigin(row[2], (int(xmax) - 1) & 0xFFFFFFFF, row[3])
+        # An id that no change of the log has, from a transaction of its own: assigned to this long one, it would hold
+        # up the creation of other slots. Its end also puts a record between the snapshot's LSN and the next change's.
+        found = other.execute("select case when pg_is_in_recovery() then null else txid_current() end").fetchone()
+        assert found is not None
+        self.origin = SnapshotOrigin(row[2], (found[0] or int(xmax)) & 0xFFFFFFFF, row[3])
 
     def plan(self, tables: Sequence[tuple[int, TableId, str]], chunk_pages: int) -> SnapshotPlan:
         """The plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, read_chunk
@@ -29,7 +30,22 @@ class LogTask:
         from tailrace.connectors.postgres.records import to_rows
 
         for segment in self.segments:
-            yield from to_rows(decode(segment), self.settings)
+            batch = decode(segment)
+            batch.total_order, batch.table_order = segment.total_order, segment.table_order
+            yield from to_rows(batch, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryTask:
+    """Begins and ends of transactions, for the transaction topic."""
+
+    boundaries: tuple[Boundary, ...]
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.boundaries import boundary_rows
+
+        yield boundary_rows(self.boundaries, self.settings)
 
 
 @dataclass(frozen=True, slots=True)

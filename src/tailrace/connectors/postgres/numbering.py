@@ -1,0 +1,202 @@
+"""Numbering of events within transactions, for `provide.transaction.metadata`. Planner.
+
+Events are counted in the order of the log over all captured tables, so it is done here, where the whole log passes,
+and not in the tasks: a transaction may be spread over tables, tasks and batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres import pgoutput, scan
+from tailrace.errors import DecodeError
+
+_UPDATE, _TRUNCATE = ord("U"), ord("T")
+_OPS = {ord("I"): "c", ord("U"): "u", ord("D"): "d", ord("T"): "t"}
+
+
+@dataclass(slots=True)
+class Numbers:
+    """The first event's number in its transaction and table, for each change; a truncate's by table version."""
+
+    total: Int64s
+    table: Int64s
+    truncates: dict[int, tuple[tuple[int, int], ...]]
+
+    def among(self, messages: Int64s, rows: Int64s) -> Numbers:
+        """The numbers of `messages` laid out for `rows`, which hold them all; 0 for the others."""
+        total, table = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        places = np.searchsorted(rows, messages)
+        total[places], table[places] = self.total, self.table
+        return Numbers(total, table, self.truncates)
+
+    def kept(self, keep: npt.NDArray[np.bool_]) -> Numbers:
+        return Numbers(self.total[keep], self.table[keep], self.truncates)
+
+    def moved(self, places: dict[int, int]) -> Numbers:
+        """The same where message `m` has become message `places[m]`."""
+        truncates = {places[message]: found for message, found in self.truncates.items() if message in places}
+        return Numbers(self.total, self.table, truncates)
+
+
+class Numbering:
+    """Counts on from run to run; `versions` is the reader's list, `skipped` the operations that give no events."""
+
+    def __init__(self, versions: Sequence[TableSchema], skipped: frozenset[str]) -> None:
+        self._versions = versions
+        self._weights = np.array([0 if _OPS.get(kind, "") in skipped else 1 for kind in range(256)], np.int64)
+        self._skips_updates = "u" in skipped
+        self._open: dict[str, int] = {}
+
+    def reset(self) -> None:
+        self._open = {}
+
+    def number(
+        self,
+        data: Bytes,
+        offsets: Int64s,
+        messages: Int64s,
+        kinds: Bytes,
+        version: Int32s,
+        transaction: Int64s,
+        truncated: dict[int, tuple[int, ...]],
+        transactions: int,
+        ends: Sequence[int],
+    ) -> tuple[Numbers, dict[int, Counts]]:
+        """Number the changes `messages` of a run, and count the transactions that it ends.
+
+        `transaction[i]` is the place of change i's transaction in the run; `ends` the places of those that end in
+        it. The counts are by place. A run that starts inside a transaction (place 0) goes on with its counts.
+        """
+        weights = self._weights[kinds].copy()
+        weights[self._key_changes(data, offsets, messages, kinds, version)] = 2
+        rows = np.arange(len(messages))
+        entry_row, entry_version = rows, version.astype(np.int64)
+        if (kinds == _TRUNCATE).any():
+            several = [(row, found) for row in rows for found in truncated.get(int(messages[row]), ())]
+            plain = rows[kinds != _TRUNCATE]
+            entry_row = np.concatenate([plain, np.array([row for row, _ in several], np.int64)])
+            entry_version = np.concatenate([version[plain], np.array([found for _, found in several], np.int64)])
+            order = np.argsort(entry_row, kind="stable")
+            entry_row, entry_version = entry_row[order], entry_version[order]
+        names = [str(table.id) for table in self._versions]
+        known = {name: place for place, name in enumerate(dict.fromkeys(names))}
+        of_version = np.array([known[name] for name in names] or [0], np.int64)
+        table = of_version[entry_version]
+        weight, place = weights[entry_row], transaction[entry_row]
+        carried = self._open if self._open else {}
+        total = _running(weight, place)
+        total[place == 0] += sum(carried.values())
+        by_table = _running(weight, place * (len(known) + 1) + table)
+        for name, count in carried.items():
+            if name in known:
+                by_table[(place == 0) & (table == known[name])] += count
+        counts, self._open = self._count(place, table, weight, list(known), transactions, ends, carried)
+        return self._spread(rows, kinds, messages, entry_row, entry_version, total, by_table), counts
+
+    def _key_changes(
+        self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s
+    ) -> Int64s:
+        """The updates that become a delete and a create, as rows."""
+        found = [np.empty(0, np.int64)]
+        if self._skips_updates:
+            return found[0]
+        for number in np.unique(version[kinds == _UPDATE]):
+            table = self._versions[int(number)]
+            if not table.key:
+                continue
+            rows = np.flatnonzero((kinds == _UPDATE) & (version == number))
+            indexes = np.array([table.index(name) for name in table.key], np.int32)
+            _, moved = scan.key_hashes(data, offsets, messages[rows], indexes, len(table.columns))
+            candidates = [int(row) for row in rows[moved]]
+            changed = [row for row in candidates if _key_differs(data, offsets, int(messages[row]), indexes)]
+            found.append(np.array(changed, np.int64))
+        return np.concatenate(found)
+
+    @staticmethod
+    def _count(
+        place: Int64s,
+        table: Int64s,
+        weight: Int64s,
+        names: list[str],
+        transactions: int,
+        ends: Sequence[int],
+        carried: dict[str, int],
+    ) -> tuple[dict[int, Counts], dict[str, int]]:
+        """The counts of the ended transactions, and those of the one that is still open."""
+        sums: dict[int, dict[str, int]] = {0: dict(carried)}
+        keys, first, inverse = np.unique(place * (len(names) + 1) + table, return_index=True, return_inverse=True)
+        totals = np.bincount(inverse, weight, len(keys)).astype(np.int64) if len(keys) else np.empty(0, np.int64)
+        for number in np.argsort(first):
+            if totals[number]:
+                tables = sums.setdefault(int(keys[number]) // (len(names) + 1), {})
+                name = names[int(keys[number]) % (len(names) + 1)]
+                tables[name] = tables.get(name, 0) + int(totals[number])
+        ended = {
+            end: Counts(sum(tables.values()), _listed(tables)) for end, tables in ((end, sums.get(end, {})) for end in ends)
+        }
+        last = transactions - 1
+        return ended, {} if last < 0 or last in ended else sums.get(last, {})
+
+    @staticmethod
+    def _spread(
+        rows: Int64s,
+        kinds: Bytes,
+        messages: Int64s,
+        entry_row: Int64s,
+        entry_version: Int64s,
+        total: Int64s,
+        by_table: Int64s,
+    ) -> Numbers:
+        numbers = Numbers(np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64), {})
+        numbers.total[entry_row[::-1]] = total[::-1]
+        numbers.table[entry_row[::-1]] = by_table[::-1]
+        for entry in np.flatnonzero(kinds[entry_row] == _TRUNCATE):
+            message = int(messages[entry_row[entry]])
+            found = (int(total[entry]), int(by_table[entry]))
+            numbers.truncates[message] = (*numbers.truncates.get(message, ()), found)
+        return numbers
+
+
+def _running(weight: Int64s, group: Int64s) -> Int64s:
+    """For each entry 1 + the weights before it in its group."""
+    order = np.argsort(group, kind="stable")
+    sums = np.cumsum(weight[order]) - weight[order]
+    sorted_group = group[order]
+    starts = np.flatnonzero(np.r_[True, sorted_group[1:] != sorted_group[:-1]]) if len(group) else np.empty(0, np.int64)
+    base = np.repeat(sums[starts], np.diff(np.r_[starts, len(group)]))
+    result = np.empty(len(group), np.int64)
+    result[order] = sums - base + 1
+    return result
+
+
+def _key_differs(data: Bytes, offsets: Int64s, message: int, indexes: Int32s) -> bool:
+    update = pgoutput.parse(bytes(data[offsets[message] : offsets[message + 1]]))
+    if not isinstance(update, pgoutput.Update):
+        raise DecodeError("an update was expected", int(offsets[message]))
+    if update.old is None:
+        return False
+    return any(
+        update.new[index] is not pgoutput.UNAVAILABLE and update.old[index] != update.new[index] for index in indexes
+    )
+
+
+def _listed(tables: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    """The tables in the order in which END events list them: that of a Java HashMap of their names."""
+    capacity = 16
+    while len(tables) > capacity * 3 // 4:
+        capacity *= 2
+    return tuple(sorted(tables.items(), key=lambda item: _java_hash(item[0]) & (capacity - 1)))
+
+
+def _java_hash(name: str) -> int:
+    value = 0
+    for unit in memoryview(name.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value ^ (value >> 16)

@@ -1,0 +1,77 @@
+"""BEGIN and END records of transactions, for `provide.transaction.metadata`. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tailrace.columns import ROW_SCHEMA, Boundary
+from tailrace.columns.logical import INT64, STRING, Field, LogicalType, array, struct
+from tailrace.events import names
+from tailrace.events.settings import EventSettings
+from tailrace.serde.json_text import dumps, schema_text
+
+_PREFIX = "io.debezium.connector.common.TransactionMetadata"
+
+
+def key_schema(settings: EventSettings) -> LogicalType:
+    name = names.schema_name(settings, _PREFIX + "Key")
+    return struct(Field("id", STRING), name=name, version=None if settings.legacy else 1)
+
+
+def value_schema(settings: EventSettings) -> LogicalType:
+    """Debezium 3 names and versions the entries of `data_collections` and adds the commit's time."""
+    entry = struct(Field("data_collection", STRING), Field("event_count", INT64))
+    if not settings.legacy:
+        entry = replace(entry, name="event.collection", version=1).with_optional(True)
+    fields = [
+        Field("status", STRING),
+        Field("id", STRING),
+        Field("event_count", INT64.with_optional(True)),
+        Field("data_collections", array(entry).with_optional(True)),
+    ]
+    if not settings.legacy:
+        fields.append(Field("ts_ms", INT64))
+    name = names.schema_name(settings, _PREFIX + "Value")
+    return struct(*fields, name=name, version=None if settings.legacy else 1)
+
+
+def boundary_rows(boundaries: Sequence[Boundary], settings: EventSettings) -> pa.RecordBatch:
+    """One record each, in order, as a batch of ROW_SCHEMA; op is `BEGIN` or `END`, table and schema are null."""
+    rows = [_row(boundary, settings) for boundary in boundaries]
+    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+
+
+def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
+    name = str(boundary.xid) if settings.legacy else f"{boundary.xid}:{boundary.lsn}"
+    counts = boundary.counts
+    value: dict[str, object] = {
+        "status": "BEGIN" if counts is None else "END",
+        "id": name,
+        "event_count": None if counts is None else counts.total,
+        "data_collections": None
+        if counts is None
+        else [{"data_collection": table, "event_count": count} for table, count in counts.tables],
+    }
+    if not settings.legacy:
+        value["ts_ms"] = boundary.commit_us // 1000
+    return {
+        "topic": names.transaction_topic(settings),
+        "key": _enclosed({"id": name}, key_schema(settings), settings.key_schemas_enable),
+        "value": _enclosed(value, value_schema(settings), settings.value_schemas_enable),
+        "headers": None,
+        "op": value["status"],
+        "database": settings.database,
+        "position": f"{boundary.commit_lsn:016X}",
+        "ordinal": boundary.ordinal,
+        "transaction": str(boundary.xid),
+        "source_ts": boundary.commit_us,
+        "snapshot": "false",
+    }
+
+
+def _enclosed(payload: dict[str, object], schema: LogicalType, with_schema: bool) -> bytes:
+    text = dumps(payload)
+    return (f'{{"schema":{schema_text(schema)},"payload":{text}}}' if with_schema else text).encode()
