@@ -57,7 +57,7 @@ def test_all_faults_come_in_one_message() -> None:
         ("plugin.name", "nonsense", "must be one of pgoutput"),
         ("snapshot.mode", "when_needed", "is not supported"),
         ("heartbeat.interval.ms", "1000", "is not supported: heartbeat records"),
-        ("provide.transaction.metadata", "true", "is not supported"),
+        ("post.processors", "reselector", "is not supported: there are no post-processors"),
         ("column.mask.with.12.chars", "public.t.c", "is not supported"),
         ("transforms.unwrap.type", "X", "transforms are not available"),
         ("key.converter", "io.confluent.connect.avro.AvroConverter", "keys are written by"),
