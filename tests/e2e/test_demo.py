@@ -96,6 +96,13 @@ def test_two_demos_at_once_show_and_deliver_every_change(place: Place, tmp_path:
     for output, directory in zip(outputs, [temporary, kept], strict=True):
         records = read(list((directory / "events").glob("*.jsonl")))
         assert operations(records) == inventory.expected()
+        moved = [record for record in records if record["key"] in ({"id": 1004}, {"id": 2004})]
+        assert [(record["key"]["id"], record["value"] and record["value"]["op"]) for record in moved] == [
+            (1004, "r"),
+            (1004, "d"),
+            (1004, None),
+            (2004, "c"),
+        ]
         shown = Counter(re.findall(r"^  (read|create|update|delete|truncate|tombstone) +demo\.", output, re.M))
         words = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate", "0": "tombstone"}
         assert shown == {words[op]: count for op, count in inventory.expected().items()}
@@ -107,20 +114,6 @@ def test_two_demos_at_once_show_and_deliver_every_change(place: Place, tmp_path:
         assert (directory / "checkpoint" / "commits").is_dir()
         assert not re.search(r"[^\n -~←-⇿–-…─äöü]", output), "control characters without a terminal"
     assert place.is_left_alone(), place.processes()
-
-
-def test_the_events_of_one_transaction_follow_their_order(place: Place, tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    demo = place.start("--keep", str(kept))
-    output = demo.communicate(timeout=400)[0]
-    assert demo.returncode == 0, output
-    records = read(list((kept / "events").glob("*.jsonl")))
-    moved = [record for record in records if {1004, 2004} & {record["key"] and record["key"].get("id")}][1:]
-    assert [(record["key"]["id"], record["value"] and record["value"]["op"]) for record in moved] == [
-        (1004, "d"),
-        (1004, None),
-        (2004, "c"),
-    ]
 
 
 @pytest.mark.parametrize(

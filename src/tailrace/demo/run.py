@@ -70,7 +70,9 @@ def main(keep: str | None = None, fast: bool = False) -> int:
     if keep is not None and Path(keep).exists() and any(Path(keep).iterdir()):
         raise ConfigError(f"The directory {keep} is not empty.", "Name another one: a demo starts from nothing.")
     demo = Demo(Screen(sys.stdout), Path(keep).absolute() if keep else None, fast)
-    before = {number: signal.signal(number, demo.interrupt) for number in SIGNALS}
+    # A demo under nohup outlives its terminal.
+    taken = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, demo.interrupt) for number in taken}
     try:
         return demo.run()
     finally:
@@ -140,7 +142,7 @@ class Demo:
     def _course(self, stack: ExitStack) -> None:
         screen = self._screen
         began = time.monotonic()
-        screen.line("tailrace: every change of a PostgreSQL, as Debezium's change events, through Spark.")
+        screen.line("tailrace: the row changes of a PostgreSQL as Debezium events, through Spark.")
         screen.line("Ctrl-C ends it at any moment and leaves nothing behind.")
         screen.line()
         directory = self._directory(stack)
@@ -197,7 +199,7 @@ class Demo:
         path = directory / "application.properties"
         path.write_text(text, "utf-8")
         self._screen.line()
-        self._screen.line(f"The pipeline's whole configuration, {path}:")
+        self._screen.line("All that the pipeline is told, a Debezium Server file:")
         self._screen.block("".join(f"  {line}\n" for line in text.splitlines()), "2")
         return files.read(path)
 
@@ -228,7 +230,7 @@ class Demo:
 
         screen = self._screen
         written = RecordFiles(Path(run.sink.options["path"]))
-        with screen.step("Taking the snapshot (the first time on a machine this compiles the decoder)"):
+        with screen.step("Taking the snapshot (the first time, compiling what reads it)"):
             pipeline.start()
             records = self._await(pipeline, written, inventory.ROWS)
         self._title(f"The {inventory.ROWS} rows that were there before", ())
@@ -242,18 +244,22 @@ class Demo:
             for statement in step.sql:
                 connection.execute(statement.encode())
             connection.execute(step.end.encode())
-            self._show(self._await(pipeline, written, len(step.records)))
             if step.records:
-                screen.line(f"{'':12}{time.monotonic() - began:.2f} s from the commit to the file", "2")
+                self._show(self._await(pipeline, written, len(step.records)))
+                screen.line(f"{time.monotonic() - began:.2f} s from the commit to the file", "2", " " * 12)
+            else:
+                self._stop.wait(PAUSE_S)
+                self._show(written.new())
+                screen.line("nothing", "2", " " * 12)
         self._pause()
-        # What was rolled back must not come late either.
+        # What should not come would come late: the count at the end tells.
         self._show(written.new())
 
     def _title(self, title: str, statements: tuple[str, ...]) -> None:
         self._screen.line()
         self._screen.line(f"── {title}", "1")
         for statement in statements:
-            self._screen.line(f"   {statement};", "34")
+            self._screen.line(f"{statement};", "34", "   ")
 
     def _await(self, pipeline: Pipeline, written: RecordFiles, count: int) -> list[Record]:
         """The next `count` records. Raises what the query failed with, or TailraceError when they do not come."""
@@ -306,12 +312,21 @@ class Demo:
         block(f"   events      {directory}/events/*.jsonl\n   checkpoint  {directory}/checkpoint\n"
               f"   settings    {directory}/application.properties")  # fmt: skip
         line()
-        line("── Next, with your own server in the settings (database.*, sink)", "1")
-        block(f"   head -n 1 {directory}/events/batch-*-00000.jsonl\n"
-              f"   tailrace check {directory}/application.properties\n"
-              f"   tailrace run {directory}/application.properties --set debezium.sink.type=console")  # fmt: skip
+        line("── Next: put your own server into the settings (database.*), then", "1")
+        command, settings = _command(), f"{directory}/application.properties"
+        block(f"   {command} check {settings}\n"
+              f"   {command} run {settings} --checkpoint {directory}/own\n"
+              f"   {command} run --help")  # fmt: skip
         if self._keep is None:
             line(f"   (rm -r {directory} when you have seen enough)", "2")
+
+
+def _command() -> str:
+    """How this program was called: `tailrace` where the shell finds it."""
+    if shutil.which("tailrace"):
+        return "tailrace"
+    program = Path(sys.argv[0])
+    return os.path.relpath(program) if program.name == "tailrace" else f"{sys.executable} -m tailrace.cli"
 
 
 def _end_java(spark: Any) -> None:

@@ -1,4 +1,4 @@
-"""The terminal of the demo: steps with their seconds, events in two lines each, one event in full. Driver.
+"""The terminal of the demo: steps with their seconds, events with what they say of their rows. Driver.
 
 Without a terminal no control character is written: no colour, and no line that rewrites itself.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -41,11 +42,11 @@ class Screen:
         self._waiting: tuple[str, float] | None = None
         self._shown = 0
 
-    def line(self, text: str = "", code: str = "") -> None:
-        """One line, cut to the terminal's width, in the colour `code`."""
+    def line(self, text: str = "", code: str = "", indent: str = "") -> None:
+        """One line in the colour `code`; what the terminal's width has no room for goes on below it."""
         with self._lock:
             self._clear()
-            self._out.write(self._painted(self._cut(text), code) + "\n")
+            self._write(text, code, indent)
             self._out.flush()
 
     def block(self, text: str, code: str = "") -> None:
@@ -86,11 +87,18 @@ class Screen:
         key = pairs(record.key) if record.key is not None else "no key"
         with self._lock:
             self._clear()
-            head = self._cut(f"{'':10}  {record.topic}  {key}").lstrip()
+            head = self._cut(f"{_INDENT}{record.topic}  {key}")[len(_INDENT) :]
             self._out.write(f"  {self._painted(f'{word:<9}', code)} {head}\n")
             for detail in details(record):
-                self._out.write(self._painted(self._cut(_INDENT + detail), "2") + "\n")
+                self._write(detail, "2", _INDENT)
             self._out.flush()
+
+    def _write(self, text: str, code: str, indent: str) -> None:
+        lines = [text]
+        if self._tty:
+            lines = textwrap.wrap(text, self._width() - len(indent), drop_whitespace=True) or [""]
+        for line in lines:
+            self._out.write(self._painted(indent + line, code) + "\n")
 
     def _clear(self) -> None:
         if self._shown:
@@ -103,8 +111,12 @@ class Screen:
     def _cut(self, text: str) -> str:
         if not self._tty:
             return text
-        width = max(_NARROWEST, shutil.get_terminal_size().columns - 1)
+        width = self._width()
         return text if len(text) <= width else text[: width - 1] + "…"
+
+    @staticmethod
+    def _width() -> int:
+        return max(_NARROWEST, shutil.get_terminal_size().columns - 1)
 
 
 def details(record: Record) -> Iterator[str]:
