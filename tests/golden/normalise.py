@@ -114,12 +114,17 @@ class Normaliser:
         head: list[str | tuple[str, str]] = ['\\"', ("commit", match[1]), '\\"'] if match[1] else ["null"]
         return self._leaf(['"[', *head, ',\\"', ("lsn", match[2]), '\\"]"'])
 
-    def _transaction(self, leaf: object) -> object:
+    def _transaction(self, leaf: object, kind: str = "lsn") -> object:
+        """The id of a transaction: its number, in today's form with an LSN, that of a commit's end (`commit`) in END.
+
+        Whether a commit's end is the next change's LSN depends on the other records that the server writes between.
+        """
         text = leaf.string if isinstance(leaf, Text) else None
-        match = re.fullmatch(r"(\d+):(\d+)", text or "")
+        match = re.fullmatch(r"(\d+)(?::(\d+))?", text or "")
         if match is None:
             return leaf
-        return self._leaf(['"', ("tx", match[1]), ":", ("lsn", match[2]), '"'])
+        position: list[str | tuple[str, str]] = [":", (kind, match[2])] if match[2] else []
+        return self._leaf(['"', ("tx", match[1]), *position, '"'])
 
     def _uuids(self, leaf: object) -> object:
         """A string with its UUIDs by name and its instants masked."""
@@ -195,7 +200,7 @@ class Normaliser:
             _change(transaction, "id", self._transaction)
         if "status" in value and "data_collections" in value:
             envelope = True
-            _change(value, "id", self._transaction)
+            _change(value, "id", partial(self._transaction, kind=_boundary(value)))
             collections = value["data_collections"]
             for row in collections if isinstance(collections, list) else []:
                 name = row["data_collection"]
@@ -213,7 +218,7 @@ class Normaliser:
             if notification:
                 self._moment(value, ("timestamp", "", ""))
         if isinstance(key, dict) and record.topic.endswith(".transaction"):
-            _change(key, "id", self._transaction)
+            _change(key, "id", partial(self._transaction, kind=_boundary(value)))
         identity = key.get("id") if isinstance(key, dict) else None
         if notification or (isinstance(identity, Text) and WINDOW.fullmatch(identity.string or "")):
             rows = [value.get("before"), value.get("after")] if isinstance(value, dict) else []
@@ -222,6 +227,12 @@ class Normaliser:
                     for name in part:
                         _change(part, name, self._uuids)
         record.headers = [(name, _run_id(leaf) if name == RUN_ID else leaf) for name, leaf in record.headers]
+
+
+def _boundary(value: object) -> str:
+    """Which kind of LSN the id of a BEGIN or END record has."""
+    ends = isinstance(value, dict) and isinstance(value.get("status"), Text) and value["status"].string == "END"
+    return "commit" if ends else "lsn"
 
 
 def payload(part: object) -> object:
