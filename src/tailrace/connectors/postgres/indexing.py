@@ -168,7 +168,8 @@ class Indexer:
                 truncated[int(message)] = captured
                 version[message] = SEVERAL
         rows = np.flatnonzero(is_change & (version != UNCAPTURED))
-        numbers, counts = None, {}
+        numbers: Numbers | None = None
+        counts: dict[int, Counts] = {}
         if self._numbering is not None:
             numbers, counts = self._numbering.number(
                 data, offsets, rows, kinds[rows], version[rows], transaction[rows], truncated,
@@ -214,10 +215,18 @@ class Indexer:
         commit_lsn = _int64(fields, 0)
         commit_us = _int64(fields, 8) + EPOCH_US
         xid = fields[:, 16:20].copy().view(">u4").reshape(-1).astype(np.int64)
-        ends = self._commit_fields(data, offsets, commits)[:, 1]
-        known = np.concatenate([np.array([self.last_end], np.int64), ends])
+        ends = self._commit_fields(data, offsets, commits)
+        known = [self.last_end]
+        if self._skip is None:
+            known.extend(ends[:, 1].tolist())
+        else:
+            # to a source block, a transaction that is left out is none that was seen
+            ended = [(self._open or (0,))[0], *xid.tolist()]
+            places = np.searchsorted(begins, commits, "left")
+            for place, (commit, end) in zip(places, ends.tolist(), strict=True):
+                known.append(known[-1] if self._skip(ended[place], commit) else end)
         # the commit before a Begin is the last one that stands before it in the run
-        previous = known[np.searchsorted(commits, begins, "left")]
+        previous = np.array(known, np.int64)[np.searchsorted(commits, begins, "left")]
         carried = self._open is not None
         if self._open is not None:
             first = [np.array([value], np.int64) for value in self._open]
@@ -225,8 +234,7 @@ class Indexer:
                 np.concatenate(pair)
                 for pair in zip(first, (xid, commit_lsn, commit_us, previous), strict=True)
             )
-        if len(ends):
-            self.last_end = int(ends[-1])
+        self.last_end = known[-1]
         return Transactions(xid=xid, commit_lsn=commit_lsn, commit_us=commit_us, previous_end=previous), carried
 
     @staticmethod
