@@ -208,7 +208,7 @@ def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
                 target = int(item.argument)
                 stream.wait(lambda target=target: stream.count() >= target, 60)  # type: ignore[misc]
             elif item.name == "stop":
-                stream.settle(1.0)
+                stream.settle(3.0)
                 stream.stop()
             else:
                 stream.start()
