@@ -37,9 +37,9 @@ class EventSettings:
     """How changes become events. Picklable; made by the driver, used by workers.
 
     Each field is the option of the same name with `_` for `.`; those that differ: `logical_name` is topic.prefix,
-    `delimiter` topic.delimiter, `database` database.dbname, `placeholder` the bytes of
-    unavailable.value.placeholder, `transaction_topic` topic.transaction, `version` what `source.version` says, `run_id` the text of a UUID that is one per
-    query.
+    `delimiter` topic.delimiter, `database` database.dbname, `transaction_topic` topic.transaction, `placeholder` the
+    bytes of unavailable.value.placeholder, `version` what `source.version` says, `run_id` the text of a UUID that is
+    one per query.
     """
 
     logical_name: str

@@ -105,7 +105,7 @@ def measure(table: Any, starts: Any, program: Any, index: Any, offsets: Any) -> 
 
 
 @njit(cache=True, nogil=True)
-def write(table: Any, starts: Any, program: Any, index: Any, offsets: Any, target: Any) -> None:  # noqa: PLR0917
+def write(table: Any, starts: Any, program: Any, index: Any, offsets: Any, target: Any) -> None:
     """Write the documents to the address `target`."""
     for row in range(len(program)):
         number = program[row]

@@ -1,6 +1,6 @@
 """Compiled conversions of decimal and floating-point text to JSON; their form is that of `serde.kernels`."""
 
-# ruff: noqa: PLR0917 - compiled functions take arrays by position, and all kernels the same ones
+
 from __future__ import annotations
 
 from typing import Any

@@ -158,7 +158,9 @@ def test_a_transaction_larger_than_a_batch_is_cut_and_survives_a_restart_inside(
     database.execute("create table t (id int primary key, v text)")
     one = query(**{"snapshot.mode": "no_data"})
     one.step()
-    database.execute("insert into t select i, 'v' from generate_series(1, 1000) i", "insert into t values (5000, 'end')")
+    database.execute(
+        "insert into t select i, 'v' from generate_series(1, 1000) i", "insert into t values (5000, 'end')"
+    )
     one.max_rows = 70
     for _ in range(6):
         one.step()
@@ -305,7 +307,9 @@ def test_an_idle_captured_table_beside_a_busy_one_lets_the_slot_advance(
 ) -> None:
     monkeypatch.setattr("tailrace.connectors.postgres.planner.IDLE_BYTES", 1 << 16)
     database.execute("create table t (id int primary key)", "create table busy (id int)")
-    one = query(**{"table.include.list": "public.t", "snapshot.mode": "no_data", "publication.autocreate.mode": "filtered"})
+    one = query(
+        **{"table.include.list": "public.t", "snapshot.mode": "no_data", "publication.autocreate.mode": "filtered"}
+    )
     one.step()
     start = one.committed["log"].get("idle")
     database.execute("insert into busy select i from generate_series(1, 20000) i")
@@ -319,9 +323,7 @@ def test_an_idle_captured_table_beside_a_busy_one_lets_the_slot_advance(
 
 
 def test_a_snapshot_beside_an_older_slot_shows_each_transaction_once(database: Database, query: Any) -> None:
-    database.execute(
-        "create table t (id int primary key, v text)", "create publication dbz_publication for all tables"
-    )
+    database.execute("create table t (id int primary key, v text)", "create publication dbz_publication for all tables")
     one = query()
     database.execute(f"select pg_create_logical_replication_slot('{one.options['slot.name']}', 'pgoutput')")
     database.execute("insert into t values (1, 'a')", "insert into t values (2, 'b')")
@@ -368,7 +370,9 @@ def test_snapshot_mode_always_takes_one_at_each_start(database: Database, query:
     assert [change[0] + change[2][0].decode() for change in one.changes] == ["r1", "c2", "r1", "r2", "r3", "c4"]
 
 
-def test_snapshot_mode_always_takes_one_after_the_replay_of_an_interrupted_batch(database: Database, query: Any) -> None:
+def test_snapshot_mode_always_takes_one_after_the_replay_of_an_interrupted_batch(
+    database: Database, query: Any
+) -> None:
     database.execute("create table t (id int primary key, v text)", "insert into t values (1, 'a')")
     one = query(**{"snapshot.mode": "always"})
     one.until(1)

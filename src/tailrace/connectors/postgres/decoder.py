@@ -10,7 +10,7 @@ Three kernels, each one walk over the segment's bytes:
 does not accept stops, and `pgoutput.parse_change` says what is wrong with that message.
 """
 
-# ruff: noqa: PLR0917  (kernels take their arguments by position)
+
 
 from __future__ import annotations
 

@@ -151,11 +151,11 @@ class Indexer:
         begins = np.flatnonzero(kinds == _BEGIN)
         commits = np.flatnonzero(kinds == _COMMIT)
         transactions, carried = self._transactions(data, offsets, begins, commits)
-        is_change = _IS_CHANGE[kinds]
+        is_change: npt.NDArray[np.bool_] = _IS_CHANGE[kinds]
         transaction = np.cumsum(kinds == _BEGIN) - (0 if carried else 1)
         if len(transaction) and is_change.any() and transaction[np.argmax(is_change)] < 0:
             raise DecodeError("a change outside of a transaction", int(offsets[int(np.argmax(is_change))]))
-        counted = np.cumsum(is_change)
+        counted: Int64s = np.cumsum(is_change)
         base = np.empty(len(transactions), np.int64)
         if carried:
             base[0] = -self._next_ordinal
@@ -206,9 +206,7 @@ class Indexer:
             counts=counts,
         )
 
-    def _transactions(
-        self, data: Bytes, offsets: Int64s, begins: Int64s, commits: Int64s
-    ) -> tuple[Transactions, bool]:
+    def _transactions(self, data: Bytes, offsets: Int64s, begins: Int64s, commits: Int64s) -> tuple[Transactions, bool]:
         """The transactions of the run: the one that was open before it, if any, then one for each Begin."""
         # Begin: Int64 final LSN, Int64 time, Int32 xid.
         fields = _fields(data, offsets, begins, 1, 20)
@@ -231,8 +229,7 @@ class Indexer:
         if self._open is not None:
             first = [np.array([value], np.int64) for value in self._open]
             xid, commit_lsn, commit_us, previous = (
-                np.concatenate(pair)
-                for pair in zip(first, (xid, commit_lsn, commit_us, previous), strict=True)
+                np.concatenate(pair) for pair in zip(first, (xid, commit_lsn, commit_us, previous), strict=True)
             )
         self.last_end = known[-1]
         return Transactions(xid=xid, commit_lsn=commit_lsn, commit_us=commit_us, previous_end=previous), carried
@@ -253,7 +250,9 @@ class Indexer:
             if known is None:
                 first = int(np.flatnonzero(is_row & (relations == oid))[0])
                 if not (relations[announced[announced < first]] == oid).any():
-                    raise DecodeError(f"a change of relation {oid}, which no Relation message announced", int(offsets[first]))
+                    raise DecodeError(
+                        f"a change of relation {oid}, which no Relation message announced", int(offsets[first])
+                    )
             else:
                 version[is_row & (relations == oid)] = known
         for place in announced:
@@ -317,7 +316,8 @@ def _fields(data: Bytes, offsets: Int64s, messages: Int64s, start: int, length: 
     if wrong.any():
         at = messages[int(np.argmax(wrong))]
         raise DecodeError(f"a message {chr(data[offsets[at]])} of the wrong length", int(offsets[at]))
-    return data[offsets[messages][:, None] + np.arange(start, start + length)]
+    found: Bytes = data[offsets[messages][:, None] + np.arange(start, start + length)]
+    return found
 
 
 def _int64(fields: Bytes, at: int) -> Int64s:

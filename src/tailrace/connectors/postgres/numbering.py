@@ -100,9 +100,7 @@ class Numbering:
         counts, self._open = self._count(place, table, weight, list(known), transactions, ends, carried)
         return self._spread(rows, kinds, messages, entry_row, entry_version, total, by_table), counts
 
-    def _key_changes(
-        self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s
-    ) -> Int64s:
+    def _key_changes(self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
         """The updates that become a delete and a create, as rows."""
         found = [np.empty(0, np.int64)]
         if self._skips_updates:
@@ -139,7 +137,8 @@ class Numbering:
                 name = names[int(keys[number]) % (len(names) + 1)]
                 tables[name] = tables.get(name, 0) + int(totals[number])
         ended = {
-            end: Counts(sum(tables.values()), _listed(tables)) for end, tables in ((end, sums.get(end, {})) for end in ends)
+            end: Counts(sum(tables.values()), _listed(tables))
+            for end, tables in ((end, sums.get(end, {})) for end in ends)
         }
         last = transactions - 1
         return ended, {} if last < 0 or last in ended else sums.get(last, {})

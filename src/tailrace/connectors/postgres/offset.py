@@ -50,7 +50,7 @@ class PostgresOffset:
             }
         if self.visible is not None:
             fields["visible"] = self.visible.to_json()
-        return _sorted(fields)
+        return dict(_sorted(fields))
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> PostgresOffset:

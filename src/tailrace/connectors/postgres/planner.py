@@ -267,9 +267,7 @@ class PostgresPlanner:
                 self._snapshot_schemas.update({name: catalog.schemas([oid])[oid]})
             table = self._snapshot_schemas[name]
             statement = select_statement(table, catalog.output_functions(table.columns), chunk, relkind)
-            tasks.append(
-                SnapshotTask(address, session.name, table, chunk, statement, snapshot.origin, self._settings)
-            )
+            tasks.append(SnapshotTask(address, session.name, table, chunk, statement, snapshot.origin, self._settings))
         return tasks
 
     # --- the log -------------------------------------------------------------------------------------------------

@@ -412,7 +412,9 @@ def classify(error: Exception, slot: str) -> TailraceError | None:
     if state == UNDEFINED_OBJECT:
         return PrerequisiteError(f"{text}.", "Create the publication, or let publication.autocreate.mode create it.")
     if state in _AUTHORISATION:
-        return ConnectionFailed(f"PostgreSQL refuses the session: {text}.", "Check the user, its rights and the password.")
+        return ConnectionFailed(
+            f"PostgreSQL refuses the session: {text}.", "Check the user, its rights and the password."
+        )
     module = type(error).__module__
     if isinstance(error, ConnectionFailed | OSError) or (
         module.startswith(("psycopg", "adbc")) and type(error).__name__ in _SESSION_ERRORS

@@ -212,7 +212,7 @@ def _constant(text: str, count: int) -> pa.Array:
 class _Block:
     """The records `first` to `last` of a batch: those of the changes `low` to `high`."""
 
-    def __init__(  # noqa: PLR0917 - one caller, and every argument is of a type of its own
+    def __init__(
         self,
         batch: ChangeBatch,
         settings: EventSettings,

@@ -4,7 +4,7 @@ Everything works on many messages at once: message i is `data[offsets[i]:offsets
 transaction id behind the kind byte). DecodeError carries the offset into `data`.
 """
 
-# ruff: noqa: PLR0917  (kernels take their arguments by position)
+
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.columns.batch import Boundary, Int64s, Transactions
+from tailrace.columns.batch import Boundary, Int32s, Int64s, Transactions
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres import scan
 from tailrace.connectors.postgres.indexing import BOUNDARY, SEVERAL, Chunk
@@ -136,7 +136,7 @@ def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
     return found
 
 
-def _transactions(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[np.ndarray, Transactions]:  # type: ignore[type-arg]
+def _transactions(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[Int32s, Transactions]:
     """The transactions that the rows belong to, and each row's number among them."""
     numbers, pieces, base = [], [], 0
     for chunk, taken in parts:
@@ -168,9 +168,7 @@ def _buckets(
         for chunk, taken in picked[version]:
             if (chunk.version[taken] == SEVERAL).any():
                 return None
-            hashes, moved = scan.key_hashes(
-                chunk.data, chunk.offsets, chunk.rows[taken], indexes, len(table.columns)
-            )
+            hashes, moved = scan.key_hashes(chunk.data, chunk.offsets, chunk.rows[taken], indexes, len(table.columns))
             if moved.any():
                 return None
             bucket = (hashes >> np.uint64(33)) % np.uint64(count)

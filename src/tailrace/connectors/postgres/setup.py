@@ -1,4 +1,4 @@
-"""Publication, replication slot and replica identities: made at the start of a query where they are missing. Planner."""
+"""Publication, slot and replica identities: made at the start of a query where they are missing. Planner."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def prepare_publication(
         raise PrerequisiteError(
             f"The user {config['database.user']} may not create or change the publication {name}: "
             f"{error.diag.message_primary}.",
-            "Create it as a superuser and set publication.autocreate.mode=disabled, or use filtered and own the tables.",
+            "Create it as a superuser and set publication.autocreate.mode=disabled, or own the tables and use filtered.",
         ) from None
 
 
@@ -84,9 +84,7 @@ def warn_of_unpublished(
     published = {(schema, table) for schema, table in rows}
     # a partitioned table is published by its leaves, unless by its root
     missing = [
-        str(table)
-        for _, table, relkind in captured
-        if (table.schema, table.table) not in published and relkind != "p"
+        str(table) for _, table, relkind in captured if (table.schema, table.table) not in published and relkind != "p"
     ]
     if missing:
         log.warning(
@@ -165,8 +163,8 @@ def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) ->
     plugin, kind, database, confirmed = row
     if kind != "logical" or plugin != "pgoutput" or database != config["database.dbname"]:
         raise PrerequisiteError(
-            f"The replication slot {name} is a {kind} slot of plugin {plugin} in database {database}; a logical slot of "
-            f"pgoutput in {config['database.dbname']} is needed.",
+            f"The replication slot {name} is a {kind} slot of plugin {plugin} in database {database}; a logical "
+            f"slot of pgoutput in {config['database.dbname']} is needed.",
             "Choose another slot.name, or drop that slot.",
         )
     return int(confirmed)
@@ -180,7 +178,9 @@ def create_slot(replication: psycopg.Connection[Any], name: str) -> NewSlot:
     import psycopg
 
     try:
-        row = replication.execute(f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput (SNAPSHOT 'export')".encode())
+        row = replication.execute(
+            f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput (SNAPSHOT 'export')".encode()
+        )
     except psycopg.errors.SyntaxError:
         # before PostgreSQL 15
         row = replication.execute(f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput EXPORT_SNAPSHOT".encode())

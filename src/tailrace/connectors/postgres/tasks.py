@@ -74,9 +74,7 @@ class SnapshotTask:
 
         try:
             connection = adbc.connect(self.address, autocommit=True)
-            for batch in read_chunk(
-                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin
-            ):
+            for batch in read_chunk(connection, self.snapshot, self.table, self.chunk, self.statement, self.origin):
                 yield from to_rows(batch, self.settings)
         except adbc.Error as error:
             text = str(error).strip().splitlines()[0]
