@@ -4,4 +4,15 @@ from tailrace.columns.batch import Boundary, ChangeBatch, Counts, Image, Marker,
 from tailrace.columns.row import ROW_SCHEMA
 from tailrace.columns.table import Column, TableId, TableSchema
 
-__all__ = ["ROW_SCHEMA", "Boundary", "ChangeBatch", "Column", "Counts", "Image", "Marker", "TableId", "TableSchema", "Transactions"]
+__all__ = [
+    "ROW_SCHEMA",
+    "Boundary",
+    "ChangeBatch",
+    "Column",
+    "Counts",
+    "Image",
+    "Marker",
+    "TableId",
+    "TableSchema",
+    "Transactions",
+]

@@ -10,8 +10,6 @@ Three kernels, each one walk over the segment's bytes:
 does not accept stops, and `pgoutput.parse_change` says what is wrong with that message.
 """
 
-
-
 from __future__ import annotations
 
 from typing import NamedTuple

@@ -97,7 +97,8 @@ class StreamedTransactions:
         (self.current,) = struct.unpack_from(">I", message, 1)
         assert self.current is not None
         if self.current not in self._open:
-            file = tempfile.SpooledTemporaryFile(self._memory_limit, prefix="tailrace-transaction-")
+            # closed at the transaction's end
+            file = tempfile.SpooledTemporaryFile(self._memory_limit, prefix="tailrace-transaction-")  # noqa: SIM115
             self._open[self.current] = _InProgress(file)
 
     def stop(self) -> None:
@@ -114,10 +115,13 @@ class StreamedTransactions:
 
     def abort(self, message: bytes) -> None:
         top, sub = struct.unpack_from(">II", message, 1)
+        transaction = self._open.get(top)
+        if transaction is None:
+            return
         if top == sub:
-            self._open.pop(top, _InProgress(tempfile.SpooledTemporaryFile())).file.close()
-        elif top in self._open:
-            self._open[top].aborted.add(sub)
+            self._open.pop(top).file.close()
+        else:
+            transaction.aborted.add(sub)
 
     def commit(self, message: bytes, lsn: int) -> Iterator[tuple[bytes, int]]:
         """The committed transaction's messages, as protocol 1 would have sent them."""
@@ -287,8 +291,9 @@ class CatchUp:
     def advance(self, lsn: int) -> None:
         """Skip what has been read before; a no-op when the copy stands there already."""
         self._cursor.execute(
-            f"select 1::int4 from pg_replication_slots s, lateral pg_replication_slot_advance(s.slot_name, "
-            f"'{lsn_text(lsn)}') where s.slot_name = {_literal(self._name)} and s.confirmed_flush_lsn < '{lsn_text(lsn)}'"
+            f"select 1::int4 from pg_replication_slots s, "
+            f"lateral pg_replication_slot_advance(s.slot_name, '{lsn_text(lsn)}') "
+            f"where s.slot_name = {_literal(self._name)} and s.confirmed_flush_lsn < '{lsn_text(lsn)}'"
         )
         self._cursor.fetchall()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.connectors.postgres.position import LogPosition
+from tailrace.connectors.postgres.position import START, LogPosition
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, Visible
 from tailrace.snapshot.plan import SnapshotPlan
 
@@ -29,7 +29,7 @@ class PostgresOffset:
     it; `visible` what a snapshot has shown of the log that is still to come.
     """
 
-    log: LogPosition = LogPosition()
+    log: LogPosition = START
     snapshot: SnapshotProgress | None = None
     visible: Visible | None = None
 

@@ -68,3 +68,6 @@ class LogPosition:
             fields.get("consumed"),
             lsn_value(fields.get("idle", "0/0")),
         )
+
+
+START = LogPosition()

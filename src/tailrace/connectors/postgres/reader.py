@@ -68,7 +68,8 @@ class LogReader:
 
     `captured(relation)` tells whether a table belongs to the capture; `skip` leaves out whole transactions (see
     `Indexer`); with `target_lsn` nothing that commits after it is wanted, and reading ends there; with
-    `numbered_without` events are numbered within their transactions, but for operations that give none. Methods are for the planner's main thread; all of them raise what the thread failed with.
+    `numbered_without` events are numbered within their transactions, but for operations that give none. Methods are
+    for the planner's main thread; all of them raise what the thread failed with.
     """
 
     def __init__(
@@ -229,8 +230,8 @@ class LogReader:
             self._read_lsn = confirmed
         elif confirmed > self._read_lsn:
             raise PositionLost(
-                f"The replication slot {self.settings.slot} stands at {lsn_text(confirmed)}, ahead of the checkpoint at "
-                f"{lsn_text(self._read_lsn)}: it was created anew or read by someone else.",
+                f"The replication slot {self.settings.slot} stands at {lsn_text(confirmed)}, ahead of the checkpoint "
+                f"at {lsn_text(self._read_lsn)}: it was created anew or read by someone else.",
                 "The changes between are lost: delete the checkpoint to start again with a snapshot.",
             )
         elif self._current_lsn() < self._read_lsn:

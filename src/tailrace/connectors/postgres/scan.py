@@ -4,8 +4,6 @@ Everything works on many messages at once: message i is `data[offsets[i]:offsets
 transaction id behind the kind byte). DecodeError carries the offset into `data`.
 """
 
-
-
 from __future__ import annotations
 
 from typing import TypeAlias

@@ -70,7 +70,8 @@ def prepare_publication(
         raise PrerequisiteError(
             f"The user {config['database.user']} may not create or change the publication {name}: "
             f"{error.diag.message_primary}.",
-            "Create it as a superuser and set publication.autocreate.mode=disabled, or own the tables and use filtered.",
+            "Create it as a superuser and set publication.autocreate.mode=disabled, or own the tables and use "
+            "filtered.",
         ) from None
 
 
