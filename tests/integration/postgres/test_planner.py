@@ -15,7 +15,7 @@ from tailrace.connectors.postgres import reader as reader_module
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.snapshot import read_chunk
-from tailrace.connectors.postgres.tasks import LogTask, SnapshotTask
+from tailrace.connectors.postgres.tasks import BoundaryTask, LogTask, SnapshotTask
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tests.fix_postgres import Database
@@ -32,6 +32,7 @@ class Query:
         self.committed: dict[str, Any] | None = None
         self.planned: dict[str, Any] | None = None
         self.changes: list[Change] = []
+        self.boundaries: list[int | None] = []
         self.max_rows: int | None = None
         self.max_bytes: int | None = 64 << 20
         self.planner = self.start()
@@ -64,8 +65,12 @@ class Query:
             if end == start:
                 return False
             self.planned = end
-        changes = [change for task in self.planner.partitions(start, self.planned) for change in read(task)]
+        tasks = self.planner.partitions(start, self.planned)
+        changes = [change for task in tasks if not isinstance(task, BoundaryTask) for change in read(task)]
         if commit:
+            for task in tasks:
+                if isinstance(task, BoundaryTask):
+                    self.boundaries += [found.counts and found.counts.total for found in task.boundaries]
             self.changes.extend(changes)
             self.committed, self.planned = self.planned, None
         return True
@@ -202,6 +207,25 @@ def test_a_transaction_streamed_while_in_progress_arrives_once_without_its_abort
     assert [change[2][0] for change in one.changes[1:]] == [
         str(number).encode() for number in [*range(1, 2001), *range(5001, 6001)]
     ]
+
+
+def test_runs_that_end_anywhere_in_a_transaction_lose_nothing(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 1)
+    database.execute("create table t (id int primary key, v text)", "create table other (id int)")
+    one = query(**{"snapshot.mode": "no_data", "provide.transaction.metadata": "true", "skipped.operations": "none"})
+    one.step()
+    with database.connect() as connection, connection.transaction():
+        connection.execute("insert into t select i, 'v' from generate_series(1, 20) i")
+        connection.execute("insert into other values (1)")
+        connection.execute("truncate other, t")
+    database.execute("insert into t values (100, 'alone')", "insert into other values (2)")
+    one.until(25)
+    of_t = [change for change in one.changes if change[1] == "t"]
+    assert [change[0] for change in of_t] == ["c"] * 20 + ["t", "c"]
+    assert [change[0] for change in one.changes if change[1] == "other"] == ["c", "t", "c"]
+    assert one.boundaries == [None, 23, None, 1, None, 1]
 
 
 def test_both_gears_yield_the_same_batches(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch) -> None:

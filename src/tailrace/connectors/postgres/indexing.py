@@ -134,13 +134,12 @@ class Indexer:
         return self._open is not None
 
     def advance(self, chunk: Chunk) -> None:
-        """The chunk's rows have been kept: a decoding session that sends them again has them dropped."""
-        last = len(chunk) - 1
-        commit = int(chunk.transactions.commit_lsn[chunk.transaction[last]])
-        if len(chunk.end_commit) and int(chunk.end_commit[-1]) >= commit:
+        """The chunk has been kept: a decoding session that sends its rows again has them dropped."""
+        last = int(chunk.row_commits()[-1]) if len(chunk) else 0
+        if len(chunk.end_commit) and int(chunk.end_commit[-1]) >= last:
             self.position = LogPosition(int(chunk.end_commit[-1]), int(chunk.end_end[-1]))
-        else:
-            self.position = LogPosition(commit, self.position.end_lsn, int(chunk.ordinal[last]) + 1)
+        elif len(chunk):
+            self.position = LogPosition(last, self.position.end_lsn, int(chunk.ordinal[-1]) + 1)
 
     def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> Chunk:
         """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`.

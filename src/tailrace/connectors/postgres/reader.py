@@ -324,9 +324,11 @@ class LogReader:
             gear.close()
 
     def _accept(self, run: Messages) -> None:
+        inside = self._indexer.is_open
         chunk = self._indexer.index(run.data, run.offsets, run.lsn)
-        if len(chunk):
-            self._indexer.advance(chunk)
+        self._indexer.advance(chunk)
+        # A run may end between a transaction's last row and its commit: without the commit the rows would wait.
+        if len(chunk) or (inside and len(chunk.end_commit)):
             self.spool.put(chunk.compacted())
         if len(chunk.end_end):
             self._read_to(int(chunk.end_end[-1]))
