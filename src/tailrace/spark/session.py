@@ -100,8 +100,15 @@ def _environment(local: bool, submitted: bool) -> Iterator[None]:
     wanted = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": f"{given},{silent}" if given else silent}
     if local:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
-    before = {name: os.environ.get(name) for name in wanted}
+    unwanted: tuple[str, ...] = ()
+    if "PYTHONDONTWRITEBYTECODE" in os.environ:
+        # Each planner and worker would compile every module anew, a second or two each: they get a cache of their own.
+        wanted["PYTHONPYCACHEPREFIX"] = str(cache_directory() / "pycache")
+        unwanted = ("PYTHONDONTWRITEBYTECODE",)
+    before = {name: os.environ.get(name) for name in (*wanted, *unwanted)}
     os.environ.update(wanted)
+    for name in unwanted:
+        del os.environ[name]
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ from tailrace.columns.batch import ChangeBatch
 from tailrace.config import parse
 from tailrace.connectors.postgres import gears
 from tailrace.connectors.postgres import reader as reader_module
+from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.snapshot import read_chunk
@@ -90,9 +91,7 @@ def read(task: Any) -> Iterator[Change]:
             yield from changes(decode(segment))
     else:
         assert isinstance(task, SnapshotTask)
-        import adbc_driver_postgresql.dbapi as adbc
-
-        connection = adbc.connect(task.address, autocommit=True)
+        connection = ArrowConnection(task.address)
         for batch in read_chunk(connection, task.snapshot, task.table, task.chunk, task.statement, task.origin):
             yield from changes(batch)
 

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.columns.batch import Bytes, Int64s
+from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.position import lsn_text
 from tailrace.errors import ConnectionFailed, DecodeError
 
@@ -274,42 +275,36 @@ class Streaming:
 class CatchUp:
     """The catch-up gear: slices of WAL from a temporary copy of the slot, which the server drops with the session.
 
-    `connection` is an ADBC connection in autocommit mode. The copy is consumed as it is read; the slot itself stays
+    The copy is consumed as it is read; the slot itself stays
     where Spark's commits have put it.
     """
 
-    def __init__(self, connection: Any, slot: str, publication: str, name: str) -> None:
+    def __init__(self, connection: ArrowConnection, slot: str, publication: str, name: str) -> None:
         self._connection = connection
-        self._cursor = connection.cursor()
         self._name = name
         self._publication = publication
-        self._cursor.execute(
-            f"select 1::int4 from pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)"
-        )
-        self._cursor.fetchall()
+        connection.execute(f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)")
 
     def advance(self, lsn: int) -> None:
         """Skip what has been read before; a no-op when the copy stands there already."""
-        self._cursor.execute(
-            f"select 1::int4 from pg_replication_slots s, "
+        self._connection.execute(
+            f"select from pg_replication_slots s, "
             f"lateral pg_replication_slot_advance(s.slot_name, '{lsn_text(lsn)}') "
             f"where s.slot_name = {_literal(self._name)} and s.confirmed_flush_lsn < '{lsn_text(lsn)}'"
         )
-        self._cursor.fetchall()
 
     def slice(self, upto_lsn: int) -> Iterator[Messages]:
         """The transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB."""
-        self._cursor.execute(
+        batches = self._connection.query(
             "select (lsn - '0/0'::pg_lsn)::int8, data from pg_logical_slot_get_binary_changes("
             f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, 'proto_version', '1', 'publication_names', "
             f"{_literal(_quoted(self._publication))})"
         )
-        for batch in self._cursor.fetch_record_batch():
+        for batch in batches:
             if batch.num_rows:
                 yield _from_arrow(batch)
 
     def close(self) -> None:
-        self._cursor.close()
         self._connection.close()
 
 

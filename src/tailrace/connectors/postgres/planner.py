@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres import segments, setup
+from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
 from tailrace.connectors.postgres.position import LogPosition
@@ -63,6 +65,8 @@ class PostgresPlanner:
     # --- the calls of the query ----------------------------------------------------------------------------------
 
     def initial_offset(self) -> Offset:
+        # The query's first call: what the reader needs is imported while Spark goes on with its own start.
+        threading.Thread(target=_import_reader, name="tailrace-import", daemon=True).start()
         return PostgresOffset().to_json()
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
@@ -300,7 +304,7 @@ class PostgresPlanner:
             Connections(
                 control=lambda: connections.connect(config),
                 replication=lambda: connections.connect(config, replication=True),
-                arrow=lambda: _arrow_connection(config),
+                arrow=lambda: ArrowConnection(connections.uri(config)),
             ),
             config["database.dbname"],
             self._is_captured,
@@ -342,7 +346,10 @@ class PostgresPlanner:
         return start
 
 
-def _arrow_connection(config: Config) -> Any:
-    import adbc_driver_postgresql.dbapi as adbc
+def _import_reader() -> None:
+    """Load the driver and the compiled kernels of the planner."""
+    import adbc_driver_postgresql  # noqa: F401
 
-    return adbc.connect(connections.uri(config), autocommit=True)
+    from tailrace.connectors.postgres import scan
+
+    scan.load()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres import pgoutput
+from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.gears import CatchUp, Messages, Streaming
 from tailrace.connectors.postgres.indexing import UNCAPTURED, Indexer
@@ -60,7 +61,7 @@ class Connections:
 
     control: Callable[[], psycopg.Connection[Any]]
     replication: Callable[[], psycopg.Connection[Any]]
-    arrow: Callable[[], Any]
+    arrow: Callable[[], ArrowConnection]
 
 
 class LogReader:

@@ -233,3 +233,11 @@ def _same(data: Bytes, start: int, length: int, other_start: int, other_length: 
         if data[start + index] != data[other_start + index]:
             return False
     return True
+
+
+def load() -> None:
+    """Load the kernels, or compile them the first time, so that the first real call does not wait for it."""
+    data, offsets, none = np.frombuffer(b"O", np.uint8), np.array([0, 1], np.int64), np.empty(0, np.int64)
+    scan(data, offsets)
+    gather(data, offsets, none)
+    key_hashes(data, offsets, none, np.empty(0, np.int32), 0)

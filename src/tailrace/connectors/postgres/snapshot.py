@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
 
@@ -167,25 +168,22 @@ def select_statement(table: TableSchema, outputs: dict[str, str], chunk: Chunk, 
 
 
 def read_chunk(
-    connection: Any, snapshot: str, table: TableSchema, chunk: Chunk, statement: str, origin: SnapshotOrigin
+    connection: ArrowConnection, snapshot: str, table: TableSchema, chunk: Chunk, statement: str, origin: SnapshotOrigin
 ) -> Iterator[ChangeBatch]:
     """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
-    `connection` is an ADBC connection in autocommit mode; it is closed at the end.
+    `connection` is closed at the end.
     """
     try:
-        cursor = connection.cursor()
-        cursor.execute("begin isolation level repeatable read read only")
-        cursor.execute(f"set transaction snapshot '{snapshot}'")
-        cursor.execute(statement)
+        connection.execute("begin isolation level repeatable read read only")
+        connection.execute(f"set transaction snapshot '{snapshot}'")
         opened, ordinal = True, 0
-        batches = (batch for batch in cursor.fetch_record_batch() if batch.num_rows)
+        batches = (batch for batch in connection.query(statement) if batch.num_rows)
         pending = next(batches, None)
         while pending is not None:
             following = next(batches, None)
             yield _as_changes(table, pending, chunk, origin, ordinal, opened, following is None)
             opened, ordinal, pending = False, ordinal + pending.num_rows, following
-        cursor.close()
     finally:
         connection.close()
 

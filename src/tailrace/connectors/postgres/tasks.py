@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, read_chunk
 from tailrace.errors import ConnectionFailed, TailraceError
@@ -68,16 +69,16 @@ class SnapshotTask:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        import adbc_driver_postgresql.dbapi as adbc
+        import adbc_driver_manager
 
         from tailrace.connectors.postgres.records import to_rows
 
         try:
-            connection = adbc.connect(self.address, autocommit=True)
+            connection = ArrowConnection(self.address)
             for batch in read_chunk(connection, self.snapshot, self.table, self.chunk, self.statement, self.origin):
                 yield from to_rows(batch, self.settings)
-        except adbc.Error as error:
-            text = str(error).strip().splitlines()[0]
+        except (adbc_driver_manager.Error, ConnectionFailed) as error:
+            text = str(error).strip().splitlines()[0].rstrip(".")
             raise _failure(self.table, text) from None
 
 
