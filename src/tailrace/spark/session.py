@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.spark.jars import kafka_jars
 from tailrace.spark.java import cache_directory, java_home
+from tailrace.spark.python import worker_python
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -91,7 +92,7 @@ def _environment(local: bool, submitted: bool) -> Iterator[None]:
     """
     if local or "PYSPARK_PYTHON" not in os.environ:
         # Without it workers start whatever `python3` is on the path, which has none of the packages.
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = worker_python() if local else sys.executable
     if submitted or _is_running():
         yield
         return

@@ -58,6 +58,7 @@ class PostgresPlanner:
         self._snapshot_schemas: dict[str, TableSchema] = {}
         self._prepared = False
         self._begun = False
+        self._start: LogPosition | None = None
         self._target: int | None = None
         self._idle_since = time.monotonic()
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
@@ -83,7 +84,7 @@ class PostgresPlanner:
         reader.committed(since.log)
         found = self._next_batch(reader, since.log, max_rows or _UNLIMITED, max_bytes or _UNLIMITED)
         if found == since.log:
-            return start
+            return start if self._start is None or not since.is_initial else PostgresOffset(self._start).to_json()
         visible = since.visible
         if visible is not None and found.commit_lsn >= visible.before_lsn:
             visible = None
@@ -167,10 +168,9 @@ class PostgresPlanner:
                 mode == "always" or (since.is_initial and mode in ("initial", "initial_only", "exported"))
             ):
                 return self._start_snapshot(since)
-        if since.is_initial and mode != "initial_only" and self._reader is None:
-            position = self._slot_position(None)
-            # An offset of its own: from now on a missing slot is noticed, not created again.
-            return PostgresOffset(position)
+        if since.is_initial and mode != "initial_only":
+            # Without a position of its own in the checkpoint, a slot that is missing later would be created again.
+            self._start = self._start or self._slot_position(None)
         return None
 
     def _slot_position(self, snapshot_wanted: list[str] | None) -> LogPosition:

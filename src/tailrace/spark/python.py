@@ -1,0 +1,46 @@
+"""The Python that a local session's planners and workers run with. Driver."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from tailrace.spark.java import cache_directory
+
+_SCRIPT = """\
+#!/bin/sh
+# Spark puts its zipped copy of PySpark first on the path, and Python compiles that anew in every process: 0.4 s of
+# each planner's start. The installed package is the same and keeps its bytecode.
+path=
+IFS=:
+for entry in $PYTHONPATH; do
+  case "$entry" in */pyspark/python/lib/*.zip) ;; *) path="${path:+$path:}$entry" ;; esac
+done
+unset IFS
+if [ -n "$path" ]; then PYTHONPATH="$path"; export PYTHONPATH; else unset PYTHONPATH; fi
+exec "%s" "$@"
+"""
+
+
+def worker_python() -> str:
+    """The path of this process's Python, behind a script that leaves PySpark's zipped copy off the path.
+
+    Where PySpark is not an installed package, or there is no shell, it is this Python itself.
+    """
+    package = importlib.util.find_spec("pyspark")
+    installed = package is not None and package.origin is not None and "site-packages" in Path(package.origin).parts
+    if not installed or os.name != "posix" or '"' in sys.executable:
+        return sys.executable
+    script = _SCRIPT % sys.executable
+    target = cache_directory() / f"python-{hashlib.sha256(script.encode()).hexdigest()[:12]}" / "python"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed into place: another process may look for it at this moment.
+        fresh = target.with_name(f"python.{os.getpid()}")
+        fresh.write_text(script)
+        fresh.chmod(0o755)
+        fresh.replace(target)
+    return str(target)
