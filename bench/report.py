@@ -19,7 +19,8 @@ MIB = 1 << 20
 class Measurement:
     """One run of one case. `group` holds together a case and the baselines right before and after it.
 
-    Times are seconds, memory MiB. `steady_seconds` is None for a baseline.
+    Times are seconds, memory MiB. `other_cpu` is what processes that take no part used meanwhile; `steady_seconds`
+    is None for a baseline.
     """
 
     phase: str
@@ -30,6 +31,7 @@ class Measurement:
     seconds: float
     steady_seconds: float | None = None
     total_cpu: float = 0.0
+    other_cpu: float = 0.0
     cpu: dict[str, float] = field(default_factory=dict)
     python_mib: float = 0.0
     jvm_mib: float = 0.0
@@ -57,6 +59,7 @@ def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
         found[f"{name}_seconds"] = _median(run.seconds for run in runs)
         found[f"{name}_per_second"] = _median(run.rows / run.seconds for run in runs)
         found[f"{name}_cpu_seconds"] = _median(run.total_cpu for run in runs)
+        found[f"{name}_other_cpu_seconds"] = _median(run.other_cpu for run in runs)
         if runs[0].is_baseline:
             continue
         found[f"{name}_steady_seconds"] = _median(run.steady_seconds or 0.0 for run in runs)
@@ -110,11 +113,25 @@ def write(path: Path, found: Mapping[str, float], context: Mapping[str, Any], ru
 
 def table(measurements: Sequence[Measurement], found: Mapping[str, float]) -> str:
     """A Markdown table: a line for each case, and after it the figures that belong to no case."""
-    head = ["case", "rows", "s", "steady s", "rows/s", "ratio", "peek", "steady", "CPU s", "Python MiB", "JVM MiB"]
+    head = [
+        "case",
+        "rows",
+        "s",
+        "steady s",
+        "rows/s",
+        "ratio",
+        "peek",
+        "steady",
+        "CPU s",
+        "other CPU s",
+        "Python MiB",
+        "JVM MiB",
+    ]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
     for name, runs in _by_name(measurements).items():
         rows = f"{statistics.median_low([run.rows for run in runs]):,}"
-        suffixes = ("seconds", "steady_seconds", "per_second", "ratio", "peek_ratio", "steady_ratio", "cpu_seconds")
+        suffixes = ["seconds", "steady_seconds", "per_second", "ratio", "peek_ratio", "steady_ratio"]
+        suffixes += ["cpu_seconds", "other_cpu_seconds"]
         texts = [_text(found.get(f"{name}_{suffix}"), suffix) for suffix in suffixes]
         memory = [_text(found.get(f"{name}_{suffix}"), suffix) for suffix in ("peak_rss_mib", "peak_rss_jvm_mib")]
         lines.append([name, rows, *texts, *memory])

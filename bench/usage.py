@@ -37,12 +37,13 @@ def part(command: Sequence[str]) -> str:
 class Usage:
     """CPU in seconds, memory in bytes, of one measurement. `python_parts` are the parts of `python_bytes`.
 
-    `total_cpu` counts every process, also one that ended. `cpu` is what of it was seen by part: at most INTERVAL of
-    a process that ends is missing there. Memory is the highest sum of the resident sizes at one time; pages that the
-    forked workers share count for each of them.
+    `total_cpu` counts every process, also one that ended; `cpu` is what of it was seen by part: at most INTERVAL of
+    a process that ends is missing there. `other_cpu` is what the rest of the machine used or the hypervisor took.
+    Memory is the highest sum of the resident sizes at one time; pages that forked workers share count for each.
     """
 
     total_cpu: float = 0.0
+    other_cpu: float = 0.0
     cpu: dict[str, float] = field(default_factory=dict)
     python_bytes: int = 0
     python_parts: dict[str, int] = field(default_factory=dict)
@@ -60,6 +61,7 @@ class Meter:
         self._parts: dict[tuple[int, float], str] = {}
         self._total_before = 0.0
         self._total = 0.0
+        self._machine_before = 0.0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -67,6 +69,7 @@ class Meter:
         self._look()
         self._first = dict(self._last)
         self._total_before = self._total
+        self._machine_before = _machine()
         self._thread.start()
         return self
 
@@ -81,6 +84,7 @@ class Meter:
             spent[self._parts.get(key, "client")] += seconds - self._first.get(key, 0.0)
         self.usage.cpu = {name: round(spent[name], 2) for name in PARTS}
         self.usage.total_cpu = self._total - self._total_before
+        self.usage.other_cpu = max(0.0, _machine() - self._machine_before - self.usage.total_cpu)
 
     def _watch(self) -> None:
         while not self._done.wait(INTERVAL):
@@ -104,7 +108,10 @@ class Meter:
                         self._last[key] = times.user + times.system
                         # Asked each time: between its fork and its exec a process looks like its parent.
                         self._parts[key] = self._part(process, root, me)
-                        resident[self._parts[key]] += process.memory_info().rss
+                        found = self._parts[key]
+                        size = process.memory_info().rss
+                        # There is one JVM: a second one is its copy in the moment before it starts a program.
+                        resident[found] = max(resident[found], size) if found == "jvm" else resident[found] + size
                 except (psutil.NoSuchProcess, psutil.ZombieProcess):
                     continue
         self._total = total
@@ -118,3 +125,9 @@ class Meter:
         if root != me:
             return "postgresql"
         return "driver" if process.pid == me else part(process.cmdline())
+
+
+def _machine() -> float:
+    """Seconds that all cores together have been busy since the start of the system."""
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0))

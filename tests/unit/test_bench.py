@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 def run(case: str, seconds: float, number: int = 0, group: str = "a", phase: str = "stream") -> Measurement:
     if case in (RECEIVE, PEEK, COPY):
         return Measurement(phase, case, number, group, 100, seconds, total_cpu=1.0)
-    return Measurement(phase, case, number, group, 100, seconds, seconds / 2, 4.0, {}, 300.0 + number, 900.0)
+    return Measurement(phase, case, number, group, 100, seconds, seconds / 2, 4.0, 0.5, {}, 300.0 + number, 900.0)
 
 
 def test_a_ratio_is_the_rate_over_the_mean_of_the_baseline_before_and_after() -> None:
@@ -75,7 +75,7 @@ def test_the_table_has_a_line_for_each_case_of_equal_width() -> None:
     lines = table(runs, figures(runs) | {"latency_p50_ms": 1234.4}).splitlines()
     assert len({line.count("|") for line in lines[:4]}) == 1
     assert lines[2].startswith("| stream_pg_recvlogical | 100 | 10.0 |  | 10 |  |")
-    assert lines[3] == "| stream_noop | 100 | 3.0 | 1.5 | 33 | 3.33 |  | 6.67 | 4.0 | 301 | 900 |"
+    assert lines[3] == "| stream_noop | 100 | 3.0 | 1.5 | 33 | 3.33 |  | 6.67 | 4.0 | 0.5 | 301 | 900 |"
     assert lines[4] == "latency_p50_ms: 1,234"
 
 
