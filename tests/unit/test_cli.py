@@ -258,4 +258,5 @@ def test_the_kafka_sink_hands_the_producers_options_to_spark() -> None:
         "kafka.bootstrap.servers": "b:9092",
         "kafka.linger.ms": "5",
         "kafka.batch.size": "262144",
+        "kafka.compression.type": "lz4",
     }

@@ -6,7 +6,6 @@ have a text; else 0 marks a row that has one and k one that is shown as literal 
 that could not be converted; they are shown as literal 0.
 """
 
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,6 +1,5 @@
 """Compiled conversions of decimal and floating-point text to JSON; their form is that of `serde.kernels`."""
 
-
 from __future__ import annotations
 
 from typing import Any

@@ -4,7 +4,6 @@ The text is ISO 8601 with a space between date and time, years of four digits or
 six digits, an optional offset of hours, minutes and seconds, and ` BC` at the end of years before 1.
 """
 
-
 from __future__ import annotations
 
 from typing import Any

@@ -21,6 +21,8 @@ DEFAULTS = {
     # Records of one batch arrive at once, so larger requests cost no time and save most of the round trips.
     "kafka.linger.ms": "20",
     "kafka.batch.size": "262144",
+    # JSON shrinks to a fifth, and broker and producer share what that saves; consumers notice nothing.
+    "kafka.compression.type": "lz4",
 }
 """Producer options that are used where the configuration names none."""
 

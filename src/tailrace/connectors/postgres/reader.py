@@ -43,7 +43,7 @@ class ReaderSettings:
     slot: str
     publication: str
     status_interval: float = 10.0
-    memory_limit: int = 192 << 20
+    memory_limit: int = 128 << 20
     disk_limit: int = 512 << 20
     catch_up_above: int = 32 << 20
     stream_below: int = 4 << 20

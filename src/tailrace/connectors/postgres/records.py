@@ -45,7 +45,7 @@ from tailrace.serde.memory import binary_array, text_buffers
 
 log = logging.getLogger("tailrace")
 Flags = npt.NDArray[np.bool_]
-_MAX_RECORDS = 32_768
+_MAX_RECORDS = 8_192
 _MAX_TEXT = 48 << 20
 _MAX_OUTPUT = 512 << 20
 _warned: set[tuple[str, str, str]] = set()
@@ -96,7 +96,7 @@ def table_plan(table: TableSchema, settings: EventSettings) -> TablePlan:
 
 
 def to_rows(batch: ChangeBatch, settings: EventSettings) -> Iterator[pa.RecordBatch]:
-    """The records of `batch` as batches of ROW_SCHEMA, in order, at most 32,768 records each.
+    """The records of `batch` as batches of ROW_SCHEMA, in order, at most 8,192 records each.
 
     A value that its type cannot hold is shown as null with a warning; under
     `event.converting.failure.handling.mode=fail` it raises ConversionError.
