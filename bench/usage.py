@@ -107,7 +107,10 @@ class Meter:
                         total += times.user + times.system + times.children_user + times.children_system
                         self._last[key] = times.user + times.system
                         # Asked each time: between its fork and its exec a process looks like its parent.
-                        self._parts[key] = self._part(process, root, me)
+                        # While it ends it has no command any more, and stays what it was.
+                        command = process.cmdline()
+                        if command or key not in self._parts:
+                            self._parts[key] = self._part(process.pid, command, root, me)
                         found = self._parts[key]
                         size = process.memory_info().rss
                         # There is one JVM: a second one is its copy in the moment before it starts a program.
@@ -121,10 +124,10 @@ class Meter:
         self.usage.jvm_bytes = max(self.usage.jvm_bytes, resident["jvm"])
 
     @staticmethod
-    def _part(process: psutil.Process, root: int, me: int) -> str:
+    def _part(pid: int, command: Sequence[str], root: int, me: int) -> str:
         if root != me:
             return "postgresql"
-        return "driver" if process.pid == me else part(process.cmdline())
+        return "driver" if pid == me else part(command)
 
 
 def _machine() -> float:
