@@ -57,6 +57,10 @@ def context(asked: argparse.Namespace, postgres: Server) -> dict[str, Any]:
     }
 
 
+BROKER_OPTIONS = ("-Xms1g", "-Xmx1g")
+"""Kafka's own start script gives a broker a heap of 1 GiB."""
+
+
 def main(words: list[str] | None = None) -> None:
     """Run what the command line asks for."""
     asked = arguments(words)
@@ -72,7 +76,7 @@ def main(words: list[str] | None = None) -> None:
         say(f"PostgreSQL {postgres.version}, {known['cores']} cores, load {known['load']:.1f}")
         servers = ""
         if "stream" in phases:
-            servers = stack.enter_context(Broker(fetch())).servers
+            servers = stack.enter_context(Broker(fetch(), BROKER_OPTIONS)).servers
             say(f"Kafka {KAFKA}")
         workload = Workload(postgres)
         stack.callback(workload.close)

@@ -31,11 +31,10 @@ class Drained:
 
 
 def options(workload: Workload, table: str, more: Mapping[str, str]) -> dict[str, str]:
-    """The source's options for JSON events of today's format without schemas, of one table."""
+    """The source's options for JSON events without schemas, of one table."""
     return {
         **workload.options(),
         "topic.prefix": "bench",
-        "event.format": "3",
         "key.converter.schemas.enable": "false",
         "value.converter.schemas.enable": "false",
         "table.include.list": f"public.{table}",

@@ -246,7 +246,7 @@ class PostgresPlanner:
     def _chunks_per_batch(self) -> int:
         if self._config.is_set("max.batch.size"):
             return self._parallelism
-        return 4 * self._parallelism
+        return 3 * self._parallelism
 
     def _chunk_tasks(self, snapshot: SnapshotProgress, first: int) -> list[Task]:
         """The tasks of chunks `[first, done)`, under this planner's snapshot."""

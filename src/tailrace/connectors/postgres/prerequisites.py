@@ -27,6 +27,10 @@ Level = Literal["ok", "warning", "error"]
 _SHOWN = 10
 
 
+OLDEST = 130_000
+"""The oldest server that can be read, as `server_version_num`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was looked at. `subject` is a word or two, `text` a sentence, `remedy` what to do; "" for ok."""
@@ -89,8 +93,13 @@ class _Inspection:
             "select current_setting('server_version'), current_setting('server_version_num')::int, "
             "current_setting('wal_level'), pg_is_in_recovery()"
         )
-        if number < 100_000:
-            yield Finding("error", "server", f"PostgreSQL {version} has no pgoutput.", "Use version 10 or newer.")
+        if number < OLDEST:
+            yield Finding(
+                "error",
+                "server",
+                f"PostgreSQL {version} lacks functions that the reader needs (copies of slots, pg_current_snapshot).",
+                "Use version 13 or newer.",
+            )
         elif standby and number < 160_000:
             yield Finding(
                 "error",

@@ -23,8 +23,8 @@ from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
 if TYPE_CHECKING:
     import psycopg
 
-# 8 MB of heap: a few hundred thousand narrow rows at most, and a crash costs one batch of chunks.
-CHUNK_PAGES = 1024
+# 16 MB of heap: a few hundred thousand narrow rows at most, and a crash costs one batch of chunks.
+CHUNK_PAGES = 2048
 # Types whose stored bytes are their text.
 _TEXT_TYPES = ("text", "varchar")
 
