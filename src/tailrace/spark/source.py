@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 
 from tailrace.config import Config, parse
 from tailrace.connectors.base import Planner, Task
+from tailrace.spark.ahead import ahead
 
 ROW_TYPE = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, op string, "
@@ -100,7 +101,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow record batches of `tailrace.columns.ROW_SCHEMA`. Worker."""
         assert isinstance(partition, TaskPartition)
-        yield from partition.task.read()
+        yield from ahead(partition.task.read())
         _settle()
 
     def stop(self) -> None:

@@ -296,7 +296,7 @@ class CatchUp:
     def slice(self, upto_lsn: int) -> Iterator[Messages]:
         """The transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB."""
         batches = self._connection.query(
-            "select (lsn - '0/0'::pg_lsn)::int8, data from pg_logical_slot_get_binary_changes("
+            "select pg_lsn_send(lsn), data from pg_logical_slot_get_binary_changes("
             f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, 'proto_version', '1', 'publication_names', "
             f"{_literal(_quoted(self._publication))})"
         )
@@ -309,11 +309,15 @@ class CatchUp:
 
 
 def _from_arrow(batch: Any) -> Messages:
-    """The record batch `(lsn int64, data binary)` as a run; the bytes are not copied."""
+    """The record batch `(lsn: 8 bytes, data binary)` as a run; the bytes are not copied."""
     lsn, data = batch.column(0), batch.column(1)
+    # pg_lsn_send is a tenth of the whole query cheaper than arithmetic on LSNs, which PostgreSQL does in numeric
+    _, starts, places = lsn.buffers()
+    first = int(np.frombuffer(starts, np.int32)[lsn.offset])
+    positions = np.frombuffer(places, ">i8", len(lsn), first).astype(np.int64)
     _, offsets, values = data.buffers()
     ends = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1].astype(np.int64)
-    return Messages(np.frombuffer(values, np.uint8)[ends[0] : ends[-1]], ends - ends[0], lsn.to_numpy())
+    return Messages(np.frombuffer(values, np.uint8)[ends[0] : ends[-1]], ends - ends[0], positions)
 
 
 class StreamEnded(ConnectionFailed):
