@@ -36,6 +36,8 @@ log = logging.getLogger("tailrace")
 # An idle position is committed once this much WAL, or time with any WAL at all, has gone by without captured change.
 IDLE_BYTES = 16 << 20
 IDLE_SECONDS = 30.0
+# While a backlog is read, a batch waits so long to become at least half full: each has a fixed cost of some 0.15 s.
+FILL_SECONDS = 0.5
 _UNLIMITED = 1 << 62
 
 
@@ -322,9 +324,13 @@ class PostgresPlanner:
 
     def _next_batch(self, reader: LogReader, start: LogPosition, max_rows: int, max_bytes: int) -> LogPosition:
         """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached."""
-        deadline = time.monotonic() + self._config["poll.interval.ms"] / 1000
+        began = time.monotonic()
+        deadline = began + self._config["poll.interval.ms"] / 1000
         target = self._target
         while True:
+            if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
+                reader.spool.wait(0.05)
+                continue
             # in this order: what is read between the two calls must not be missed
             reached = target is not None and reader.has_read(target)
             found = reader.plan(start, max_rows, max_bytes, target)

@@ -125,6 +125,12 @@ class LogReader:
         """Whether every transaction that commits before `lsn` has been read."""
         return self._read_lsn >= lsn
 
+    def is_filling(self, max_bytes: int) -> bool:
+        """Whether a backlog is being read and less than half of a batch of `max_bytes` is there."""
+        self.check()
+        behind = self.head_lsn - self._read_lsn > self.settings.first_slice_bytes
+        return self.gear == "catch-up" and behind and 2 * self.spool.size < max_bytes
+
     def plan(self, start: LogPosition, max_rows: int, max_bytes: int, upto: int | None = None) -> LogPosition:
         """As `Spool.plan`; when the spool is full of one unfinished transaction, a cut in it."""
         self.check()
