@@ -37,6 +37,7 @@ class Measurement:
     jvm_mib: float = 0.0
     python_parts_mib: dict[str, float] = field(default_factory=dict)
     batches: list[tuple[int, int]] = field(default_factory=list)
+    shared_python_mib: float = 0.0
 
     @property
     def is_baseline(self) -> bool:
@@ -79,6 +80,7 @@ def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
     own = [run for run in measurements if not run.is_baseline]
     if own:
         found["peak_rss_mib"] = max(run.python_mib for run in own)
+        found["peak_pss_mib"] = max(run.shared_python_mib for run in own)
         found["peak_rss_jvm_mib"] = max(run.jvm_mib for run in own)
     return found
 
@@ -137,7 +139,7 @@ def table(measurements: Sequence[Measurement], found: Mapping[str, float]) -> st
         lines.append([name, rows, *texts, *memory])
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     latency = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_max_ms")
-    overall = ("events_per_cpu_second", "peak_rss_mib", "peak_rss_jvm_mib")
+    overall = ("events_per_cpu_second", "peak_rss_mib", "peak_pss_mib", "peak_rss_jvm_mib")
     return text + "".join(f"\n{name}: {_text(found[name], name)}" for name in latency + overall if name in found)
 
 

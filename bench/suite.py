@@ -172,6 +172,7 @@ class Suite:
                     usage.jvm_bytes / MIB,
                     {part: size / MIB for part, size in usage.python_parts.items()},
                     drained.batches,
+                    usage.shared_python_bytes / MIB,
                 )
             )
 

@@ -39,13 +39,15 @@ class Usage:
 
     `total_cpu` counts every process, also one that ended; `cpu` is what of it was seen by part: at most INTERVAL of
     a process that ends is missing there. `other_cpu` is what the rest of the machine used or the hypervisor took.
-    Memory is the highest sum of the resident sizes at one time; pages that forked workers share count for each.
+    Memory is the highest sum of the resident sizes at one time; pages that forked workers share count for each, but
+    only once in `shared_python_bytes`, the sum of the proportional sizes.
     """
 
     total_cpu: float = 0.0
     other_cpu: float = 0.0
     cpu: dict[str, float] = field(default_factory=dict)
     python_bytes: int = 0
+    shared_python_bytes: int = 0
     python_parts: dict[str, int] = field(default_factory=dict)
     jvm_bytes: int = 0
 
@@ -62,6 +64,7 @@ class Meter:
         self._total_before = 0.0
         self._total = 0.0
         self._machine_before = 0.0
+        self._looks = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -94,6 +97,10 @@ class Meter:
         me = os.getpid()
         total = 0.0
         resident: dict[str, int] = defaultdict(int)
+        proportional = 0
+        # The kernel walks every mapping for a proportional size: five times a second would disturb what is measured.
+        self._looks += 1
+        shares = self._looks % 5 == 0
         for root in (me, self._postmaster):
             parent = psutil.Process(root)
             for process in (parent, *parent.children(recursive=True)):
@@ -113,6 +120,8 @@ class Meter:
                             self._parts[key] = self._part(process.pid, command, root, me)
                         found = self._parts[key]
                         size = process.memory_info().rss
+                        if found in PYTHON and shares:
+                            proportional += process.memory_full_info().pss
                         # There is one JVM: a second one is its copy in the moment before it starts a program.
                         resident[found] = max(resident[found], size) if found == "jvm" else resident[found] + size
                 except (psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -121,6 +130,7 @@ class Meter:
         python = {name: resident[name] for name in PYTHON}
         if sum(python.values()) > self.usage.python_bytes:
             self.usage.python_bytes, self.usage.python_parts = sum(python.values()), python
+        self.usage.shared_python_bytes = max(self.usage.shared_python_bytes, proportional)
         self.usage.jvm_bytes = max(self.usage.jvm_bytes, resident["jvm"])
 
     @staticmethod

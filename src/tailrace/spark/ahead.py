@@ -35,7 +35,7 @@ def ahead(batches: Iterator[pa.RecordBatch], depth: int = 2) -> Iterator[pa.Reco
                 if not put(batch):
                     return
             put(_END)
-        except BaseException as error:  # noqa: BLE001 - raised again where the batches are taken
+        except BaseException as error:
             put(error)
 
     thread = threading.Thread(target=produce, name="tailrace-ahead", daemon=True)
