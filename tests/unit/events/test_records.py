@@ -33,6 +33,7 @@ def rows(part: ChangeBatch, settings: EventSettings) -> list[dict[str, Any]]:
     return [row for found in to_rows(part, settings) for row in found.to_pylist()]
 
 
+@pytest.mark.seed("000-35", "000-36", "000-40")
 def test_a_delete_and_a_key_change_are_followed_by_tombstones() -> None:
     found = rows(CHANGES, PLAIN)
     assert [row["op"] for row in found] == ["c", "u", "d", "tombstone", "c", "d", "tombstone"]
@@ -51,12 +52,14 @@ def test_skipped_operations_leave_no_record() -> None:
     assert found[1]["key"] is None
 
 
+@pytest.mark.seed("000-41")
 def test_truncates_follow_their_own_option_in_the_legacy_form() -> None:
     legacy = replace(PLAIN, event_format="1.7", skipped_operations=frozenset())
     assert "t" not in [row["op"] for row in rows(CHANGES, legacy)]
     assert "t" in [row["op"] for row in rows(CHANGES, replace(legacy, truncate_handling_mode="include"))]
 
 
+@pytest.mark.seed("000-37")
 def test_key_changes_name_the_other_key_before_the_context() -> None:
     found = rows(CHANGES, PLAIN)
     heads = [[(pair["key"], pair["value"]) for pair in row["headers"]][:2] for row in found]
@@ -72,6 +75,7 @@ def test_without_context_headers_most_records_have_none() -> None:
     assert [row["headers"] is None for row in found] == [True, True, False, False, False, True, True]
 
 
+@pytest.mark.seed("000-31")
 def test_rows_carry_position_transaction_and_time() -> None:
     row = rows(CHANGES, PLAIN)[0]
     assert (row["topic"], row["database"], row["schema"], row["table"]) == ("server.public.t", "golden", "public", "t")
@@ -79,6 +83,7 @@ def test_rows_carry_position_transaction_and_time() -> None:
     assert (str(row["source_ts"]), row["snapshot"]) == ("2026-11-21 01:00:27.639575+00:00", "false")
 
 
+@pytest.mark.seed("000-30", "000-32")
 def test_snapshot_rows_show_their_marker_and_no_transaction() -> None:
     reads = batch(TABLE, [("r", None, ("1", "a")), ("r", None, ("2", "b"))], marker=[Marker.FIRST, Marker.LAST])
     found = rows(reads, PLAIN)

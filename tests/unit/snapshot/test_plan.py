@@ -1,0 +1,71 @@
+"""Which chunks a snapshot has, and where its markers go."""
+
+from __future__ import annotations
+
+import json
+
+from tailrace.columns.batch import Marker
+from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
+from tailrace.connectors.postgres.position import LogPosition, lsn_text, lsn_value
+from tailrace.connectors.postgres.snapshot import SnapshotOrigin, Visible
+from tailrace.snapshot.plan import PlannedTable, SnapshotPlan, markers
+
+PLAN = SnapshotPlan((PlannedTable("s", "a", 1), PlannedTable("s", "b", 25), PlannedTable("s", "c", 10)), 10)
+
+
+def test_chunks_cover_every_page_once_and_the_last_is_open() -> None:
+    chunks = PLAN.chunks(0, len(PLAN))
+    assert [(chunk.table.table, chunk.first_page, chunk.last_page) for chunk in chunks] == [
+        ("a", 0, None),
+        ("b", 0, 10),
+        ("b", 10, 20),
+        ("b", 20, None),
+        ("c", 0, None),
+    ]
+    assert [chunk for first in range(5) for chunk in PLAN.chunks(first, first + 1)] == chunks
+
+
+def test_markers_say_which_rows_are_first_and_last() -> None:
+    a, b1, b2, b3, c = PLAN.chunks(0, 5)
+    assert markers(a, 3, True, True) == [(0, Marker.FIRST), (2, Marker.LAST_IN_DATA_COLLECTION)]
+    assert markers(a, 1, True, True) == [(0, Marker.FIRST)]
+    assert markers(b1, 2, True, True) == [(0, Marker.FIRST_IN_DATA_COLLECTION)]
+    assert markers(b2, 2, True, True) == []
+    assert markers(b3, 2, True, False) == []
+    assert markers(b3, 2, False, True) == [(1, Marker.LAST_IN_DATA_COLLECTION)]
+    assert markers(c, 1, True, True) == [(0, Marker.LAST)]
+
+
+def test_no_row_is_first_when_the_first_table_is_empty() -> None:
+    chunk = SnapshotPlan((PlannedTable("s", "b", 1),), 10, first=False).chunks(0, 1)[0]
+    assert markers(chunk, 2, True, True) == [(0, Marker.FIRST_IN_DATA_COLLECTION), (1, Marker.LAST)]
+
+
+def test_offsets_come_back_from_their_json_and_keep_their_text() -> None:
+    offset = PostgresOffset(
+        LogPosition(0x16B374D848, 0x16B374D880, 7, 0x16B374E000),
+        SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3), 4),
+        Visible(10, 20, frozenset({12, 15}), 99),
+    )
+    for one in (offset, PostgresOffset()):
+        text = json.dumps(one.to_json())
+        assert PostgresOffset.from_json(json.loads(text)) == one
+        assert json.dumps(PostgresOffset.from_json(json.loads(text)).to_json()) == text
+        assert text == json.dumps(json.loads(text), sort_keys=True)
+
+
+def test_lsns_are_written_as_postgresql_writes_them() -> None:
+    assert lsn_text(0x16B374D848) == "16/B374D848"
+    assert lsn_value("16/B374D848") == 0x16B374D848
+
+
+def test_a_snapshot_shows_transactions_by_id_across_the_wrap_of_32_bits() -> None:
+    epoch = 5 << 32
+    shown = Visible(epoch + 5, epoch + 10, frozenset({epoch + 7}), 1000)
+    assert shown(4, 500)
+    assert shown(9, 500)
+    assert not shown(7, 500)
+    assert not shown(10, 500)
+    assert not shown(4, 1000)
+    # assigned before the wrap
+    assert shown(0xFFFFFFF0, 500)
