@@ -285,6 +285,40 @@ def test_the_catch_up_gear_reads_a_backlog_in_slices_and_hands_over(
     assert [change[2][0] for change in one.changes] == [str(n).encode() for n in [*range(4000), 9999]]
 
 
+def test_a_stream_that_falls_behind_catches_up_from_where_it_is(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, poll, advance = reader_module.ReaderSettings, gears.Streaming.poll, gears.CatchUp.advance
+    advanced: list[int] = []
+
+    def shrunk(**settings: Any) -> Any:
+        return original(**{**settings, "catch_up_above": 1 << 15, "stream_below": 1 << 12, "slice_bytes": 1 << 17})
+
+    def slowly(self: gears.Streaming, seconds: float) -> gears.Messages | None:
+        time.sleep(0.3)
+        return poll(self, seconds)
+
+    def noted(self: gears.CatchUp, lsn: int) -> None:
+        advanced.append(lsn)
+        advance(self, lsn)
+
+    monkeypatch.setattr("tailrace.connectors.postgres.planner.ReaderSettings", shrunk)
+    monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 2000)
+    monkeypatch.setattr(gears.Streaming, "poll", slowly)
+    monkeypatch.setattr(gears.CatchUp, "advance", noted)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    database.execute("insert into t values (-1, 'first')")
+    one.until(1)
+    for number in range(40):
+        database.execute(f"insert into t select i, 'v' from generate_series({number * 100}, {number * 100 + 99}) i")
+    # the stream alone would take minutes
+    one.until(4001)
+    assert advanced
+    assert [change[2][0] for change in one.changes] == [str(n).encode() for n in range(-1, 4000)]
+
+
 def test_available_now_reads_what_is_there_and_ends(database: Database, query: Any) -> None:
     database.execute("create table t (id int primary key, v text)", "insert into t values (0, 'x')")
     one = query()

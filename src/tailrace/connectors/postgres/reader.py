@@ -325,7 +325,7 @@ class LogReader:
                 if run is not None and may_catch_up and time.monotonic() - checked > 1.0:
                     checked = time.monotonic()
                     self.head_lsn = self._current_lsn()
-                    if self.head_lsn - self._read_lsn > settings.catch_up_above and not self._indexer.is_open:
+                    if self.head_lsn - self._read_lsn > settings.catch_up_above:
                         return
         finally:
             gear.close()
