@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,10 @@ def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
     folder = tmp_path / "rows"
     folder.mkdir()
     for number, rows in enumerate(BATCHES):
-        pq.write_table(pa.Table.from_pylist(rows, schema=ROW_SCHEMA), folder / f"{number}.parquet")
+        path = folder / f"{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema=ROW_SCHEMA), path)
+        # Spark takes files in the order of their times, which two written at once may share.
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
