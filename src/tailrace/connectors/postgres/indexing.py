@@ -136,10 +136,11 @@ class Indexer:
     def advance(self, chunk: Chunk) -> None:
         """The chunk has been kept: a decoding session that sends its rows again has them dropped."""
         last = int(chunk.row_commits()[-1]) if len(chunk) else 0
+        end_lsn = int(chunk.end_end[-1]) if len(chunk.end_end) else self.position.end_lsn
         if len(chunk.end_commit) and int(chunk.end_commit[-1]) >= last:
-            self.position = LogPosition(int(chunk.end_commit[-1]), int(chunk.end_end[-1]))
+            self.position = LogPosition(int(chunk.end_commit[-1]), end_lsn)
         elif len(chunk):
-            self.position = LogPosition(last, self.position.end_lsn, int(chunk.ordinal[-1]) + 1)
+            self.position = LogPosition(last, end_lsn, int(chunk.ordinal[-1]) + 1)
 
     def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> Chunk:
         """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`.
