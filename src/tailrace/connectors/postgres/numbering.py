@@ -90,7 +90,7 @@ class Numbering:
         of_version = np.array([known[name] for name in names] or [0], np.int64)
         table = of_version[entry_version]
         weight, place = weights[entry_row], transaction[entry_row]
-        carried = self._open if self._open else {}
+        carried = self._open
         total = _running(weight, place)
         total[place == 0] += sum(carried.values())
         by_table = _running(weight, place * (len(known) + 1) + table)
@@ -98,7 +98,7 @@ class Numbering:
             if name in known:
                 by_table[(place == 0) & (table == known[name])] += count
         counts, self._open = self._count(place, table, weight, list(known), transactions, ends, carried)
-        return self._spread(rows, kinds, messages, entry_row, entry_version, total, by_table), counts
+        return self._spread(rows, kinds, messages, entry_row, total, by_table), counts
 
     def _key_changes(self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
         """The updates that become a delete and a create, as rows."""
@@ -149,7 +149,6 @@ class Numbering:
         kinds: Bytes,
         messages: Int64s,
         entry_row: Int64s,
-        entry_version: Int64s,
         total: Int64s,
         by_table: Int64s,
     ) -> Numbers:
