@@ -1,0 +1,2 @@
+INSERT INTO "UPPER-case_1" VALUES (1, 2);
+UPDATE "UPPER-case_1" SET "ID" = 3;

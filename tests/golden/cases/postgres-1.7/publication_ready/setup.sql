@@ -1,0 +1,8 @@
+CREATE TABLE a (id INT PRIMARY KEY, v TEXT, hidden TEXT, n INT NOT NULL);
+CREATE TABLE b (id INT PRIMARY KEY, v TEXT, k INT);
+CREATE TABLE c (id INT PRIMARY KEY, v TEXT);
+ALTER TABLE b REPLICA IDENTITY FULL;
+INSERT INTO a VALUES (1, 'x', 'h', 1);
+INSERT INTO b VALUES (1, 'x', 1), (2, 'y', 20);
+INSERT INTO c VALUES (1, 'x');
+CREATE PUBLICATION own FOR TABLE a (id, v, n), b WHERE (k > 10) WITH (publish = 'insert,update,delete');

@@ -1,0 +1,7 @@
+INSERT INTO t VALUES (2, 'b');
+--@ stop
+INSERT INTO t VALUES (3, 'before');
+ALTER TABLE t ADD COLUMN n INT NOT NULL DEFAULT 5;
+INSERT INTO t VALUES (4, 'after', 6);
+--@ start
+INSERT INTO t VALUES (7, 'back', 8);

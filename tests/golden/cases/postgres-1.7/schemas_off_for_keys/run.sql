@@ -1,0 +1,2 @@
+UPDATE t SET a = 2;
+DELETE FROM t;

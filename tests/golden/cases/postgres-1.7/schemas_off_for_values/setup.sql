@@ -1,0 +1,2 @@
+CREATE TABLE t (a INT, b TEXT, n NUMERIC(5,2), PRIMARY KEY (a, b));
+INSERT INTO t VALUES (1, 'x', 1.5);

@@ -1,0 +1,8 @@
+INSERT INTO t VALUES (3, 'z');
+BEGIN;
+INSERT INTO t VALUES (4, 'z');
+UPDATE t SET v = 'w' WHERE id = 1;
+COMMIT;
+UPDATE t SET id = 9 WHERE id = 2;
+DELETE FROM t WHERE id = 1;
+UPDATE t SET v = 'end' WHERE id = 3;

@@ -1,0 +1,6 @@
+INSERT INTO t VALUES (3, 'z');
+UPDATE t SET v = 'w' WHERE id = 1;
+UPDATE t SET id = 9 WHERE id = 2;
+DELETE FROM t WHERE id = 1;
+TRUNCATE t;
+INSERT INTO t VALUES (4, 'end');

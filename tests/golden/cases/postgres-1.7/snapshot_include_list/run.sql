@@ -1,0 +1,2 @@
+UPDATE a SET v = 'w';
+UPDATE c SET v = 'w';

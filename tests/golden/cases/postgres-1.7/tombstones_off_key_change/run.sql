@@ -1,0 +1,3 @@
+UPDATE t SET b = 2;
+UPDATE t SET v = 'y';
+DELETE FROM t;

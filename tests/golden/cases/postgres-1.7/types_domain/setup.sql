@@ -1,0 +1,17 @@
+CREATE EXTENSION citext;
+CREATE DOMAIN d_one AS VARCHAR(10);
+CREATE DOMAIN d_two AS d_one NOT NULL DEFAULT 'two';
+CREATE DOMAIN d_num AS NUMERIC(6,2);
+CREATE DOMAIN d_num2 AS d_num;
+CREATE DOMAIN d_ci AS CITEXT;
+CREATE DOMAIN d_arr AS TEXT[];
+CREATE DOMAIN d_time AS TIME(3);
+CREATE DOMAIN d_tstz AS TIMESTAMPTZ;
+CREATE DOMAIN d_json AS JSONB;
+CREATE DOMAIN d_bytes AS BYTEA;
+CREATE DOMAIN d_char AS CHAR(4);
+CREATE DOMAIN d_money AS MONEY;
+CREATE DOMAIN d_int AS INTEGER CHECK (VALUE > 0);
+CREATE DOMAIN d_key AS d_int;
+CREATE TABLE dom (id d_key PRIMARY KEY, a d_one, b d_two, n d_num, n2 d_num2, ci d_ci, arr d_arr, t d_time, tz d_tstz, j d_json, by d_bytes, c d_char, m d_money, a2 d_one DEFAULT 'dflt', i2 d_int DEFAULT 5);
+INSERT INTO dom VALUES (1, 'one', 'two', 1.25, 2.5, 'Ci', '{a,b}', '10:11:12.345', '2020-01-01 00:00:00+02', '{"a": 1}', '\x01', 'ab', 12.34);

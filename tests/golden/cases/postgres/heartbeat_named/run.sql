@@ -1,0 +1,3 @@
+INSERT INTO t VALUES (1);
+--@ sleep 1
+INSERT INTO t VALUES (2);

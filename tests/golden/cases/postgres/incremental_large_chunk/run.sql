@@ -1,0 +1,5 @@
+INSERT INTO debezium_signal VALUES ('signal-1', 'execute-snapshot', '{"data-collections": ["public.e"], "type": "incremental"}');
+--@ settle 2
+INSERT INTO debezium_signal VALUES ('signal-2', 'execute-snapshot', '{"data-collections": ["public.t", "public.e", "public.c"], "type": "incremental"}');
+--@ settle 2
+INSERT INTO fin VALUES (1);

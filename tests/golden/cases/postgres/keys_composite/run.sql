@@ -1,0 +1,11 @@
+UPDATE k1 SET d = 'y', v = 'w';
+UPDATE k2 SET a = b + 2, b = a;
+BEGIN;
+UPDATE k2 SET a = 10 WHERE b = 1;
+UPDATE k2 SET a = 11 WHERE b = 1;
+DELETE FROM k2 WHERE b = 1;
+INSERT INTO k2 VALUES (10, 1, 'again');
+COMMIT;
+INSERT INTO k3 VALUES ('x', 1);
+INSERT INTO k4 VALUES ('x', 1, 2);
+INSERT INTO k5 VALUES ('x', 1);

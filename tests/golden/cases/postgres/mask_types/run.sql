@@ -1,0 +1,3 @@
+INSERT INTO m VALUES ('k2', 't', NULL, NULL, 3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+UPDATE m SET plain = 'q' WHERE k = 'k1';
+DELETE FROM m WHERE k = 'k2';

@@ -1,0 +1,13 @@
+SELECT pg_logical_emit_message(false, 'first', 'no commit seen');
+BEGIN;
+SELECT pg_logical_emit_message(true, 'app', 'one');
+SELECT pg_logical_emit_message(true, 'app', 'two');
+SELECT pg_logical_emit_message(true, 'other', 'three');
+INSERT INTO t VALUES (1, 'x');
+COMMIT;
+BEGIN;
+INSERT INTO t VALUES (2, 'x');
+SELECT pg_logical_emit_message(false, 'app', 'between');
+COMMIT;
+SELECT pg_logical_emit_message(false, 'app', 'last');
+INSERT INTO t VALUES (3, 'x');

@@ -1,0 +1,1 @@
+UPDATE "_t" SET a_ = NULL;

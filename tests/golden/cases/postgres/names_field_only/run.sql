@@ -1,0 +1,1 @@
+UPDATE "1t q" SET "a.b" = 3;

@@ -1,0 +1,2 @@
+CREATE TABLE "1t q" ("a.b" INT PRIMARY KEY, "1c d" TEXT);
+INSERT INTO "1t q" VALUES (1, 'x');

@@ -1,0 +1,3 @@
+INSERT INTO p VALUES (2, 'x');
+UPDATE p SET id = 12 WHERE id = 2;
+DELETE FROM p WHERE id = 12;

@@ -1,0 +1,2 @@
+INSERT INTO p (s) VALUES (2);
+INSERT INTO q (bo) VALUES (false);

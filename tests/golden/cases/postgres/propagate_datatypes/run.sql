@@ -1,0 +1,1 @@
+INSERT INTO p (id) VALUES (2);

@@ -1,0 +1,3 @@
+CREATE TYPE mood AS ENUM ('a');
+CREATE TABLE p (id INT PRIMARY KEY, v VARCHAR(9), n NUMERIC(7,1), c CHAR(2), t TIMESTAMP(2), a VARCHAR(4)[], m mood, other TEXT);
+INSERT INTO p (id) VALUES (1);

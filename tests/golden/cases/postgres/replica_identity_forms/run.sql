@@ -1,0 +1,17 @@
+INSERT INTO ri_nothing VALUES (1, 'x');
+INSERT INTO ri_index VALUES (2, 20, 'q', 'w', 2);
+UPDATE ri_index SET v = 'vv' WHERE id = 1;
+UPDATE ri_index SET code = 11 WHERE id = 1;
+UPDATE ri_index SET id = 3 WHERE id = 2;
+DELETE FROM ri_index WHERE id = 1;
+INSERT INTO ri_index_nopk VALUES (1, 'a');
+UPDATE ri_index_nopk SET v = 'b';
+UPDATE ri_index_nopk SET code = 2;
+DELETE FROM ri_index_nopk;
+UPDATE ri_full SET v = 'uno' WHERE a = 1;
+UPDATE ri_full SET a = 3, v = 'tre' WHERE a = 1;
+DELETE FROM ri_full WHERE a = 3;
+INSERT INTO ri_default VALUES (1, 'b', DEFAULT, '2020-01-01', 1.5, '{}', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 1.25, '2020-01-01', '\x01');
+UPDATE ri_default SET a = 2;
+UPDATE ri_default SET b = 'bb';
+DELETE FROM ri_default;

@@ -1,0 +1,13 @@
+ALTER TABLE t ADD w TEXT;
+INSERT INTO t VALUES (1, 'x', 'w');
+BEGIN;
+UPDATE t SET v = 'x';
+UPDATE t SET w = 'ww';
+UPDATE t SET v = 'y';
+UPDATE u SET v = 'a';
+UPDATE u SET v = 'b';
+COMMIT;
+UPDATE t SET id = 2;
+UPDATE t SET v = NULL;
+UPDATE t SET v = NULL;
+DELETE FROM t;

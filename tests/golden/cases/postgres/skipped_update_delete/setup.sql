@@ -1,0 +1,2 @@
+CREATE TABLE t (id INT PRIMARY KEY, v TEXT);
+INSERT INTO t VALUES (1, 'x'), (2, 'y');

@@ -1,0 +1,2 @@
+CREATE TABLE a (id INT PRIMARY KEY, v TEXT);
+INSERT INTO a VALUES (1, 'x'), (2, 'y');

@@ -1,0 +1,1 @@
+UPDATE a SET v = 'w' WHERE id = 1;

@@ -1,0 +1,1 @@
+UPDATE big SET n = 2;

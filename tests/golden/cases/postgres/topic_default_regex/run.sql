@@ -1,0 +1,3 @@
+SELECT pg_logical_emit_message(true, 'app', 'one');
+INSERT INTO t VALUES (2, 'x');
+INSERT INTO s2.t VALUES (2, 'x');

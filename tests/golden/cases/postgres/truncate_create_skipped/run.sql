@@ -1,0 +1,3 @@
+TRUNCATE t;
+INSERT INTO t VALUES (3, 'z');
+UPDATE t SET v = 'w';

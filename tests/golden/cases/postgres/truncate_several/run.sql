@@ -1,0 +1,8 @@
+INSERT INTO child (p) VALUES (1);
+TRUNCATE parent CASCADE;
+TRUNCATE "Other One", child RESTART IDENTITY;
+BEGIN;
+INSERT INTO parent VALUES (2);
+TRUNCATE parent, child, uncaptured;
+INSERT INTO parent VALUES (3);
+COMMIT;

@@ -1,0 +1,3 @@
+INSERT INTO net VALUES ('10.1.2.3/32', '10/8', '0800.2b01.0203', '08:00:2b:01:02:03'), ('2001:DB8::1/64', '::1', NULL, NULL);
+UPDATE net SET ip = '10.1.2.4' WHERE ip = '10.1.2.3';
+DELETE FROM net WHERE ip = '192.168.0.1';

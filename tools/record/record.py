@@ -1,0 +1,57 @@
+"""Records golden cases with a real Debezium: `python tools/record/record.py CASE_DIR … [--version 3.6.1]`.
+
+README.md beside this file says what it needs. Ends with 1 if a case could not be recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> int:
+    """Record the cases that the command line names; the exit code."""
+    # A script's own directory is what Python puts there; the repository's packages are to be found as well.
+    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+    import psycopg
+
+    from tailrace.embedded import Server
+    from tests.fix_postgres import describe, system_binaries
+    from tests.golden.case import load
+    from tests.golden.runner import SERVER
+    from tools.record.engine import Failed, full
+    from tools.record.recording import explain, record
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="+", type=Path, metavar="CASE_DIR")
+    parser.add_argument("--version", default="3.6.1", help="Debezium's version (default: 3.6.1)")
+    parser.add_argument("--limit", type=float, default=180, help="seconds that one case may take (default: 180)")
+    parser.add_argument("--binaries", type=Path, help="PostgreSQL's bin directory (default: the system's newest)")
+    parser.add_argument("--keep", type=Path, help="a directory that keeps Debezium's log and offsets, by case")
+    given = parser.parse_args()
+    failures = 0
+    with Server(given.binaries or system_binaries(), SERVER) as running:
+        postgres = describe(running.dsn())
+        for path in given.cases:
+            started = time.monotonic()
+            case = load(path)
+            with tempfile.TemporaryDirectory(prefix="tailrace-record-") as folder:
+                try:
+                    count = record(case, postgres, full(given.version), given.limit, Path(folder))
+                    print(f"{case.name}: {count} records ({time.monotonic() - started:.1f} s)", flush=True)
+                except (Failed, psycopg.Error) as error:
+                    failures += 1
+                    print(f"{case.name}: not recorded: {explain(error)}", flush=True)
+                if given.keep:
+                    shutil.copytree(folder, given.keep / case.name, dirs_exist_ok=True)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
