@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -11,10 +12,15 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tailrace.columns import ChangeBatch, Column, Image, TableId, TableSchema, Transactions
+from tailrace.config.naming import TopicNaming
 from tailrace.events.settings import EventSettings
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 _YEARS = st.integers(1, 294_276)
+
+
+# Type name, modifier, further attributes of the column, texts.
+Kind = tuple[str, int, dict[str, Any], st.SearchStrategy[str]]
 
 
 def _integers(bits: int) -> st.SearchStrategy[str]:
@@ -64,7 +70,7 @@ def _timestamps(draw: Callable[..., Any], digits: int = 6, zoned: bool = False) 
 def _intervals(draw: Callable[..., Any]) -> str:
     """As the server writes them: units that are zero are left out, later signs are shown once one was negative."""
     parts = []
-    for unit, most in (("year", 4_000), ("mon", 11), ("day", 200_000_000)):
+    for unit, most in (("year", 400_000), ("mon", 11), ("day", 200_000_000)):
         amount = draw(st.sampled_from([0, 0, 1, -1]) | st.integers(-most, most))
         if amount:
             parts.append(f"{amount} {unit}{'' if amount == 1 else 's'}")
@@ -80,14 +86,62 @@ def _floats(width: int) -> st.SearchStrategy[str]:
     return st.floats(width=32 if width == 32 else 64).map(shortest)
 
 
+@st.composite
+def arrays(draw: Callable[..., Any], elements: st.SearchStrategy[str], delimiter: str = ",") -> str:
+    """Arrays as the server writes them: elements in quotes where they must be, now and then bounds or dimensions."""
+
+    def written(item: str | None) -> str:
+        if item is None:
+            return "NULL"
+        if item and item.upper() != "NULL" and not any(c in '{}"\\ \t\n\r\v\f' + delimiter for c in item):
+            return item
+        return '"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    text = "{" + delimiter.join(map(written, draw(st.lists(elements | st.none(), max_size=4)))) + "}"
+    kind = draw(st.integers(0, 11))
+    if text != "{}" and kind < 2:
+        return f"{{{text}{delimiter}{text}}}" if kind else f"{{{{{text}}}}}"
+    return f"[{draw(st.integers(-3, 3))}:3]={text}" if text != "{}" and kind == 2 else text
+
+
+def array(element: str, texts: st.SearchStrategy[str], modifier: int = -1, **more: Any) -> Kind:
+    """A column of arrays of `element`."""
+    of = Column("e", element, 0, **more)
+    return f"_{element}", modifier, {"kind": "array", "element": of}, arrays(texts, ";" if element == "box" else ",")
+
+
+# Texts that arrays quote, and those that look as if they needed none.
+_WORDS = _TEXT | st.sampled_from(
+    [
+        "",
+        "NULL",
+        "null",
+        "Null",
+        " ",
+        "{",
+        "}",
+        "{}",
+        ",",
+        '"',
+        '""',
+        "\\",
+        '\\"',
+        "a,b",
+        "a b",
+        "é",
+        "😀",
+        "\t",
+        "[1:2]={3}",
+    ]
+)
+
+
 def numeric(precision: int, scale: int) -> int:
     return ((precision << 16) | (scale & 0x7FF)) + 4
 
 
 _MOOD = ("sad", "ok", "happy, really")
-_INT = Column("e", "int4", 23)
-# Type name, modifier, further attributes of the column, texts.
-COLUMNS: list[tuple[str, int, dict[str, Any], st.SearchStrategy[str]]] = [
+COLUMNS: list[Kind] = [
     ("int2", -1, {}, _integers(16)),
     ("int8", -1, {"default": "7"}, _integers(64)),
     ("bool", -1, {}, st.sampled_from("tf")),
@@ -115,9 +169,33 @@ COLUMNS: list[tuple[str, int, dict[str, Any], st.SearchStrategy[str]]] = [
     ("bit", 3, {}, st.text("01", min_size=3, max_size=3)),
     ("bit", 1, {}, st.sampled_from("01")),
     ("mood", -1, {"kind": "enum", "enum_labels": _MOOD}, st.sampled_from(_MOOD)),
-    ("_int4", -1, {"kind": "array", "element": _INT}, st.sampled_from(["{}", "{1,NULL,-3}", "{{1},{2}}"])),
+    ("bit", 12, {}, st.text("01", min_size=12, max_size=12)),
+    ("varbit", -1, {}, st.text("01", max_size=70)),
+    array("int4", _integers(32)),
+    array("int8", _integers(64)),
+    array("bool", st.sampled_from("tf")),
+    array("text", _WORDS),
+    array("varchar", _WORDS, 24),
+    array("mood", _WORDS, kind="enum", enum_labels=_MOOD),
+    array("jsonb", st.sampled_from(['{"a": [1, null]}', "null", '"é\\\\"'])),
+    array("uuid", st.uuids().map(str)),
+    array("float4", _floats(32)),
+    array("float8", _floats(64)),
+    array("numeric", _decimals(2, 10), numeric(12, 2)),
+    array("numeric", st.one_of(_decimals(), st.sampled_from(["NaN", "Infinity", "-Infinity"]))),
+    array("bytea", st.binary(max_size=9).map(lambda data: "\\x" + data.hex())),
+    array("date", st.one_of(_dates(), st.sampled_from(["infinity", "-infinity", "0044-03-15 BC"]))),
+    array("time", _clocks(3), 3),
+    array("timetz", st.builds(lambda clock, offset: clock + offset, _clocks(), _OFFSETS)),
+    array("timestamp", _timestamps()),
+    array("timestamptz", _timestamps(6, True)),
+    array("pg_lsn", st.sampled_from(["0/1", "1/2"])),
+    array("box", st.just("(2,2),(0,0)")),
+    ("sparsevec", -1, {}, st.sampled_from(["{}/3", "{1:1,3:-0.5}/3", "{}/40000"])),
+    ("vector", -1, {}, st.lists(_floats(32), min_size=1, max_size=4).map(lambda found: f"[{','.join(found)}]")),
+    ("halfvec", -1, {}, st.sampled_from(["[1,-2.5e-07]", "[0]", "[65504,-0.00006]"])),
     ("hstore", -1, {}, st.sampled_from(["", '"k"=>"v", "two words"=>NULL'])),
-    ("point", -1, {}, st.sampled_from(["(1.5,-2)", "(0.1,1e+300)"])),
+    ("point", -1, {}, st.tuples(_floats(64), _floats(64)).map(lambda found: f"({found[0]},{found[1]})")),
     ("box", -1, {}, st.just("(2,2),(0,0)")),
 ]
 
@@ -133,7 +211,10 @@ def settings(draw: Callable[..., Any]) -> EventSettings:
         decimal_handling_mode=draw(st.sampled_from(["precise", "precise", "double", "string"])),
         time_precision_mode=draw(
             st.sampled_from(
-                ["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"]
+                [
+                    *("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds"),
+                    *("nanoseconds", "structured"),
+                ]
             )
         ),
         binary_handling_mode=draw(st.sampled_from(["bytes", "base64", "base64-url-safe", "hex"])),
@@ -146,6 +227,7 @@ def settings(draw: Callable[..., Any]) -> EventSettings:
         value_schemas_enable=draw(st.booleans()),
         replace_null_with_default=draw(st.booleans()),
         run_id="run",
+        naming=draw(st.sampled_from([TopicNaming(), TopicNaming(True, re.compile("(.*)"), "$1", "told")])),
     )
 
 

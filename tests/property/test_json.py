@@ -9,10 +9,13 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.columns import ROW_SCHEMA, ChangeBatch
+from tailrace.columns import ROW_SCHEMA, ChangeBatch, Column, TableId, TableSchema
 from tailrace.connectors.postgres.records import table_plan, to_rows
+from tailrace.connectors.postgres.values import plan_columns
+from tailrace.events import names
 from tailrace.events.envelope import event_schemas
 from tailrace.events.settings import EventSettings
+from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tailrace.serde.json_text import dumps
 from tailrace.serde.reference import Event, Reference
 from tests.property import json_batches
@@ -35,7 +38,8 @@ def columnar(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
 def plain(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
     plan = table_plan(batch.table, chosen)
     schemas = event_schemas(batch.table, plan.columns, plan.key, chosen)
-    reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, NOW)
+    told = names.table_field(chosen, batch.table.id)
+    reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, NOW, told)
     return list(reference.events(batch))
 
 
@@ -49,6 +53,28 @@ def test_columnar_events_are_the_plain_ones(batch: ChangeBatch, chosen: EventSet
         for text in (event.key, event.value, *(value for _, value in event.headers)):
             if text is not None:
                 json.loads(text)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.none()
+        | st.text('{},"\\NULl[]=:1é😀 ', max_size=12)
+        | st.builds("{{{}}}".format, st.text('{},"\\nul1', max_size=9)),
+        max_size=6,
+    ),
+    st.booleans(),
+)
+def test_any_text_as_an_array(texts: list[str | None], nulls: bool) -> None:
+    """What is no array counts as lost on both paths, and nothing else does."""
+    of = Column("e", "text", 25) if nulls else Column("e", "mood", 0, kind="enum", enum_labels=("a",))
+    table = TableSchema(TableId("d", "s", "t"), (Column("v", "_text", 1009, kind="array", element=of),), ())
+    (plan,), _ = plan_columns(table, EventSettings("server", "golden"))
+    column = pa.array([None if text is None else text.encode() for text in texts], pa.binary())
+    fragment, lost = column_fragment(plan, column, None)
+    wanted = [plan.null if text is None else plain_json(plan, text) for text in column.to_pylist()]
+    assert lost == wanted.count(None)
+    assert json_array(fragment).to_pylist() == [(plan.null if text is None else text).decode() for text in wanted]
 
 
 _LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

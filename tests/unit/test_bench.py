@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import tables
 from bench.__main__ import arguments
 from bench.drain import steady_seconds
 from bench.latency import summary
@@ -18,9 +19,12 @@ SECOND = 1_000_000_000
 
 
 def run(case: str, seconds: float, number: int = 0, group: str = "a", phase: str = "stream") -> Measurement:
+    size = 0 if phase == "snapshot" else 50_000_000
     if case in (RECEIVE, PEEK, COPY):
-        return Measurement(phase, case, number, group, 100, seconds, total_cpu=1.0)
-    return Measurement(phase, case, number, group, 100, seconds, seconds / 2, 4.0, 0.5, {}, 300.0 + number, 900.0)
+        return Measurement(phase, case, number, group, 100, seconds, total_cpu=1.0, log_bytes=size)
+    return Measurement(
+        phase, case, number, group, 100, seconds, seconds / 2, 4.0, 0.5, {}, 300.0 + number, 900.0, log_bytes=size
+    )
 
 
 def test_a_ratio_is_the_rate_over_the_mean_of_the_baseline_before_and_after() -> None:
@@ -48,12 +52,18 @@ def test_a_snapshot_is_compared_with_copy() -> None:
     found = figures([run(COPY, 3, phase="snapshot"), run("noop", 6, phase="snapshot")])
     assert found["snapshot_noop_ratio"] == 0.5
     assert "snapshot_noop_peek_ratio" not in found
+    assert "snapshot_noop_mb_per_second" not in found
 
 
 def test_events_for_a_second_of_cpu_are_those_of_the_plain_drain() -> None:
     found = figures([run(RECEIVE, 1), run("noop", 1), run("noop_topic", 1)])
     assert found["events_per_cpu_second"] == 25.0
     assert found["stream_noop_per_second"] == 100.0
+
+
+def test_the_megabytes_are_those_of_the_log() -> None:
+    found = figures([run(RECEIVE, 10), run("noop", 4)])
+    assert (found["stream_pg_recvlogical_mb_per_second"], found["stream_noop_mb_per_second"]) == (5.0, 12.5)
 
 
 def test_a_case_without_a_baseline_has_no_ratio() -> None:
@@ -74,8 +84,8 @@ def test_the_table_has_a_line_for_each_case_of_equal_width() -> None:
     runs = [run(RECEIVE, 10, n) for n in range(2)] + [run("noop", 3, n) for n in range(2)]
     lines = table(runs, figures(runs) | {"latency_p50_ms": 1234.4}).splitlines()
     assert len({line.count("|") for line in lines[:4]}) == 1
-    assert lines[2].startswith("| stream_pg_recvlogical | 100 | 10.0 |  | 10 |  |")
-    assert lines[3] == "| stream_noop | 100 | 3.0 | 1.5 | 33 | 3.33 |  | 6.67 | 4.0 | 0.5 | 301 | 900 |"
+    assert lines[2].startswith("| stream_pg_recvlogical | 100 | 10.0 |  | 10 | 5 |  |")
+    assert lines[3] == "| stream_noop | 100 | 3.0 | 1.5 | 33 | 17 | 3.33 |  | 6.67 | 4.0 | 0.5 | 301 | 900 |"
     assert lines[4] == "latency_p50_ms: 1,234"
 
 
@@ -129,6 +139,18 @@ def test_impossible_measurements_are_refused(words: list[str], capsys: pytest.Ca
         arguments(words)
     assert refused.value.code == 2
     assert words[0] in capsys.readouterr().err
+
+
+def test_a_table_has_a_value_for_each_column() -> None:
+    found = [tables.plain("p"), tables.wide("w"), tables.types("t"), tables.types("t", ["vector"])]
+    assert [len(table.columns) for table in found] == [len(table.row) for table in found]
+    assert len(found[1].columns) == 100
+    assert len(found[3].columns) == len(found[2].columns) + 2
+    assert all(len({name for name, _ in table.columns}) == len(table.columns) for table in found)
+
+
+def test_extensions_are_those_that_a_server_has() -> None:
+    assert tables.extensions({"vector", "plpgsql", "citext"}) == ("citext", "vector")
 
 
 def test_waiting_ends_with_an_error() -> None:

@@ -139,6 +139,13 @@ def test_the_status_leaves_out_what_is_not_known() -> None:
     assert Status.of({}).line(0) == "0 events/s · 0 in all · batch 0"
 
 
+def test_the_status_counts_what_was_put_aside() -> None:
+    aside = progress(observedMetrics={METRIC: {"newest_us": 1767225600_000_000, "quarantined": 2}})
+    assert " · 2 put aside · batch 3" in Status.of(aside).line(0)
+    left_out = progress(sources=[{"latestOffset": '{"log":{"end":"0/0"},"unchanged":4}'}])
+    assert " · 4 unchanged left out · batch 3" in Status.of(left_out).line(0)
+
+
 def test_the_status_tells_how_far_a_snapshot_is() -> None:
     plan = {"chunk_pages": 10, "first": True, "tables": [["public", "t", 25], ["public", "u", 1]]}
     offset = {"log": {"commit": "0/0", "end": "0/10"}, "snapshot": {"plan": plan, "done": 2}}

@@ -73,7 +73,9 @@ class ChangeBatch:
     old tuple. `old_key_only[i]` tells that the old tuple of row i held only the replica identity's columns.
 
     Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
-    first event among all captured events of its transaction, and among those of its table.
+    first event among all captured events of its transaction, and among those of its table. `messages` are the raw
+    messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks tell of the slot,
+    None where nothing is known.
     """
 
     table: TableSchema
@@ -88,6 +90,8 @@ class ChangeBatch:
     old_key_only: Flags | None = None
     total_order: Int64s | None = None
     table_order: Int64s | None = None
+    messages: tuple[Bytes, Int64s] | None = None
+    xmin: int | None = None
     warnings: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -116,3 +120,24 @@ class Boundary:
     commit_us: int
     ordinal: int
     counts: Counts | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalMessage:
+    """A message that an application has written into the log.
+
+    `xid` is None for one outside of transactions. `lsn` is its own LSN, `previous_end` the end LSN of the commit
+    before it, None when none was seen; `commit_lsn` and `ordinal` are its position, `commit_us` the time of its
+    commit in µs since 1970 (outside of transactions: of the commit before it); `total_order` its number among the
+    events of its transaction, None where it has none or numbers are not wanted.
+    """
+
+    prefix: str
+    content: bytes
+    lsn: int
+    xid: int | None
+    commit_lsn: int
+    commit_us: int
+    previous_end: int | None
+    ordinal: int
+    total_order: int | None

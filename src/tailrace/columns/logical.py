@@ -1,7 +1,7 @@
 """Logical types: what a column's values mean to a consumer, in the terms of Kafka Connect's schemas.
 
 A logical type is the schema half of a value: every serialiser derives its own schema from it. The values of
-`connect` are Connect's: boolean, int16, int32, int64, float, double, string, bytes, array, map, struct.
+`connect` are Connect's: boolean, int8, int16, int32, int64, float, double, string, bytes, array, map, struct.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ ABSENT = Absent()
 class LogicalType:
     """One schema: Connect's type, its semantic name and version, its parameters in order, and its parts.
 
-    `fields` belong to a struct, `items` to an array (its element) or a map (its value; keys are strings).
+    `fields` belong to a struct, `items` to an array (its element) or a map (its value). `keys` is a map's key, None
+    for strings; JSON writes a map of other keys as a list of pairs.
     `default` is the default in its JSON form (bytes as base64 text), ABSENT where there is none; `doc` what the
     schema says of itself.
     """
@@ -47,6 +48,7 @@ class LogicalType:
     optional: bool = False
     default: Any = ABSENT
     doc: str | None = None
+    keys: LogicalType | None = None
 
     def with_default(self, default: Any) -> LogicalType:
         return replace(self, default=default)
@@ -58,6 +60,7 @@ class LogicalType:
         """The Arrow type that holds the values of this type."""
         plain = {
             "boolean": pa.bool_(),
+            "int8": pa.int8(),
             "int16": pa.int16(),
             "int32": pa.int32(),
             "int64": pa.int64(),
@@ -73,7 +76,10 @@ class LogicalType:
         if self.items is None:
             raise ValueError(f"a logical type {self.connect} needs items")
         if self.connect == "map":
-            return pa.map_(pa.string(), pa.field("value", self.items.arrow(), self.items.optional))
+            return pa.map_(
+                self.keys.arrow() if self.keys else pa.string(),
+                pa.field("value", self.items.arrow(), self.items.optional),
+            )
         return pa.list_(pa.field("element", self.items.arrow(), self.items.optional))
 
 
@@ -86,6 +92,7 @@ class Field:
 
 
 BOOLEAN = LogicalType("boolean")
+INT8 = LogicalType("int8")
 INT16 = LogicalType("int16")
 INT32 = LogicalType("int32")
 INT64 = LogicalType("int64")
@@ -103,6 +110,11 @@ def semantic(base: LogicalType, name: str, version: int = 1, **parameters: str) 
 
 def array(items: LogicalType) -> LogicalType:
     return LogicalType("array", items=items)
+
+
+def mapping(values: LogicalType) -> LogicalType:
+    """A map from strings."""
+    return LogicalType("map", items=values)
 
 
 def struct(*fields: Field, name: str | None = None, version: int | None = None, doc: str | None = None) -> LogicalType:
@@ -161,6 +173,38 @@ GEOMETRY = struct(*_WKB, name="io.debezium.data.geometry.Geometry", version=1)
 GEOGRAPHY = struct(*_WKB, name="io.debezium.data.geometry.Geography", version=1)
 DOUBLE_VECTOR = semantic(array(DOUBLE), "io.debezium.data.DoubleVector")
 FLOAT_VECTOR = semantic(array(FLOAT), "io.debezium.data.FloatVector")
+
+SPARSE_VECTOR = struct(
+    Field("dimensions", INT16),
+    Field("vector", LogicalType("map", items=DOUBLE, keys=INT16)),
+    name="io.debezium.data.SparseDoubleVector",
+    version=1,
+    doc="Sparse double vector",
+)
+
+
+def _structured(name: str, **parts: LogicalType) -> LogicalType:
+    """A date, time or duration in its parts, any of which may be null."""
+    fields = (Field(part, kind.with_optional(True)) for part, kind in parts.items())
+    return struct(*fields, name=f"io.debezium.time.Structured{name}", version=1)
+
+
+_DAY = {"year": INT32, "month": INT8, "day": INT8}
+_CLOCK = {"hour": INT8, "minute": INT8, "second": INT8, "nanos": INT32}
+STRUCTURED_DATE = _structured("Date", **_DAY, specialValue=STRING)
+STRUCTURED_TIME = _structured("Time", **_CLOCK, precision=INT32)
+STRUCTURED_TIMESTAMP = _structured("Timestamp", **_DAY, **_CLOCK, specialValue=STRING, precision=INT32)
+STRUCTURED_ZONED_TIME = _structured("ZonedTime", **_CLOCK, offsetSeconds=INT32, precision=INT32)
+STRUCTURED_ZONED_TIMESTAMP = _structured(
+    "ZonedTimestamp", **_DAY, **_CLOCK, offsetSeconds=INT32, zoneId=STRING, specialValue=STRING, precision=INT32
+)
+STRUCTURED_DURATION = _structured(
+    "Duration",
+    **dict.fromkeys(("years", "months", "days", "hours", "minutes"), INT32),
+    seconds=INT64,
+    nanos=INT32,
+    precision=INT32,
+)
 
 
 def bits(length: int) -> LogicalType:

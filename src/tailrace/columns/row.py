@@ -9,7 +9,7 @@ topic      string                                       topic of the record
 key        binary                                       serialised key; null where the table has none
 value      binary                                       serialised value; null in a tombstone
 headers    array<struct<key string, value binary>>      record headers, in order; null when there are none
-op         string                                       c, u, d, r, t, m; `tombstone` for a tombstone
+op         string                                       c, u, d, r, t, m; tombstone, heartbeat, BEGIN, END
 database   string                                       source database
 schema     string                                       source schema
 table      string                                       source table

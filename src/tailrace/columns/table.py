@@ -25,6 +25,7 @@ class Column:
     `modifier` is the raw type modifier (PostgreSQL's atttypmod, -1 when there is none). `kind` tells what
     `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`. `element` is an array's
     element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
+    `comment` is what the database says of the column, None where it says nothing or nobody asks.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Column:
     enum_labels: tuple[str, ...] = ()
     element: Column | None = None
     generated: bool = False
+    comment: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class TableSchema:
 
     `columns` are those that the log delivers, in the table's order. `key` names the columns of the primary key in
     the key's own order or, without one, of a unique index over NOT NULL columns; empty when there is neither.
+    `any_bytes` tells that the database has no encoding, so that texts may be other than UTF-8.
     `replica_identity` is the server's letter (PostgreSQL: `d`, `n`, `f` or `i`). `version` counts from 1 within
     one query.
     """
@@ -55,6 +58,7 @@ class TableSchema:
     replica_identity: str = "d"
     oid: int = 0
     version: int = 1
+    any_bytes: bool = False
 
     def index(self, name: str) -> int:
         """The position of the column called `name`; raises KeyError when there is none."""

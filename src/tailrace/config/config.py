@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import connect, postgres
+from tailrace.config import columns, connect, naming, postgres, signals
 from tailrace.config.filters import compile_expression
 from tailrace.config.option import Kind, Option
 from tailrace.errors import ConfigError
@@ -21,6 +21,7 @@ TABLES: dict[str, tuple[Option, ...]] = {
         *postgres.FILTERS,
         *postgres.EVENTS,
         *postgres.SNAPSHOT,
+        *signals.SIGNALS,
         *postgres.FLOW,
         *postgres.OWN,
         *connect.CONNECT,
@@ -89,9 +90,17 @@ class Config(Mapping[str, Any]):
         return str(self.typed["topic.prefix"])
 
     def __repr__(self) -> str:
-        secret = {option.name for option in TABLES[self.connector] if option.kind is Kind.SECRET}
-        shown = ", ".join(f"{n}={'***' if n in secret else v!r}" for n, v in sorted(self.given.items()))
+        secrets = [option for option in TABLES[self.connector] if option.kind is Kind.SECRET]
+        hidden = {n for n in self.given if any(n == option.name or option.matches(n) for option in secrets)}
+        shown = ", ".join(
+            f"{columns.without_salt(n)}={'***' if n in hidden else v!r}" for n, v in sorted(self.given.items())
+        )
         return f"Config({self.connector}: {shown})"
+
+
+def secret_names(connector: str = "postgres") -> frozenset[str]:
+    """The names, in lower case, of the options whose values are never shown."""
+    return frozenset(option.name.lower() for option in TABLES[connector] if option.kind is Kind.SECRET)
 
 
 def parse(connector: str, options: Mapping[str, str]) -> Config:
@@ -146,11 +155,14 @@ class _Reading:
         if option is None:
             self.faults.append(f"{name} is not an option{self._nearest(lower)}")
             return
+        shown = columns.without_salt(name)
         canonical = name if option.pattern else option.name
         if not text.strip() and option.kind not in (Kind.TEXT, Kind.SECRET):
             return
         if canonical in self.given and self.given[canonical] != text:
-            self.faults.append(f"{self._written[canonical]} and {name} are one option and contradict each other")
+            self.faults.append(
+                f"{columns.without_salt(self._written[canonical])} and {shown} are one option and contradict each other"
+            )
             return
         if lower == "database.server.name":
             self._generation = "1.7"
@@ -161,8 +173,7 @@ class _Reading:
         try:
             value = option.parse(text)
         except ValueError as fault:
-            shown = name if str(fault).startswith("=") else f"{name} "
-            self.faults.append(f"{shown} {fault}".replace("  ", " "))
+            self.faults.append(f"{shown} {fault}")
             return
         if not self._usable(option, name, text, value):
             return
@@ -206,7 +217,13 @@ class _Reading:
         values["snapshot.mode"] = _MODES_1X.get(values["snapshot.mode"], values["snapshot.mode"])
         self._settle_truncates(values, form)
         self._settle_converters(values)
+        self._settle_field_names(values)
         self._check_filters(values)
+        self._check_messages(form)
+        self.faults.extend(columns.faults(values))
+        self.faults.extend(naming.faults(values, self.given))
+        self._check_snapshot_mode(values)
+        self.faults.extend(signals.settle(values))
         return values
 
     def _settle_truncates(self, values: dict[str, Any], form: str) -> None:
@@ -226,17 +243,41 @@ class _Reading:
 
     def _settle_converters(self, values: dict[str, Any]) -> None:
         for option in ("schemas.enable", "replace.null.with.default"):
-            for part in ("key", "value"):
+            for part in ("key", "value", "header"):
                 name = f"{part}.converter.{option}"
-                if name not in self.given:
+                if name in values and name not in self.given:
                     values[name] = values[f"converter.{option}"]
         nulls = "converter.replace.null.with.default"
         if values[f"key.{nulls}"] != values[f"value.{nulls}"] and f"key.{nulls}" in self.given:
             self.faults.append(f"key.{nulls} must not differ from value.{nulls}")
         values["replace.null.with.default"] = values[f"value.{nulls}"]
 
+    def _settle_field_names(self, values: dict[str, Any]) -> None:
+        """The 1.x switch stands for one mode of today's option."""
+        if not values["sanitize.field.names"]:
+            return
+        mode = "field.name.adjustment.mode"
+        if mode in self.given and values[mode] != "avro":
+            self.faults.append(f"sanitize.field.names contradicts {mode} = {values[mode]}: leave it out")
+        values[mode] = "avro"
+        self.notices.append(f"sanitize.field.names is the older way to say {mode}=avro: use that.")
+
+    def _check_snapshot_mode(self, values: dict[str, Any]) -> None:
+        based = "snapshot.mode.configuration.based"
+        idle = not (values[f"{based}.snapshot.data"] or values[f"{based}.start.stream"])
+        if values["snapshot.mode"] == "configuration_based" and idle:
+            self.faults.append(
+                f"snapshot.mode = configuration_based does nothing unless {based}.snapshot.data or "
+                f"{based}.start.stream is true"
+            )
+
+    def _check_messages(self, form: str) -> None:
+        for name in ("message.prefix.include.list", "message.prefix.exclude.list"):
+            if form == "1.7" and name in self.given:
+                self.faults.append(f"{name} is not supported in the 1.7 format, which has no records of messages")
+
     def _check_filters(self, values: dict[str, Any]) -> None:
-        for kind in ("schema", "table"):
+        for kind in ("schema", "table", "message.prefix"):
             include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
             if values[include] and values[exclude]:
                 self.faults.append(f"{include} and {exclude} exclude each other: give one of them")
@@ -246,6 +287,11 @@ class _Reading:
                         compile_expression(expression)
                     except ValueError as fault:
                         self.faults.append(f"{name}: {fault}")
+        for expression in values["snapshot.include.collection.list"]:
+            try:
+                compile_expression(expression)
+            except ValueError as fault:
+                self.faults.append(f"snapshot.include.collection.list: {fault}")
 
 
 _MODES_1X = {"never": "no_data", "exported": "initial"}

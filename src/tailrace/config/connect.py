@@ -37,9 +37,8 @@ CONNECT = (
     Option("header.converter", Kind.TEXT, "Converter of headers.", JSON_CONVERTER, check=_json_only("headers")),
     Option(
         "header.converter.schemas.enable", Kind.BOOLEAN, "Whether headers carry their schema.", True,
-        unsupported="a header's schema goes with the value's: set value.converter.schemas.enable",
     ),
-    Option("converter.schemas.enable", Kind.BOOLEAN, "Whether keys and values carry their schema.", True),
+    Option("converter.schemas.enable", Kind.BOOLEAN, "Whether keys, values and headers carry their schema.", True),
     Option("converter.replace.null.with.default", Kind.BOOLEAN, "Whether null becomes the column's default.", True,
            aliases=("replace.null.with.default",)),
     Option("offset.storage", Kind.TEXT, "Java class of the offset storage.", notice=_CHECKPOINT),

@@ -20,10 +20,13 @@ class TableFilter:
 
     `settings` is any mapping with the typed values of `schema.include.list`, `schema.exclude.list`,
     `table.include.list` and `table.exclude.list`. Raises ValueError for a broken expression; `tailrace.config.parse`
-    has turned that into a ConfigError before.
+    has turned that into a ConfigError before. The signal table, `signal.data.collection`, is captured whatever the
+    lists say, except in the form of Debezium 1.7, where it needs to be listed like any other.
     """
 
     def __init__(self, settings: Any) -> None:
+        signals = settings.get("signal.data.collection")
+        self._signals = table_name(signals) if signals and settings.get("event.format") != "1.7" else None
         self._schemas = _Lists.of(settings["schema.include.list"], settings["schema.exclude.list"])
         self._tables = _Lists.of(settings["table.include.list"], settings["table.exclude.list"])
 
@@ -31,12 +34,33 @@ class TableFilter:
         """Whether `schema.table` is captured; tables of the server's own schemas never are."""
         if schema in _BUILT_IN or schema.startswith(("pg_toast", "pg_temp_")):
             return False
+        if (schema, table) == self._signals:
+            return True
         return self._schemas.include(schema) and self._tables.include(f"{schema}.{table}")
 
     @property
     def is_open(self) -> bool:
         """Whether no list restricts the tables."""
         return not (self._schemas.restrict or self._tables.restrict)
+
+
+class PrefixFilter:
+    """Which logical messages are captured, by their prefixes, after `message.prefix.include.list` and its opposite.
+
+    Picklable. Raises ValueError as TableFilter does.
+    """
+
+    def __init__(self, settings: Any) -> None:
+        self._lists = _Lists.of(settings["message.prefix.include.list"], settings["message.prefix.exclude.list"])
+
+    def includes(self, prefix: str) -> bool:
+        """Whether messages with `prefix` are captured."""
+        return self._lists.include(prefix)
+
+    @property
+    def excludes_all(self) -> bool:
+        """Whether no message can be captured, so that the server need not send any."""
+        return any(expression.pattern == ".*" for expression in self._lists.excluded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +82,14 @@ class _Lists:
         return not any(expression.fullmatch(name) for expression in self.excluded)
 
 
-def compile_expression(expression: str) -> re.Pattern[str]:
+def compile_expression(expression: str, *, ignore_case: bool = True) -> re.Pattern[str]:
     """A Java expression as Python's, to be used with `fullmatch`.
 
     ASCII alone folds case and makes `\\w`, `\\d`, `\\s`, as in Java by default. Raises ValueError with the reason
     for a broken expression and for the few constructs that Python has no equal of.
     """
     try:
-        return re.compile(_translate(expression), re.ASCII | re.IGNORECASE)
+        return re.compile(_translate(expression), re.ASCII | (re.IGNORECASE if ignore_case else 0))
     except re.error as fault:
         raise ValueError(f"{expression!r} is no regular expression: {fault}") from None
 
@@ -133,3 +157,43 @@ def _escape(expression: str, at: int, in_class: bool) -> tuple[str, int]:
     if letter in "EGXNcHVR":
         raise ValueError(f"{expression!r} uses \\{letter}, which is not supported")
     return expression[at : at + 2], at + 2
+
+
+def quoted_parts(name: str) -> tuple[str, ...] | None:
+    """The parts of a name of which at least one is in double quotes (`""` within them is one); None for any other."""
+    if '"' not in name:
+        return None
+    parts: list[str] = []
+    at = 0
+    while True:
+        if name.startswith('"', at):
+            part, at = [], at + 1
+            while not (name.startswith('"', at) and not name.startswith('""', at)):
+                if at >= len(name):
+                    return None
+                step = 2 if name.startswith('""', at) else 1
+                part.append(name[at])
+                at += step
+            parts.append("".join(part))
+            at += 1
+        else:
+            end = name.find(".", at)
+            end = len(name) if end < 0 else end
+            if end == at:
+                return None
+            parts.append(name[at:end])
+            at = end
+        if at == len(name):
+            return tuple(parts) if len(parts) >= 2 else None
+        if name[at] != ".":
+            return None
+        at += 1
+
+
+def table_name(name: str) -> tuple[str, str]:
+    """Schema and table of a name, whose parts may be in double quotes; a database's name may precede them.
+
+    The schema is empty for a name of one part.
+    """
+    parts = quoted_parts(name) or ("", *name.split("."))
+    return parts[-2], parts[-1]

@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from tailrace.config.columns import key_columns
+from tailrace.config.naming import STRATEGIES
 from tailrace.config.option import Kind, Option, at_least, between, matching
 
-_NO_COLUMN_SHAPING = "columns cannot be filtered, cut, masked or annotated yet"
-_NO_SIGNALS = "signals and incremental snapshots are not available yet"
 _NO_JVM = "it names a Java class, and no Java plug-ins are loaded"
-_NO_MESSAGES = "logical messages are not captured yet"
 _NO_HISTORY = "PostgreSQL's schemas come from its catalog and its log"
 _NO_QUEUE = "there is no queue between reader and converter that it could tune"
+
+
+def _keys_fault(text: str) -> str:
+    try:
+        key_columns(text)
+    except ValueError as fault:
+        return str(fault)
+    return ""
+
+
+_OWN_PARAMETERS = ("proto_version", "publication_names", "messages", "streaming", "two_phase")
+
+
+def stream_parameters(parts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The pairs of slot.stream.params, as the server gets them."""
+    return tuple((name.strip(), value.strip()) for name, _, value in (part.partition("=") for part in parts))
+
+
+def _parameter_fault(parts: Sequence[str]) -> str:
+    for name, value in stream_parameters(parts):
+        if not re.fullmatch(r"[a-z_]+", name) or not value:
+            return "must list name=value, separated by semicolons"
+        if name in _OWN_PARAMETERS:
+            return f"cannot set {name}, which the reader of the log sets itself"
+        if name == "binary":
+            return "cannot set binary: values are read as text"
+    return ""
+
 
 CONNECTION = (
     Option("database.hostname", Kind.TEXT, "Host name or address of the server, or a directory of its Unix socket."),
@@ -36,8 +66,9 @@ CONNECTION = (
         check=at_least(1000),
     ),
     Option(
-        "database.query.timeout.ms", Kind.INTEGER, "Longest time of a statement, in ms.", 600_000,
-        unsupported="statements run without a limit of time; set statement_timeout for the user in the database",
+        "database.query.timeout.ms", Kind.INTEGER,
+        "Longest time of a statement, in ms; 0: no limit. Neither the log nor the chunks of a snapshot are limited.",
+        600_000, check=at_least(0),
     ),
     Option(
         "database.connection.factory.class", Kind.TEXT, "Java class that makes connections.", unsupported=_NO_JVM
@@ -70,16 +101,23 @@ IDENTITY = (
     ),
     Option("topic.delimiter", Kind.TEXT, "What stands between the parts of a topic's name.", "."),
     Option(
-        "topic.naming.strategy", Kind.TEXT, "Java class that names topics.",
-        "io.debezium.schema.SchemaTopicNamingStrategy", unsupported=_NO_JVM,
+        "topic.naming.strategy", Kind.TEXT,
+        "How topics are named: by schema and table, by table alone (Default…), or by an expression (…Regex…).",
+        "io.debezium.schema.SchemaTopicNamingStrategy", choices=tuple(STRATEGIES),
     ),
+    Option("topic.regex", Kind.TEXT, "Java expression over a topic's whole name, for the strategies by expression."),
+    Option("topic.replacement", Kind.TEXT, "What the name becomes; $1 or ${name} is a group of topic.regex."),
+    Option("topic.key.enforce.uniqueness", Kind.BOOLEAN,
+           "Whether a strategy by expression gives each key a field that tells the table.", True),
+    Option("topic.key.field.name", Kind.TEXT, "Name of that field.", "__dbz__physicalTableIdentifier"),
+    Option("topic.key.field.regex", Kind.TEXT, "Java expression over that field's value, the topic's former name."),
+    Option("topic.key.field.replacement", Kind.TEXT, "What the value becomes."),
     Option("topic.cache.size", Kind.INTEGER, "Size of the cache of topic names.", 10_000, unsupported=_NO_QUEUE),
     Option(
         "topic.heartbeat.prefix", Kind.TEXT, "Prefix of heartbeat topics.", "__debezium-heartbeat",
-        deprecated_names=("heartbeat.topics.prefix",), unsupported="heartbeats are not written yet",
+        deprecated_names=("heartbeat.topics.prefix",),
     ),
-    Option("topic.heartbeat.name", Kind.TEXT, "Name of the heartbeat topic.",
-           unsupported="heartbeats are not written yet"),
+    Option("topic.heartbeat.name", Kind.TEXT, "Name of the heartbeat topic; unset: prefix and logical name."),
     Option(
         "topic.transaction", Kind.TEXT, "Last part of the name of the transaction topic.", "transaction",
         deprecated_names=("transaction.topic",),
@@ -111,21 +149,23 @@ SLOT = (
     Option(
         "slot.drop.on.stop", Kind.BOOLEAN, "Whether the slot is dropped at a regular stop.", False,
         deprecated_names=("slot.drop_on_stop",),
-        unsupported="the checkpoint needs the slot; drop both by hand, with pg_drop_replication_slot",
+        unsupported="a query ends without a last word to the planner, and its checkpoint needs the slot; drop both by "
+        "hand, with pg_drop_replication_slot",
     ),
     Option("slot.max.retries", Kind.INTEGER, "How often a busy slot is tried again.", 6, check=at_least(0)),
     Option("slot.retry.delay.ms", Kind.INTEGER, "Wait between two tries, in ms.", 10_000, check=at_least(0)),
-    Option("slot.failover", Kind.BOOLEAN, "Whether the slot is kept on standbys.", False,
-           unsupported="slots are not made with the failover property yet; make the slot by hand with it"),
-    Option("slot.stream.params", Kind.TEXT, "Further parameters of the plug-in.",
-           unsupported="parameters are not handed on to pgoutput"),
+    Option("slot.failover", Kind.BOOLEAN, "Whether the slot is kept on standbys; from PostgreSQL 17 on.", False),
+    Option("slot.stream.params", Kind.STATEMENTS,
+           "Further parameters of pgoutput, as `name=value;name=value`: origin=none leaves out replicated changes.", [],
+           check=_parameter_fault),
     Option("publication.name", Kind.TEXT, "Name of the publication.", "dbz_publication"),
     Option(
         "publication.autocreate.mode", Kind.TEXT, "What is done when the publication is missing.", "all_tables",
         choices=("all_tables", "disabled", "filtered", "no_tables"),
     ),
-    Option("publish.via.partition.root", Kind.BOOLEAN, "Whether partitions appear as their root table.", False,
-           unsupported="publications are made without this property; make the publication by hand with it"),
+    Option("publish.via.partition.root", Kind.BOOLEAN,
+           "Whether changes of partitions appear as those of their root; takes effect when the publication is made, or "
+           "with publication.autocreate.mode=filtered.", False),
     Option(
         "replica.identity.autoset.values", Kind.LIST,
         "Replica identities to set at the start: `regex:FULL|DEFAULT|NOTHING|INDEX name`, comma-separated.", [],
@@ -148,8 +188,8 @@ SLOT = (
            unsupported="the slot always follows what Spark has committed"),
     Option("offset.mismatch.strategy", Kind.TEXT, "What follows when slot and offset differ.", "no_validation",
            unsupported="slot and checkpoint are always compared, and a gap is an error"),
-    Option("xmin.fetch.interval.ms", Kind.INTEGER, "Interval at which the slot's xmin is read, in ms.", 0,
-           unsupported="the source block's xmin stays null"),
+    Option("xmin.fetch.interval.ms", Kind.INTEGER,
+           "Interval at which the slot's xmin is read for source blocks, in ms; 0: never.", 0, check=at_least(0)),
     Option("internal.create.slot.command.timeout", Kind.INTEGER, "Longest time to make a slot, in s.", 90,
            unsupported="making a slot waits as long as the server needs"),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
@@ -169,32 +209,37 @@ FILTERS = (
            deprecated_names=("table.blacklist",)),
     Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
            unsupported="system tables never reach the log"),
-    Option("column.include.list", Kind.EXPRESSIONS, "Columns to capture.", [],
-           deprecated_names=("column.whitelist",), unsupported=_NO_COLUMN_SHAPING),
-    Option("column.exclude.list", Kind.EXPRESSIONS, "Columns to leave out.", [],
-           deprecated_names=("column.blacklist",), unsupported=_NO_COLUMN_SHAPING),
-    Option("column.truncate.to.<n>.chars", Kind.EXPRESSIONS, "Columns whose text is cut.", [],
-           pattern=r"column\.truncate\.to\.\d+\.chars", unsupported=_NO_COLUMN_SHAPING),
-    Option("column.mask.with.<n>.chars", Kind.EXPRESSIONS, "Columns whose text is masked.", [],
-           pattern=r"column\.mask\.with\.\d+\.chars", unsupported=_NO_COLUMN_SHAPING),
-    Option("column.mask.hash.<algorithm>.with.salt.<salt>", Kind.EXPRESSIONS, "Columns that are hashed.", [],
-           pattern=r"column\.mask\.hash\.(v2\.)?[^.]+\.with\.salt\..+", unsupported=_NO_COLUMN_SHAPING),
-    Option("column.propagate.source.type", Kind.EXPRESSIONS, "Columns whose type is told.", [],
-           unsupported=_NO_COLUMN_SHAPING),
-    Option("datatype.propagate.source.type", Kind.EXPRESSIONS, "Types that are told.", [],
-           unsupported=_NO_COLUMN_SHAPING),
-    Option("message.key.columns", Kind.TEXT, "Columns of the keys.",
-           unsupported="keys follow the primary key or a unique index"),
-    Option("skip.messages.without.change", Kind.BOOLEAN, "Whether updates of other columns are dropped.", False,
-           unsupported=_NO_COLUMN_SHAPING),
-    Option("message.prefix.include.list", Kind.EXPRESSIONS, "Logical messages to capture.", [],
-           unsupported=_NO_MESSAGES),
-    Option("message.prefix.exclude.list", Kind.EXPRESSIONS, "Logical messages to leave out.", [],
-           unsupported=_NO_MESSAGES),
-    Option("guardrail.collections.max", Kind.INTEGER, "Most tables that may be captured.", 0,
-           unsupported="the number of tables is not limited"),
-    Option("guardrail.collections.limit.action", Kind.TEXT, "What follows when there are more.", "warn",
-           unsupported="the number of tables is not limited"),
+    Option("column.include.list", Kind.EXPRESSIONS,
+           "Columns that values show, as schema.table.column; keys always have all of theirs.", [],
+           deprecated_names=("column.whitelist",)),
+    Option("column.exclude.list", Kind.EXPRESSIONS,
+           "Columns that values leave out, as schema.table.column; keys always have all of theirs.", [],
+           deprecated_names=("column.blacklist",)),
+    Option("column.truncate.to.<n>.chars", Kind.EXPRESSIONS,
+           "Columns whose text is cut to n characters, in UTF-16 units.", [],
+           pattern=r"column\.truncate\.to\.\d+\.chars"),
+    Option("column.mask.with.<n>.chars", Kind.EXPRESSIONS, "Columns whose text is replaced by n asterisks.", [],
+           pattern=r"column\.mask\.with\.\d+\.chars"),
+    Option("column.mask.hash.<algorithm>.with.salt.<salt>", Kind.EXPRESSIONS,
+           "Columns whose text is replaced by a salted digest, named as in Java, cut to the column's length. With "
+           "`hash.v2` the digest is that of salt and text, without it that of salt and Java's form of the text.", [],
+           pattern=r"column\.mask\.hash\.(v2\.)?[^.]+\.with\.salt\..+"),
+    Option("column.propagate.source.type", Kind.EXPRESSIONS,
+           "Columns whose schemas tell their type, length and scale in the database.", []),
+    Option("datatype.propagate.source.type", Kind.EXPRESSIONS,
+           "Types, as schema.table.type, whose columns' schemas tell the same.", []),
+    Option("message.key.columns", Kind.TEXT,
+           "Columns of the keys, as `table:column,column;…`, tables as expressions over schema.table.",
+           check=_keys_fault),
+    Option("skip.messages.without.change", Kind.BOOLEAN,
+           "Whether updates that change no column of the events are dropped; they need REPLICA IDENTITY FULL.", False),
+    Option("message.prefix.include.list", Kind.EXPRESSIONS, "Prefixes of logical messages to capture.", []),
+    Option("message.prefix.exclude.list", Kind.EXPRESSIONS, "Prefixes of logical messages to leave out.", []),
+    Option("guardrail.collections.max", Kind.INTEGER, "Most tables that may be captured; 0: any number.", 0,
+           check=at_least(0)),
+    Option("guardrail.collections.limit.action", Kind.TEXT,
+           "What follows at the start when more tables are captured than guardrail.collections.max.", "warn",
+           choices=("warn", "fail")),
 )  # fmt: skip
 
 EVENTS = (
@@ -206,8 +251,8 @@ EVENTS = (
     Option("decimal.handling.mode", Kind.TEXT, "How numeric and money values are written.", "precise",
            choices=("precise", "double", "string")),
     Option("time.precision.mode", Kind.TEXT, "How dates and times are written.", "adaptive",
-           choices=("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"),
-           refused=(("structured", "times are not written as structures yet"),)),
+           choices=("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds",
+                    "structured")),
     Option("binary.handling.mode", Kind.TEXT, "How bytea values are written.", "bytes",
            choices=("bytes", "base64", "base64-url-safe", "hex")),
     Option("interval.handling.mode", Kind.TEXT, "How intervals are written.", "numeric",
@@ -225,27 +270,27 @@ EVENTS = (
            choices=("none", "avro", "avro_unicode")),
     Option("field.name.adjustment.mode", Kind.TEXT, "How field names are adjusted.", "none",
            choices=("none", "avro", "avro_unicode")),
-    Option("sanitize.field.names", Kind.BOOLEAN, "1.x: whether field names are made fit for Avro.", False,
-           unsupported="name the rule in field.name.adjustment.mode"),
+    Option("sanitize.field.names", Kind.BOOLEAN,
+           "1.x: whether field names are made fit for Avro, as field.name.adjustment.mode=avro does.", False),
     Option("extended.headers.enabled", Kind.BOOLEAN, "Whether records carry __debezium.context headers.", True),
     Option("provide.transaction.metadata", Kind.BOOLEAN,
            "Whether transactions give BEGIN and END records, and events their number in them.", False),
-    Option("heartbeat.interval.ms", Kind.INTEGER, "Interval of heartbeat records, in ms.", 0,
-           unsupported="heartbeat records are not written yet; an idle table never holds the slot back here"),
-    Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat.",
-           unsupported="heartbeats are not written yet; an idle table never holds the slot back here"),
+    Option("heartbeat.interval.ms", Kind.INTEGER, "Interval of heartbeat records, in ms; 0: none.", 0,
+           check=at_least(0)),
+    Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat; its failure is a warning."),
     Option("include.schema.changes", Kind.BOOLEAN, "Whether schema changes give records.", True,
            notice="Debezium's PostgreSQL connector writes no schema changes either", neutral=(False,)),
-    Option("include.schema.comments", Kind.BOOLEAN, "Whether comments are kept.", False,
-           unsupported="comments are not read"),
+    Option("include.schema.comments", Kind.BOOLEAN,
+           "Whether schemas that tell a column's type in the database tell its comment too.", False),
     Option("schema.refresh.mode", Kind.TEXT, "When a table's schema is read again.", "columns_diff",
            choices=("columns_diff", "columns_diff_exclude_unchanged_toast"),
            notice="the schema changes exactly when the log says so"),
     Option("converters", Kind.LIST, "Custom converters.", [], unsupported=_NO_JVM),
     Option("post.processors", Kind.LIST, "Post-processors.", [], unsupported="there are no post-processors yet"),
-    Option("event.processing.failure.handling.mode", Kind.TEXT, "What follows an event that cannot be processed.",
+    Option("event.processing.failure.handling.mode", Kind.TEXT,
+           "What follows a change that cannot become an event: the pipeline stops, or the change is put aside on the "
+           "quarantine topic, with a warning or without.",
            "fail", choices=("fail", "warn", "skip", "ignore"),
-           unsupported="an event that cannot be processed stops the pipeline: nothing is dropped",
            deprecated_names=("event.deserialization.failure.handling.mode",)),
     Option("event.converting.failure.handling.mode", Kind.TEXT, "What follows a value that cannot be converted.",
            "warn", choices=("fail", "warn", "skip")),
@@ -268,13 +313,14 @@ def _is_hex(text: str) -> bool:
 SNAPSHOT = (
     Option(
         "snapshot.mode", Kind.TEXT,
-        "What is read before the log: initial (once), initial_only (once, then stop), always, no_data (nothing).",
-        "initial", choices=("initial", "always", "no_data", "never", "initial_only", "exported"),
-        refused=(
-            ("when_needed", "a lost position is an error here; delete the checkpoint for a new snapshot"),
-            ("configuration_based", "choose one of the other modes"),
-            ("custom", _NO_JVM),
+        "What is read before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
+        "(nothing), when_needed (once, and again when the slot no longer reaches the checkpoint), configuration_based "
+        "(as its switches say).",
+        "initial",
+        choices=(
+            "initial", "always", "no_data", "never", "initial_only", "exported", "when_needed", "configuration_based",
         ),
+        refused=(("custom", _NO_JVM),),
     ),
     Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a snapshot fetches at once.", 10_240, check=at_least(1),
            notice="a chunk comes in one COPY, and rows are converted as they arrive"),
@@ -284,14 +330,20 @@ SNAPSHOT = (
            unsupported="chunks have a size of their own"),
     Option("legacy.snapshot.max.threads", Kind.BOOLEAN, "The older parallel snapshot.", False,
            unsupported="there is one way to read a snapshot"),
-    Option("snapshot.include.collection.list", Kind.EXPRESSIONS, "Tables that the snapshot reads.", [],
-           unsupported="the snapshot reads every captured table"),
-    Option("snapshot.select.statement.overrides", Kind.LIST, "Tables that are read by other statements.", [],
-           unsupported="the snapshot reads whole tables"),
-    Option("snapshot.select.statement.overrides.<table>", Kind.TEXT, "Statement for a table.",
-           pattern=r"snapshot\.select\.statement\.overrides\..+", unsupported="the snapshot reads whole tables"),
-    Option("snapshot.isolation.mode", Kind.TEXT, "Isolation of the snapshot.", "serializable",
-           unsupported="the snapshot is one exported by the server, repeatable read", neutral=("repeatable_read",)),
+    Option("snapshot.include.collection.list", Kind.EXPRESSIONS,
+           "Captured tables that the snapshot reads, as schema.table; unset: all of them.", []),
+    Option("snapshot.select.statement.overrides", Kind.LIST,
+           "Tables, as schema.table, that the snapshot reads by statements of their own.", []),
+    Option("snapshot.select.statement.overrides.<table>", Kind.TEXT,
+           "The statement for a table: its rows, with every captured column by its name.",
+           pattern=r"snapshot\.select\.statement\.overrides\..+"),
+    Option("snapshot.isolation.mode", Kind.TEXT,
+           "Isolation of the snapshot: both words mean that all tasks read under one exported snapshot.",
+           "serializable", choices=("serializable", "repeatable_read"),
+           refused=tuple(
+               (mode, "its tables would be read at different moments, and the log could not be joined to them")
+               for mode in ("read_committed", "read_uncommitted")
+           )),
     Option("snapshot.locking.mode", Kind.TEXT, "Locks of the snapshot.", "none",
            unsupported="the snapshot takes no locks"),
     Option("snapshot.locking.mode.custom.name", Kind.TEXT, "Java class of locks.", unsupported=_NO_JVM),
@@ -301,40 +353,27 @@ SNAPSHOT = (
     Option("snapshot.query.mode.custom.name", Kind.TEXT, "Java class of queries.", unsupported=_NO_JVM),
     Option("snapshot.mode.custom.name", Kind.TEXT, "Java class of the mode.",
            deprecated_names=("snapshot.custom.class",), unsupported=_NO_JVM),
-    Option("snapshot.mode.configuration.based.<switch>", Kind.BOOLEAN, "Switches of configuration_based.", False,
-           pattern=r"snapshot\.mode\.configuration\.based\.(snapshot\.(data|schema|on\.data\.error|on\.schema\.error)"
-           r"|start\.stream)", unsupported="choose one of the other snapshot modes"),
-    Option("snapshot.delay.ms", Kind.INTEGER, "Wait before the snapshot, in ms.", 0,
-           unsupported="the snapshot starts with the pipeline"),
-    Option("streaming.delay.ms", Kind.INTEGER, "Wait after the snapshot, in ms.", 0,
-           unsupported="streaming follows the snapshot at once"),
-    Option("snapshot.tables.order.by.row.count", Kind.TEXT, "Order of the tables.", "disabled",
-           unsupported="tables are read in the order of their names"),
+    Option("snapshot.mode.configuration.based.snapshot.data", Kind.BOOLEAN,
+           "configuration_based: whether rows are read at each start.", False),
+    Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
+           "configuration_based: whether schemas are read.", False, notice=_NO_HISTORY),
+    Option("snapshot.mode.configuration.based.start.stream", Kind.BOOLEAN,
+           "configuration_based: whether the log is read.", False),
+    Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
+           "configuration_based: whether rows are read again when the slot no longer reaches the checkpoint.", False),
+    Option("snapshot.mode.configuration.based.snapshot.on.schema.error", Kind.BOOLEAN,
+           "configuration_based: whether schemas are read again when their history is lost.", False,
+           notice=_NO_HISTORY),
+    Option("snapshot.delay.ms", Kind.INTEGER, "Wait before a snapshot, in ms.", 0, check=at_least(0)),
+    Option("streaming.delay.ms", Kind.INTEGER, "Wait between the snapshot and the log, in ms.", 0,
+           check=at_least(0)),
+    Option("snapshot.tables.order.by.row.count", Kind.TEXT,
+           "Whether the snapshot takes the tables by their number of rows, as the server estimates it.", "disabled",
+           choices=("disabled", "ascending", "descending")),
     Option("internal.snapshot.scan.all.columns.force", Kind.BOOLEAN, "Whether all columns are scanned.", False,
            unsupported="the snapshot reads the captured columns"),
     Option("query.fetch.size", Kind.INTEGER, "Rows fetched at once by other queries.", 0,
            unsupported="other queries return few rows and are read whole"),
-    Option("signal.data.collection", Kind.TEXT, "Signal table.", unsupported=_NO_SIGNALS),
-    Option("signal.enabled.channels", Kind.LIST, "Channels of signals.", ["source"], unsupported=_NO_SIGNALS),
-    Option("signal.poll.interval.ms", Kind.INTEGER, "Interval at which signals are read, in ms.", 5000,
-           unsupported=_NO_SIGNALS),
-    Option("signal.emit.failure.max.retries", Kind.INTEGER, "Retries of watermarks.", 0, unsupported=_NO_SIGNALS),
-    Option("signal.emit.failure.backoff.ms", Kind.INTEGER, "Wait between them, in ms.", 10_000,
-           unsupported=_NO_SIGNALS),
-    Option("signal.file", Kind.TEXT, "File of signals.", "file-signals.txt", unsupported=_NO_SIGNALS),
-    Option("signal.kafka.<option>", Kind.TEXT, "Kafka channel of signals.",
-           pattern=r"signal\.(kafka|consumer)\..+", unsupported=_NO_SIGNALS),
-    Option("incremental.snapshot.chunk.size", Kind.INTEGER, "Rows of a chunk.", 1024, unsupported=_NO_SIGNALS),
-    Option("incremental.snapshot.watermarking.strategy", Kind.TEXT, "How watermarks are written.", "insert_insert",
-           choices=("insert_insert", "insert_delete"), unsupported=_NO_SIGNALS),
-    Option("incremental.snapshot.allow.schema.changes", Kind.BOOLEAN, "Whether schemas may change meanwhile.", False,
-           unsupported=_NO_SIGNALS),
-    Option("read.only", Kind.BOOLEAN, "Whether signals are not written to the database.", False,
-           unsupported=_NO_SIGNALS),
-    Option("notification.enabled.channels", Kind.LIST, "Channels of notifications.", [],
-           unsupported="notifications are not sent yet"),
-    Option("notification.sink.topic.name", Kind.TEXT, "Topic of notifications.",
-           unsupported="notifications are not sent yet"),
 )  # fmt: skip
 
 FLOW = (
@@ -385,6 +424,8 @@ OWN = (
            "Whose wire format is written: 1.7 or 3. Unset: 3 where topic.prefix is given, else 1.7.",
            choices=("1.7", "3")),
     Option("event.version.string", Kind.TEXT, "Version told in the source block; unset: that of the format."),
+    Option("event.quarantine.topic", Kind.TEXT,
+           "Topic of changes that cannot become events; unset: `quarantine` behind topic.prefix."),
     Option("event.order", Kind.TEXT, "Order that is kept: of a topic, or only of each key.", "topic",
            choices=("topic", "key")),
     Option("event.order.segments", Kind.INTEGER,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tailrace.config import connect, postgres
+from tailrace.config import connect, postgres, signals
 from tailrace.config.config import REQUIRED
 from tailrace.config.option import Kind, Option
 
@@ -25,7 +25,8 @@ AREAS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("Slot and publication", postgres.SLOT),
     ("What is captured", postgres.FILTERS),
     ("Events", postgres.EVENTS),
-    ("Snapshot and signals", postgres.SNAPSHOT),
+    ("Snapshot", postgres.SNAPSHOT),
+    ("Signals, incremental snapshots, notifications", signals.SIGNALS),
     ("Batches and retries", postgres.FLOW),
     ("tailrace's own", postgres.OWN),
     ("Kafka Connect", connect.CONNECT),

@@ -11,7 +11,7 @@ from tailrace.columns import ROW_SCHEMA, Boundary
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import dumps, schema_text
+from tailrace.serde.json_text import enclosed
 
 _PREFIX = "io.debezium.connector.common.TransactionMetadata"
 
@@ -59,8 +59,8 @@ def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
         value["ts_ms"] = boundary.commit_us // 1000
     return {
         "topic": names.transaction_topic(settings),
-        "key": _enclosed({"id": name}, key_schema(settings), settings.key_schemas_enable),
-        "value": _enclosed(value, value_schema(settings), settings.value_schemas_enable),
+        "key": enclosed({"id": name}, key_schema(settings), settings.key_schemas_enable),
+        "value": enclosed(value, value_schema(settings), settings.value_schemas_enable),
         "headers": None,
         "op": value["status"],
         "database": settings.database,
@@ -70,8 +70,3 @@ def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
         "source_ts": boundary.commit_us,
         "snapshot": "false",
     }
-
-
-def _enclosed(payload: dict[str, object], schema: LogicalType, with_schema: bool) -> bytes:
-    text = dumps(payload)
-    return (f'{{"schema":{schema_text(schema)},"payload":{text}}}' if with_schema else text).encode()

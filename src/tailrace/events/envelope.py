@@ -79,6 +79,8 @@ def event_schemas(
         fields += [transaction, Field("op", STRING)]
         fields += [Field(name, _OPTIONAL_INT64) for name in ("ts_ms", "ts_us", "ts_ns")]
     value = struct(*fields, name=prefix + ".Envelope", version=None if settings.legacy else 2)
-    if not key:
-        return EventSchemas(None, value)
-    return EventSchemas(struct(*(Field(plan.name, plan.schema) for plan in key), name=prefix + ".Key"), value)
+    parts = [Field(plan.name, plan.schema) for plan in key]
+    told = names.table_field(settings, table.id)
+    if told is not None:
+        parts.append(Field(told[0], STRING))
+    return EventSchemas(struct(*parts, name=prefix + ".Key") if parts else None, value)

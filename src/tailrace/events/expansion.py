@@ -1,7 +1,8 @@
 """From changes to records: which records a change becomes, and what each of them holds.
 
 A delete becomes a record and a tombstone; an update that changes the key becomes a delete of the old key, its
-tombstone and a create of the new key, the first two naming the new key in a header, the last the old one.
+tombstone and a create of the new key, the first two naming the new key in a header, the last the old one. What
+`skipped.operations` names is left out of these records too, whatever change they come from.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool, settings: Even
     op = batch.op
     count = len(op)
     kept = np.ones(count, np.bool_)
-    for letter in settings.skipped_operations & frozenset("cud"):
-        kept &= op != ord(letter)
+    skipped = settings.skipped_operations
+    for letter in skipped & frozenset("cud"):
+        # An update that changes the key is a delete and a create: its own letter is not asked for.
+        kept &= (op != ord(letter)) | key_changed
     if settings.drops_truncates:
         kept &= op != ord("t")
     has_before = np.zeros(count, np.bool_)
@@ -58,18 +61,19 @@ def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool, settings: Even
     tombstones = int(settings.tombstones_on_delete)
     counts = np.ones(count, np.int32)
     counts[op == ord("d")] = 1 + tombstones
-    counts[key_changed] = 2 + tombstones
+    deleted, created = ("d" not in skipped) * (1 + tombstones), int("c" not in skipped)
+    counts[key_changed] = deleted + created
     counts[~kept] = 0
     change = np.repeat(np.arange(count, dtype=np.int32), counts)
     starts = np.cumsum(counts) - counts
     nth = np.arange(len(change), dtype=np.int32) - starts[change]
     shown = op[change]
     changed = key_changed[change]
-    last = nth == counts[change] - 1
+    last = changed & (nth == deleted)
     deletes = (shown == ord("d")) | (changed & ~last)
     tomb = deletes & (nth == 1)
     shown = np.where(deletes, ord("d"), shown)
-    shown = np.where(changed & last, ord("c"), shown)
+    shown = np.where(last, ord("c"), shown)
     shown = np.where(tomb, TOMBSTONE, shown).astype(np.uint8)
     truncates = shown == ord("t")
     before = has_before[change] & ((shown == ord("d")) | (shown == ord("u")))

@@ -34,9 +34,9 @@ def context(settings: EventSettings) -> list[tuple[str, bytes]]:
 
 
 def header_value(settings: EventSettings, value: str) -> bytes:
-    """A string as the header converter writes it, with its schema where values have theirs."""
+    """A string as the header converter writes it, with its schema where headers have theirs."""
     text = quoted(value)
-    if settings.value_schemas_enable:
+    if settings.header_schemas_enable:
         text = f'{{"schema":{schema_text(STRING)},"payload":{text}}}'
     return text.encode()
 

@@ -11,13 +11,47 @@ _TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 def topic(settings: EventSettings, table: TableId) -> str:
-    """The topic of a table's records: prefix, schema and table, illegal characters as `_`."""
-    return _TOPIC.sub("_", settings.delimiter.join((settings.logical_name, table.schema, table.table)))
+    """The topic of a table's records: prefix, schema and table, illegal characters as `_`.
+
+    What a strategy by expression makes of that stands as it is made.
+    """
+    name = _physical(settings, table)
+    routed = settings.naming.routed(name)
+    return _TOPIC.sub("_", name) if routed is None else routed
+
+
+def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | None:
+    """The field that tells in keys which table a record is of, and its value; None where keys have none."""
+    naming = settings.naming
+    return (naming.key_field, naming.key_value(_physical(settings, table))) if naming.key_field else None
+
+
+def _physical(settings: EventSettings, table: TableId) -> str:
+    parts = (table.schema, table.table) if settings.naming.by_schema else (table.table,)
+    return settings.delimiter.join((settings.logical_name, *parts))
 
 
 def transaction_topic(settings: EventSettings) -> str:
     """The topic of the records that tell where transactions begin and end."""
     return _TOPIC.sub("_", settings.delimiter.join((settings.logical_name, settings.transaction_topic)))
+
+
+def quarantine_topic(settings: EventSettings) -> str:
+    """The topic of changes that cannot become events: the one that is named, or prefix and `quarantine`."""
+    name = settings.quarantine_topic or settings.delimiter.join((settings.logical_name, "quarantine"))
+    return _TOPIC.sub("_", name)
+
+
+def message_topic(settings: EventSettings) -> str:
+    """The topic of logical messages; `topic.delimiter` and the naming strategy have no part in it."""
+    return _TOPIC.sub("_", f"{settings.logical_name}.message")
+
+
+def heartbeat_topic(settings: EventSettings) -> str:
+    """The topic of heartbeats: the one that is named, or prefix and logical name."""
+    if settings.heartbeat_topic:
+        return _TOPIC.sub("_", settings.heartbeat_topic)
+    return _TOPIC.sub("_", settings.delimiter.join((settings.heartbeat_prefix, settings.logical_name)))
 
 
 def schema_prefix(settings: EventSettings, table: TableId) -> str:
@@ -39,7 +73,7 @@ def adjusted(name: str, mode: str, dots: bool) -> str:
     """`name` under the adjustment `mode`; `dots` tells whether dots separate parts of the name.
 
     `avro` writes `_` for every UTF-16 unit that is not allowed and puts `_` before a first digit; `avro_unicode`
-    writes `_uXXXX`, and doubles the underscore so that the names stay distinct.
+    writes `_uXXXX`, for the underscore as well, so that the names stay distinct.
     """
     if mode == "none":
         return name
@@ -61,8 +95,6 @@ def adjusted(name: str, mode: str, dots: bool) -> str:
 
 
 def _unicode(char: str, unit: int, legal: bool, dots: bool) -> str:
-    if char == "_":
-        return "__"
     if legal or (char == "." and dots):
         return char
     return f"_u{unit:04x}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tailrace.config.naming import TopicNaming
 from tailrace.errors import ConfigError
+from tailrace.events.shaping import Shaping
 
 CONNECTOR = "postgresql"
 TASK_ID = "0"
@@ -20,6 +22,7 @@ _CHOICES = {
         "isostring",
         "microseconds",
         "nanoseconds",
+        "structured",
     ),
     "binary.handling.mode": ("bytes", "base64", "base64-url-safe", "hex"),
     "interval.handling.mode": ("numeric", "string"),
@@ -37,9 +40,12 @@ class EventSettings:
     """How changes become events. Picklable; made by the driver, used by workers.
 
     Each field is the option of the same name with `_` for `.`; those that differ: `logical_name` is topic.prefix,
-    `delimiter` topic.delimiter, `database` database.dbname, `transaction_topic` topic.transaction, `placeholder` the
-    bytes of unavailable.value.placeholder, `version` what `source.version` says, `run_id` the text of a UUID that is
-    one per query.
+    `delimiter` topic.delimiter, `database` database.dbname, `transaction_topic` topic.transaction,
+    `notification_topic` notification.sink.topic.name, `placeholder` the bytes of unavailable.value.placeholder,
+    `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
+    `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
+    event.quarantine.topic, the two failure modes are those of event.converting and
+    event.processing.failure.handling.mode, `shaping` is what the options about columns say.
     """
 
     logical_name: str
@@ -61,13 +67,21 @@ class EventSettings:
     extended_headers_enabled: bool = True
     key_schemas_enable: bool = True
     value_schemas_enable: bool = True
+    header_schemas_enable: bool = True
     replace_null_with_default: bool = True
     schema_name_adjustment_mode: str = "none"
     field_name_adjustment_mode: str = "none"
     converting_failure_mode: str = "warn"
+    processing_failure_mode: str = "fail"
+    quarantine_topic: str = ""
     run_id: str = ""
     provide_transaction_metadata: bool = False
     transaction_topic: str = "transaction"
+    notification_topic: str = ""
+    heartbeat_prefix: str = "__debezium-heartbeat"
+    heartbeat_topic: str = ""
+    naming: TopicNaming = field(default_factory=TopicNaming)
+    shaping: Shaping = field(default_factory=Shaping)
 
     @property
     def legacy(self) -> bool:
@@ -117,14 +131,27 @@ class EventSettings:
             extended_headers_enabled=options["extended.headers.enabled"],
             key_schemas_enable=options["key.converter.schemas.enable"],
             value_schemas_enable=options["value.converter.schemas.enable"],
+            header_schemas_enable=options["header.converter.schemas.enable"],
             replace_null_with_default=options["replace.null.with.default"],
             schema_name_adjustment_mode=options["schema.name.adjustment.mode"],
             field_name_adjustment_mode=options["field.name.adjustment.mode"],
             converting_failure_mode=options.get("event.converting.failure.handling.mode") or "warn",
+            processing_failure_mode=_processing(options.get("event.processing.failure.handling.mode") or "fail"),
+            quarantine_topic=options.get("event.quarantine.topic") or "",
             run_id=run_id or str(options.get("run.id") or ""),
             provide_transaction_metadata=options["provide.transaction.metadata"],
             transaction_topic=options["topic.transaction"],
+            notification_topic=options.get("notification.sink.topic.name") or "",
+            heartbeat_prefix=options["topic.heartbeat.prefix"],
+            heartbeat_topic=options["topic.heartbeat.name"] or "",
+            naming=TopicNaming.from_options(options),
+            shaping=Shaping.from_options(options),
         )
+
+
+def _processing(mode: str) -> str:
+    """The mode, `ignore` being the older word for `skip`."""
+    return "skip" if mode == "ignore" else mode
 
 
 def placeholder_bytes(text: str) -> bytes:

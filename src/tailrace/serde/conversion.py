@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from tailrace.columns.logical import LogicalType
+from tailrace.serde.shapes import Shape
 
 
 class Kernel(IntEnum):
@@ -27,7 +28,10 @@ class Kernel(IntEnum):
     ZONED_TIMESTAMP = 11
     BINARY = 12
     INTERVAL = 13
-    PLAIN = 14
+    BITS = 14
+    LIST = 15
+    POINT = 16
+    PLAIN = 17
 
 
 class Prepare(IntEnum):
@@ -40,12 +44,30 @@ class Prepare(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Elements:
+    """How a text lists the elements of a value, and how each of them is converted.
+
+    The text stands between the brackets `opening` and `closing`, its elements between `delimiter`. In braces it is
+    an array as the server writes it: bounds may precede it, elements may be quoted, NULL is a null. An array with a
+    null cannot be converted unless `nulls`, nor can one of several dimensions, or one with such an element.
+    """
+
+    conversion: Conversion
+    opening: str = "{"
+    closing: str = "}"
+    delimiter: str = ","
+    nulls: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Conversion:
     """A type's schema, its plain conversion and its kernel; both conversions give the same JSON.
 
     `plain` takes the server's text and gives a value for `json_text.dumps`: None where the type has no form for
-    it, ValueError where the text is malformed. `zero` stands for a value that a NOT NULL column must have and the
-    log did not carry; `unavailable` for an unchanged TOAST value, None where the type has no placeholder.
+    it, ValueError where the text is malformed. `zero` stands for a default that only the server can compute;
+    `missing`, or `zero` where it is None, for a value that a NOT NULL column must have and the log did not carry;
+    `unavailable` for an unchanged TOAST value, None where the type has no placeholder. `elements` are those of the
+    kernels LIST, which makes a JSON array of them, and POINT, which takes two doubles.
     """
 
     logical: LogicalType
@@ -55,13 +77,17 @@ class Conversion:
     prepare: Prepare = Prepare.NOTHING
     zero: Any = None
     unavailable: Any = None
+    missing: Any = None
+    elements: Elements | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
     """One column as events show it: its index in the batch, its field name, its schema and conversion.
 
-    `null` and `unavailable` are the JSON of a null and of an unchanged TOAST value in this column.
+    `null` and `unavailable` are the JSON of a null and of an unchanged TOAST value in this column; `checked` tells
+    that texts may be other than UTF-8, which cannot be converted. `shape` is applied to the texts before a kernel
+    other than PLAIN sees them; the plain conversion has it in itself.
     """
 
     index: int
@@ -71,3 +97,5 @@ class ColumnPlan:
     conversion: Conversion
     null: bytes
     unavailable: bytes
+    checked: bool = False
+    shape: Shape | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,16 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import ConversionError
-from tailrace.serde import kernels, number_kernels, time_kernels
+from tailrace.serde import kernels, list_kernels, number_kernels, time_kernels
 from tailrace.serde.assemble import Fragment
-from tailrace.serde.conversion import ColumnPlan, Kernel, Prepare
+from tailrace.serde.conversion import ColumnPlan, Conversion, Elements, Kernel, Prepare
 from tailrace.serde.json_text import dumps
-from tailrace.serde.memory import Bytes, readonly, text_buffers, valid_flags
+from tailrace.serde.memory import Bytes, Offsets, binary_array, readonly, text_buffers, valid_flags
 
 Flags = npt.NDArray[np.bool_]
 VARIABLE_SCALE = 10_000
 _MAX_ROOM = 2**31 - 1
 _ZONED_TIME = 4
+# What a point's JSON has beside its two numbers.
+_POINT_ROOM = 64
 _NO_STATE = readonly(np.zeros(0, np.uint8))
 _KERNELS: dict[Kernel, Any] = {
     Kernel.VERBATIM: kernels.verbatim,
@@ -36,8 +38,18 @@ _KERNELS: dict[Kernel, Any] = {
     Kernel.ZONED_TIMESTAMP: time_kernels.zoned_timestamps,
     Kernel.BINARY: kernels.binaries,
     Kernel.INTERVAL: time_kernels.intervals,
+    Kernel.BITS: kernels.bits,
 }
 _ARGUMENTS = {Kernel.VARIABLE_DECIMAL: VARIABLE_SCALE, Kernel.ZONED_TIME: _ZONED_TIME}
+
+
+class _Shown(NamedTuple):
+    """The JSON of a column's null, of an unchanged TOAST value and of a text that could not be converted."""
+
+    column: str
+    null: bytes
+    unavailable: bytes
+    lost: bytes
 
 
 def constant(text: bytes) -> Fragment:
@@ -69,43 +81,106 @@ def json_array(fragment: Fragment) -> pa.Array:
 
 def column_fragment(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None) -> tuple[Fragment, int]:
     """The JSON of a column's values, and how many of them could not be converted and are shown as null."""
-    lost = 0
-    if plan.conversion.prepare is not Prepare.NOTHING:
-        column, lost = _prepared(plan.conversion.prepare, column)
-    valid = valid_flags(column)
-    if plan.conversion.kernel is Kernel.PLAIN:
-        fragment, failed = _plain_fragment(plan, column, unavailable)
-        return fragment, failed
-    data, bounds = text_buffers(column)
+    unreadable = 0
+    if plan.checked:
+        column, unreadable = _valid_texts(column)
+    shown = _Shown(plan.source_name, plan.null, plan.unavailable, plan.null)
+    fragment, lost = _fragment(plan.conversion, column, unavailable, shown)
+    return fragment, unreadable + lost
+
+
+def _fragment(
+    conversion: Conversion, column: pa.Array, unavailable: Flags | None, shown: _Shown
+) -> tuple[Fragment, int]:
+    """The JSON of texts by the conversion's kernel, and how many could not be converted."""
+    kernel = conversion.kernel
+    if kernel is Kernel.PLAIN:
+        return _plain_fragment(conversion, column, unavailable, shown)
+    state = _state(column, unavailable)
+    try:
+        if conversion.prepare is not Prepare.NOTHING:
+            column = _prepared(conversion.prepare, column)
+        data, bounds = text_buffers(column)
+        if conversion.elements is not None:
+            return _list_fragment(kernel, conversion.elements, data, bounds, state, shown)
+    except pa.ArrowInvalid:
+        # Among the texts is one that Arrow reads no number from; which one, it does not say.
+        return _plain_fragment(conversion, column, unavailable, shown)
     begin, end = int(bounds[0]), int(bounds[-1])
-    state = _NO_STATE
-    if valid is not None or unavailable is not None:
-        state = np.zeros(len(column), np.uint8)
-        if valid is not None:
-            state[~valid] = 1
-        if unavailable is not None:
-            state[unavailable] = 2
-        state = readonly(state)
-    kernel = plan.conversion.kernel
     escapes = kernels.count_escapes(data, begin, end) if kernel is Kernel.STRING else 0
     if len(state) == 0 and escapes == 0 and kernel in (Kernel.STRING, Kernel.VERBATIM):
-        return Fragment(data, bounds, quoted=kernel is Kernel.STRING), lost
-    literals, ends = _literals(plan)
-    argument = _ARGUMENTS.get(kernel, plan.conversion.argument)
-    # Any row may turn out to be unconvertible and then takes the first literal.
+        return Fragment(data, bounds, quoted=kernel is Kernel.STRING), 0
+    literals, ends = _literals(shown)
+    argument = escapes if kernel is Kernel.STRING else _ARGUMENTS.get(kernel, conversion.argument)
+    # Any row may turn out to be unconvertible and then takes a literal.
     room = _room(kernel, argument, len(column), end - begin, escapes) + len(column) * len(literals)
+    out, offsets = _output(room, len(column), shown)
+    lost = int(_KERNELS[kernel](data, bounds, state, literals, ends, argument, out, offsets))
+    return Fragment(readonly(out), readonly(offsets)), lost
+
+
+def _list_fragment(
+    kernel: Kernel, elements: Elements, data: Bytes, bounds: Offsets, state: Bytes, shown: _Shown
+) -> tuple[Fragment, int]:
+    """The JSON of texts that list elements: these are converted as a column of their own, by their own kernel."""
+    rows, begin, end = len(bounds) - 1, int(bounds[0]), int(bounds[-1])
+    most = int(list_kernels.most_elements(data, begin, end, ord(elements.delimiter))) + rows
+    form = np.array([ord(elements.opening), ord(elements.closing), ord(elements.delimiter), elements.nulls], np.int64)
+    items, offsets, present = (
+        np.empty(end - begin + 1, np.uint8),
+        np.zeros(most + 1, np.int32),
+        np.empty(most, np.bool_),
+    )
+    first, outcome = np.zeros(rows + 1, np.int32), np.zeros(rows, np.uint8)
+    list_kernels.split(data, bounds, state, readonly(form), items, offsets, present, first, outcome)
+    count = int(first[-1])
+    kept = present[:count]
+    texts = binary_array(items, offsets[: count + 1], None if kept.all() else kept)
+    first, outcome = readonly(first), readonly(outcome)
+    literals, ends = _literals(shown)
+    if kernel is Kernel.POINT:
+        numbers = texts.cast(pa.string()).cast(pa.float64())
+        texts = numbers.cast(pa.string())
+    inner = constant(b"")
+    if count:
+        inner, _ = _fragment(elements.conversion, texts, None, _Shown(shown.column, b"null", b"null", b""))
+    size = int(inner.offsets[-1]) - int(inner.offsets[0])
+    out, ends_of_rows = _output(size + 3 * count + rows * (_POINT_ROOM + len(literals)) + 1, rows, shown)
+    if kernel is Kernel.POINT:
+        doubles = readonly(np.frombuffer(numbers.buffers()[1], np.uint8))
+        lost = list_kernels.points(
+            inner.data, inner.offsets, doubles, first, outcome, literals, ends, out, ends_of_rows
+        )
+    else:
+        lost = list_kernels.join(
+            inner.data, inner.offsets, inner.quoted, first, outcome, literals, ends, out, ends_of_rows
+        )
+    return Fragment(readonly(out), readonly(ends_of_rows)), int(lost)
+
+
+def _state(column: pa.Array, unavailable: Flags | None) -> Bytes:
+    """What the kernels take as `state`."""
+    valid = valid_flags(column)
+    if valid is None and unavailable is None:
+        return _NO_STATE
+    state = np.zeros(len(column), np.uint8)
+    if valid is not None:
+        state[~valid] = 1
+    if unavailable is not None:
+        state[unavailable] = 2
+    return readonly(state)
+
+
+def _output(room: int, rows: int, shown: _Shown) -> tuple[Bytes, Offsets]:
     if room > _MAX_ROOM:
-        raise ConversionError(f"The values of column {plan.source_name} in one block exceed 2 GiB as JSON.")
-    out = np.empty(room, np.uint8)
-    offsets = np.zeros(len(column) + 1, np.int32)
-    failed = int(_KERNELS[kernel](data, bounds, state, literals, ends, argument, out, offsets))
-    return Fragment(readonly(out), readonly(offsets)), lost + failed
+        raise ConversionError(f"The values of column {shown.column} in one block exceed 2 GiB as JSON.")
+    return np.empty(room, np.uint8), np.zeros(rows + 1, np.int32)
 
 
-def _literals(plan: ColumnPlan) -> tuple[Bytes, npt.NDArray[np.int64]]:
-    texts = (plan.null, plan.unavailable)
-    ends = np.array([0, len(texts[0]), len(texts[0]) + len(texts[1])], np.int64)
-    return readonly(np.frombuffer(b"".join(texts), np.uint8)), readonly(ends)
+def _literals(shown: _Shown) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    texts = (shown.null, shown.unavailable, shown.lost)
+    ends = np.cumsum([0, *map(len, texts)])
+    return readonly(np.frombuffer(b"".join(texts) + b"\0", np.uint8)), readonly(ends)
 
 
 def _room(kernel: Kernel, argument: int, rows: int, size: int, escapes: int) -> int:
@@ -118,7 +193,27 @@ def _room(kernel: Kernel, argument: int, rows: int, size: int, escapes: int) -> 
     return size + 48 * rows + 1
 
 
-def _prepared(prepare: Prepare, column: pa.Array) -> tuple[pa.Array, int]:
+def _valid_texts(column: pa.Array) -> tuple[pa.Array, int]:
+    """The column with null for every text that is not UTF-8, and how many of them there were."""
+    try:
+        column.cast(pa.string())
+    except pa.ArrowInvalid:
+        values = column.to_pylist()
+        good = [value is None or _is_text(value) for value in values]
+        shown = [value if kept else None for value, kept in zip(values, good, strict=True)]
+        return pa.array(shown, pa.binary()), len(good) - sum(good)
+    return column, 0
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _prepared(prepare: Prepare, column: pa.Array) -> pa.Array:
     """The column as its kernel takes it: the number in a money text, the shortest text of a double."""
     if prepare in (Prepare.MONEY, Prepare.MONEY_DOUBLE):
         text = column.cast(pa.string())
@@ -126,39 +221,44 @@ def _prepared(prepare: Prepare, column: pa.Array) -> tuple[pa.Array, int]:
         number = pc.replace_substring_regex(text, r"[^0-9.]", "")
         text = pc.if_else(negative, pc.binary_join_element_wise("-", number, ""), number)
         if prepare is Prepare.MONEY:
-            return text, 0
+            return text
     else:
         text = column.cast(pa.string())
-    return text.cast(pa.float64()).cast(pa.string()), 0
+    return text.cast(pa.float64()).cast(pa.string())
 
 
-def _plain_fragment(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None) -> tuple[Fragment, int]:
+def _plain_fragment(
+    conversion: Conversion, column: pa.Array, unavailable: Flags | None, shown: _Shown
+) -> tuple[Fragment, int]:
     """The conversion of rare types, value by value; equal texts are converted once."""
-    known: dict[bytes, bytes] = {}
+    known: dict[bytes, bytes | None] = {}
     parts: list[bytes] = []
     lost = 0
     for row, value in enumerate(column.to_pylist()):
         if unavailable is not None and unavailable[row]:
-            parts.append(plan.unavailable)
+            parts.append(shown.unavailable)
         elif value is None:
-            parts.append(plan.null)
+            parts.append(shown.null)
         else:
-            converted = known.get(value)
-            if converted is None:
-                converted = plain_json(plan, value)
-                if converted is None:
-                    lost += 1
-                    converted = plan.null
-                elif len(known) < 100_000:
+            if value in known:
+                converted = known[value]
+            else:
+                converted = _converted(conversion, value, shown.null)
+                if len(known) < 100_000:
                     known[value] = converted
-            parts.append(converted)
+            lost += converted is None
+            parts.append(shown.lost if converted is None else converted)
     return strings_fragment(parts), lost
 
 
 def plain_json(plan: ColumnPlan, text: bytes) -> bytes | None:
     """The JSON of one value by the plain conversion; None when it cannot be converted."""
+    return _converted(plan.conversion, text, plan.null)
+
+
+def _converted(conversion: Conversion, text: bytes, null: bytes) -> bytes | None:
     try:
-        value = plan.conversion.plain(text.decode("utf-8", "replace"))
+        value = conversion.plain(text.decode())
     except (ValueError, KeyError, IndexError, ArithmeticError):
         return None
-    return plan.null if value is None else dumps(value).encode()
+    return null if value is None else dumps(value).encode()

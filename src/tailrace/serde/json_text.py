@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tailrace.columns.logical import ABSENT, LogicalType
+from tailrace.columns.logical import ABSENT, STRING, LogicalType
 
 
 class Verbatim(str):
@@ -50,6 +50,12 @@ def dumps(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(dumps, value)) + "]"
     raise TypeError(f"no JSON form for {type(value).__name__}")
+
+
+def enclosed(payload: dict[str, Any], schema: LogicalType, with_schema: bool) -> bytes:
+    """The payload as a key or value: beside its schema, or alone."""
+    text = dumps(payload)
+    return (f'{{"schema":{schema_text(schema)},"payload":{text}}}' if with_schema else text).encode()
 
 
 # Java gives at least two digits, the nearest to the exact value; among the smallest numbers these differ from
@@ -100,7 +106,7 @@ def schema_text(schema: LogicalType, field: str | None = None) -> str:
     elif schema.connect == "array" and schema.items is not None:
         parts.append(f'"items":{schema_text(schema.items)}')
     elif schema.connect == "map" and schema.items is not None:
-        parts.append(f'"keys":{{"type":"string","optional":false}},"values":{schema_text(schema.items)}')
+        parts.append(f'"keys":{schema_text(schema.keys or STRING)},"values":{schema_text(schema.items)}')
     parts.append(f'"optional":{dumps(schema.optional)}')
     if schema.name is not None:
         parts.append(f'"name":{quoted(schema.name)}')

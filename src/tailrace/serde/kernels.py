@@ -2,8 +2,9 @@
 
 Every kernel has the same form. `data[bounds[i]:bounds[i + 1]]` is the text of row i. `state` is empty when all rows
 have a text; else 0 marks a row that has one and k one that is shown as literal k - 1, which is
-`literals[ends[k - 1]:ends[k]]`. The JSON goes to `out`, its bounds to `offsets`. The result is the number of texts
-that could not be converted; they are shown as literal 0.
+`literals[ends[k - 1]:ends[k]]`: literal 0 is a null's JSON, 1 that of an unchanged TOAST value, 2 that of a text that
+could not be converted. The JSON goes to `out`, its bounds to `offsets`. The result is the number of texts that could
+not be converted.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from typing import Any
 
 import numpy as np
 from numba import njit
+
+from tailrace.serde.leaf import leaf
+from tailrace.serde.memory import move
 
 _ESCAPES = np.zeros(256, np.uint8)
 _ESCAPES[:32] = 1
@@ -28,9 +32,12 @@ _BASE64 = np.frombuffer(
     np.uint8,
 ).copy()
 _ZERO, _MINUS, _QUOTE = 48, 45, 34
+_PAIRS = np.frombuffer(b"".join(b"%02d" % pair for pair in range(100)), np.uint8).copy()
+# Of the type that they divide: numba would make doubles of a uint64 and an int64.
+_HUNDRED, _TEN_THOUSAND, _HUNDRED_MILLIONS = np.uint32(100), np.uint32(10_000), np.uint64(100_000_000)
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def put_literal(literals: Any, ends: Any, number: Any, out: Any, at: Any) -> Any:
     """Write literal `number` at `at`; the position behind it."""
     for position in range(ends[number], ends[number + 1]):
@@ -39,7 +46,42 @@ def put_literal(literals: Any, ends: Any, number: Any, out: Any, at: Any) -> Any
     return at
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
+def put_pair(value: Any, out: Any, at: Any) -> Any:
+    """Write two digits of a uint32 below 100; the position behind them."""
+    out[np.uintp(at)] = _PAIRS[np.uintp(value * np.uint32(2))]
+    out[np.uintp(at + 1)] = _PAIRS[np.uintp(value * np.uint32(2) + np.uint32(1))]
+    return at + 2
+
+
+@leaf
+def put_eight(value: Any, out: Any, at: Any) -> Any:
+    """Write eight digits of a uint32; the position behind them."""
+    high, low = value // _TEN_THOUSAND, value % _TEN_THOUSAND
+    at = put_pair(high // _HUNDRED, out, at)
+    at = put_pair(high % _HUNDRED, out, at)
+    at = put_pair(low // _HUNDRED, out, at)
+    return put_pair(low % _HUNDRED, out, at)
+
+
+@leaf
+def put_short(value: Any, out: Any, at: Any) -> Any:
+    """Write a uint32 below 100,000,000 in as few digits as it has; the position behind them."""
+    size, bound = 1, np.uint32(10)
+    while value >= bound and size < 8:
+        size += 1
+        bound *= np.uint32(10)
+    position = at + size
+    while position - at >= 2:
+        position -= 2
+        put_pair(value % _HUNDRED, out, position)
+        value //= _HUNDRED
+    if position > at:
+        out[at] = np.uint32(_ZERO) + value
+    return at + size
+
+
+@leaf
 def put_integer(value: Any, out: Any, at: Any) -> Any:
     """Write an int64 in decimal; the position behind it."""
     # The magnitude is unsigned: the smallest int64 has no negative.
@@ -48,15 +90,15 @@ def put_integer(value: Any, out: Any, at: Any) -> Any:
         out[at] = _MINUS
         at += 1
         rest = np.uint64(-(value + 1)) + np.uint64(1)
-    ten = np.uint64(10)
-    size, shorter = 1, rest // ten
-    while shorter != np.uint64(0):
-        size += 1
-        shorter //= ten
-    for position in range(at + size - 1, at - 1, -1):
-        out[position] = _ZERO + np.int64(rest % ten)
-        rest //= ten
-    return at + size
+    if rest < _HUNDRED_MILLIONS:
+        return put_short(np.uint32(rest), out, at)
+    above = rest // _HUNDRED_MILLIONS
+    if above < _HUNDRED_MILLIONS:
+        at = put_short(np.uint32(above), out, at)
+    else:
+        at = put_short(np.uint32(above // _HUNDRED_MILLIONS), out, at)
+        at = put_eight(np.uint32(above % _HUNDRED_MILLIONS), out, at)
+    return put_eight(np.uint32(rest % _HUNDRED_MILLIONS), out, at)
 
 
 @njit(cache=True, nogil=True)
@@ -71,10 +113,16 @@ def integers(values: Any, out: Any, offsets: Any) -> None:
 @njit(cache=True, nogil=True)
 def count_escapes(data: Any, begin: Any, end: Any) -> Any:
     """How many of the bytes JSON must escape."""
-    count = 0
-    for position in range(begin, end):
-        byte = data[position]
-        count += (byte < 32) | (byte == 34) | (byte == 92) | (byte >= 240)
+    # Sums of single bytes, over so few that they do not overflow, and no index that could be negative: so the compiler
+    # takes many bytes at a time, which makes this thirty times faster.
+    count = np.int64(0)
+    part = data[begin:end]
+    for start in range(0, len(part), 128):
+        found = np.uint8(0)
+        for byte in part[start : start + 128]:
+            short = (byte < np.uint8(32)) | (byte == np.uint8(34)) | (byte == np.uint8(92))
+            found = np.uint8(found + np.uint8(short | (byte >= np.uint8(240))))
+        count += np.int64(found)
     return count
 
 
@@ -83,19 +131,19 @@ def verbatim(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
     """Text that is JSON already."""
-    at = 0
+    source, target, at = data.ctypes.data, out.ctypes.data, np.int64(0)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
             at = put_literal(literals, ends, state[row] - 1, out, at)
         else:
-            for position in range(bounds[row], bounds[row + 1]):
-                out[at] = data[position]
-                at += 1
+            size = bounds[row + 1] - bounds[row]
+            move(target + at, source + bounds[row], size)
+            at += size
         offsets[row + 1] = at
     return 0
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def put_unit(unit: Any, out: Any, at: Any) -> Any:
     """Write the escape of a UTF-16 unit; the position behind it."""
     out[at] = 92
@@ -107,22 +155,30 @@ def put_unit(unit: Any, out: Any, at: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
-    """Text as JSON strings."""
-    at = 0
+    """Text as JSON strings; argument 0 says that nothing in them must be escaped."""
+    source, target, at = data.ctypes.data, out.ctypes.data, np.int64(0)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
             at = put_literal(literals, ends, state[row] - 1, out, at)
         else:
             out[at] = _QUOTE
             at += 1
-            position, end = bounds[row], bounds[row + 1]
+            position, end = np.int64(bounds[row]), np.int64(bounds[row + 1])
+            if argument == 0:
+                move(target + at, source + position, end - position)
+                at += end - position
+                position = end
             while position < end:
+                run = position
+                while position < end and _ESCAPES[data[np.uintp(position)]] == 0:
+                    position += 1
+                move(target + at, source + run, position - run)
+                at += position - run
+                if position == end:
+                    break
                 byte = data[position]
                 escape = _ESCAPES[byte]
-                if escape == 0:
-                    out[at] = byte
-                    at += 1
-                elif escape == 1:
+                if escape == 1:
                     at = put_unit(np.int64(byte), out, at)
                 elif escape != 2:
                     out[at] = 92
@@ -142,6 +198,22 @@ def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argume
     return 0
 
 
+@leaf
+def put_boolean(value: Any, out: Any, at: Any) -> Any:
+    if value:
+        out[at] = 116
+        out[at + 1] = 114
+        out[at + 2] = 117
+        out[at + 3] = 101
+        return at + 4
+    out[at] = 102
+    out[at + 1] = 97
+    out[at + 2] = 108
+    out[at + 3] = 115
+    out[at + 4] = 101
+    return at + 5
+
+
 @njit(cache=True, nogil=True)
 def booleans(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
@@ -151,27 +223,54 @@ def booleans(
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
             at = put_literal(literals, ends, state[row] - 1, out, at)
-        elif data[bounds[row]] == 116:
-            out[at] = 116
-            out[at + 1] = 114
-            out[at + 2] = 117
-            out[at + 3] = 101
-            at += 4
-        elif data[bounds[row]] == 102:
-            out[at] = 102
-            out[at + 1] = 97
-            out[at + 2] = 108
-            out[at + 3] = 115
-            out[at + 4] = 101
-            at += 5
+        elif bounds[row + 1] > bounds[row] and (data[bounds[row]] == 116 or data[bounds[row]] == 102):
+            at = put_boolean(data[bounds[row]] == 116, out, at)
         else:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
         offsets[row + 1] = at
     return lost
 
 
-@njit(cache=True, nogil=True, inline="never")
+@njit(cache=True, nogil=True)
+def bits(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
+    """Zeros and ones as base64 of little-endian bytes without trailing zero bytes (argument 0), or one of them as a
+    boolean (1)."""
+    longest = 0
+    for row in range(len(bounds) - 1):
+        longest = max(longest, bounds[row + 1] - bounds[row])
+    scratch = np.zeros(longest // 8 + 1, np.uint8)
+    at, lost = 0, 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+            offsets[row + 1] = at
+            continue
+        begin, end = bounds[row], bounds[row + 1]
+        count, wrong = 0, argument == 1 and end - begin != 1
+        # The last digit is the lowest bit.
+        for place in range(end - begin):
+            digit = np.int64(data[end - 1 - place]) - _ZERO
+            wrong = wrong or digit < 0 or digit > 1
+            if digit == 1:
+                scratch[place >> 3] |= np.uint8(1 << (place & 7))
+                count = (place >> 3) + 1
+        if wrong:
+            lost += 1
+            at = put_literal(literals, ends, 2, out, at)
+        elif argument == 1:
+            at = put_boolean(count > 0, out, at)
+        else:
+            out[at] = _QUOTE
+            at = put_base64(scratch, count, 0, out, at + 1)
+            out[at] = _QUOTE
+            at += 1
+        scratch[:count] = 0
+        offsets[row + 1] = at
+    return lost
+
+
+@leaf
 def put_base64(source: Any, count: Any, url: Any, out: Any, at: Any) -> Any:
     """Write `count` bytes of `source` as base64 with padding; `url` is 64 for the URL-safe alphabet, else 0."""
     position = 0
@@ -221,7 +320,7 @@ def binaries(
                 count += 1
         if wrong:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
         else:
             out[at] = _QUOTE
             at += 1

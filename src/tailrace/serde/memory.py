@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -52,9 +52,52 @@ def _load_int32(typing_context: Any, address: Any) -> Any:
     return signature, generate
 
 
+def _fixed_move(size: int) -> Any:
+    """An intrinsic that copies `size` bytes from the address `source` to the address `target`, at any alignment."""
+
+    @intrinsic
+    def fixed(typing_context: Any, target: Any, source: Any) -> Any:
+        signature = types.void(types.int64, types.int64)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            pointer = ir.IntType(8 * size).as_pointer()
+            loaded = builder.load(builder.inttoptr(arguments[1], pointer), align=1)
+            builder.store(loaded, builder.inttoptr(arguments[0], pointer), align=1)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return fixed
+
+
 # An intrinsic's own signature begins with the typing context, which its callers do not pass.
-move: Any = _move
 load_int32: Any = _load_int32
+_move_long: Any = _move
+_move1, _move2, _move4, _move8, _move16 = (_fixed_move(size) for size in (1, 2, 4, 8, 16))
+
+
+@njit(cache=True, nogil=True, inline="always")
+def move(target: Any, source: Any, count: Any) -> None:
+    """Copy `count` bytes from the address `source` to the address `target`.
+
+    Most are few: two copies that overlap, one from the start and one up to the end, cost less than a call.
+    """
+    if count > 32:
+        _move_long(target, source, count)
+    elif count >= 16:
+        _move16(target, source)
+        _move16(target + count - 16, source + count - 16)
+    elif count >= 8:
+        _move8(target, source)
+        _move8(target + count - 8, source + count - 8)
+    elif count >= 4:
+        _move4(target, source)
+        _move4(target + count - 4, source + count - 4)
+    elif count >= 2:
+        _move2(target, source)
+        _move2(target + count - 2, source + count - 2)
+    elif count == 1:
+        _move1(target, source)
 
 
 def readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

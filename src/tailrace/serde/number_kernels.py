@@ -8,6 +8,7 @@ import numpy as np
 from numba import njit
 
 from tailrace.serde.kernels import put_base64, put_integer, put_literal
+from tailrace.serde.leaf import leaf
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE = 48, 57, 45, 46, 34
 _SCALE = np.frombuffer(b'{"scale":', np.uint8).copy()
@@ -21,7 +22,7 @@ _NEGATIVE_INFINITY_TEXT = np.frombuffer(b'"NEGATIVE_INFINITY"', np.uint8).copy()
 _LONGEST_FLOAT = 400
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def put_bytes(text: Any, out: Any, at: Any) -> Any:
     for position in range(len(text)):
         out[at] = text[position]
@@ -29,7 +30,7 @@ def put_bytes(text: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def small_unscaled(value: Any, scratch: Any) -> Any:
     """Two's complement of an int64, big-endian and minimal, into `scratch`; its length."""
     length, rest = 1, value
@@ -117,9 +118,9 @@ def decimals(
                 break
         if wrong or count == 0:
             # N of NaN and I of Infinity are values without a form, everything else is no number.
-            if end <= begin or (data[begin] != 78 and data[begin] != 73):
-                lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            formless = end > begin and (data[begin] == 78 or data[begin] == 73)
+            lost += not formless
+            at = put_literal(literals, ends, 0 if formless else 2, out, at)
             offsets[row + 1] = at
             continue
         scale = argument
@@ -199,7 +200,7 @@ def decimal_texts(
     return 0
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def smallest(digit: Any, first: Any, single: Any) -> Any:
     """Two digits, and the exponent as 1000 times its negative, for the numbers whose one shortest digit Java refuses.
 
@@ -274,7 +275,7 @@ def floats(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argumen
             position += 1
         if wrong:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
             offsets[row + 1] = at
             continue
         first = (whole - 1 if whole > 0 else -leading - 1) + (-exponent if down else exponent)

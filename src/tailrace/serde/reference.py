@@ -16,7 +16,7 @@ from tailrace.columns.logical import STRING, LogicalType
 from tailrace.events.envelope import marker_text
 from tailrace.events.settings import CONNECTOR, TASK_ID, EventSettings
 from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.json_text import Verbatim, dumps, schema_text
+from tailrace.serde.json_text import Verbatim, dumps, quoted, schema_text
 
 Row = dict[str, Verbatim]
 
@@ -33,7 +33,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Serialises the changes of one table; `now` is the envelope's moment in ns since 1970."""
+    """Serialises the changes of one table; `now` is the envelope's moment in ns since 1970.
+
+    `told` is a further field of every key and its value.
+    """
 
     columns: Sequence[ColumnPlan]
     key: Sequence[ColumnPlan]
@@ -41,30 +44,36 @@ class Reference:
     value_schema: LogicalType
     settings: EventSettings
     now: int
+    told: tuple[str, str] | None = None
 
     def events(self, batch: ChangeBatch) -> Iterator[Event]:
         """The records of `batch`, in order."""
         for change in range(len(batch)):
-            op = chr(batch.op[change])
-            if op in self.settings.skipped_operations or (op == "t" and self.settings.drops_truncates):
+            op, skipped = chr(batch.op[change]), self.settings.skipped_operations
+            moved = op == "u" and self._moved(batch, change)
+            if (op in skipped and not moved) or (op == "t" and self.settings.drops_truncates):
                 continue
             before, after = self._row(batch.before, change), self._row(batch.after, change)
             if op == "d":
-                yield from self._delete(batch, change, before, ())
-            elif op == "u" and self._moved(batch, change):
-                old, new = self._key(before), self._key(after)
-                yield from self._delete(batch, change, before, (("__debezium.newkey", new),))
-                yield self._event("c", batch, change, old=None, new=after, key=new, moved=("__debezium.oldkey", old))
+                yield from self._delete(batch, change, before, None)
+            elif moved:
+                old, new = self._key(batch.before, change), self._key(batch.after, change)
+                if "d" not in skipped:
+                    yield from self._delete(batch, change, before, ("__debezium.newkey", new))
+                if "c" not in skipped:
+                    header = ("__debezium.oldkey", old)
+                    yield self._event("c", batch, change, old=None, new=after, key=new, moved=header)
             elif op == "t":
                 yield self._event("t", batch, change, old=None, new=None, key=None)
             else:
-                yield self._event(op, batch, change, old=before if op == "u" else None, new=after, key=self._key(after))
+                key = self._key(batch.after, change)
+                yield self._event(op, batch, change, old=before if op == "u" else None, new=after, key=key)
 
     def _delete(
-        self, batch: ChangeBatch, change: int, before: Row | None, moved: tuple[tuple[str, Row | None], ...]
+        self, batch: ChangeBatch, change: int, before: Row | None, moved: tuple[str, Row | None] | None
     ) -> Iterator[Event]:
-        key = self._key(before)
-        event = self._event("d", batch, change, old=before, new=None, key=key, moved=moved[0] if moved else None)
+        key = self._key(batch.before, change)
+        event = self._event("d", batch, change, old=before, new=None, key=key, moved=moved)
         yield event
         if self.settings.tombstones_on_delete:
             yield Event("tombstone", event.key, None, event.headers)
@@ -93,13 +102,14 @@ class Reference:
     ) -> Event:
         settings = self.settings
         value: dict[str, Any] = {"before": old, "after": new, "source": self._source(batch, change)}
-        block = self._transaction(batch, change, second=moved is not None and moved[0] == "__debezium.oldkey")
+        second = moved is not None and moved[0] == "__debezium.oldkey" and "d" not in settings.skipped_operations
+        block = self._transaction(batch, change, second)
         if settings.legacy:
             value |= {"op": op, "ts_ms": self.now // 1_000_000, "transaction": block}
         else:
             value |= {"transaction": block, "op": op, "ts_ms": self.now // 1_000_000}
             value |= {"ts_us": self.now // 1000, "ts_ns": self.now}
-        headers = [] if moved is None else [(moved[0], self._enclosed(moved[1], self.key_schema))]
+        headers = [] if moved is None else [(moved[0], self._header(moved[1], self.key_schema))]
         if settings.extended_headers_enabled and not settings.legacy:
             context = {
                 "connectorLogicalName": settings.logical_name,
@@ -108,7 +118,7 @@ class Reference:
                 "runId": settings.run_id,
             }
             for name, text in context.items():
-                headers.append(("__debezium.context." + name, self._enclosed(text, STRING)))
+                headers.append(("__debezium.context." + name, self._header(text, STRING)))
         key_text = None
         if key is not None:
             key_text = _with_schema(dumps(key), self.key_schema if settings.key_schemas_enable else None)
@@ -117,10 +127,23 @@ class Reference:
     def _enclosed(self, payload: Any, schema: LogicalType | None) -> bytes:
         return _with_schema(dumps(payload), schema if self.settings.value_schemas_enable else None)
 
+    def _header(self, payload: Any, schema: LogicalType | None) -> bytes:
+        return _with_schema(dumps(payload), schema if self.settings.header_schemas_enable else None)
+
     def _row(self, image: Image | None, change: int) -> Row | None:
+        return self._values(self.columns, image, change)
+
+    def _key(self, image: Image | None, change: int) -> Row | None:
+        values = self._values(self.key, image, change) if self.key or self.told else None
+        if values is None or self.told is None:
+            return values
+        name, text = self.told
+        return values | {name: Verbatim(quoted(text))}
+
+    def _values(self, plans: Sequence[ColumnPlan], image: Image | None, change: int) -> Row | None:
         if image is None or (image.present is not None and not image.present[change]):
             return None
-        return {plan.name: self._value(plan, image, change) for plan in self.columns}
+        return {plan.name: self._value(plan, image, change) for plan in plans}
 
     @staticmethod
     def _value(plan: ColumnPlan, image: Image, change: int) -> Verbatim:
@@ -135,9 +158,6 @@ class Reference:
             except (ValueError, KeyError, IndexError, ArithmeticError):
                 value = None
         return Verbatim(plan.null.decode() if value is None else dumps(value))
-
-    def _key(self, row: Row | None) -> Row | None:
-        return {plan.name: row[plan.name] for plan in self.key} if row is not None and self.key else None
 
     def _moved(self, batch: ChangeBatch, change: int) -> bool:
         """Whether the old tuple has another text in a key column, or lacks it."""
@@ -157,7 +177,7 @@ class Reference:
         lsn, us = int(batch.lsn[change]), int(batch.transactions.commit_us[number])
         marker = Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
         previous = int(batch.transactions.previous_end[number])
-        unseen = previous < 0 or marker not in (Marker.FALSE, Marker.INCREMENTAL)
+        unseen = previous < 0
         source: dict[str, Any] = {
             "version": settings.version,
             "connector": CONNECTOR,
@@ -169,13 +189,13 @@ class Reference:
         }
         if not settings.legacy:
             source |= {"ts_us": us, "ts_ns": us * 1000}
-        hidden = marker is Marker.INCREMENTAL
+        hidden = marker is Marker.INCREMENTAL and not settings.legacy
         source |= {
             "schema": table.schema,
             "table": table.table,
             "txId": None if hidden else int(batch.transactions.xid[number]),
             "lsn": None if hidden else lsn,
-            "xmin": None,
+            "xmin": batch.xmin,
         }
         return source if settings.legacy else source | {"origin": None, "origin_lsn": None}
 

@@ -12,11 +12,13 @@ import numpy as np
 from numba import njit
 
 from tailrace.serde.kernels import put_integer, put_literal
+from tailrace.serde.leaf import leaf
+from tailrace.serde.memory import move
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE, _COLON = 48, 57, 45, 46, 34, 58
 _DAY_US = 86_400_000_000
 # A twelfth of 365.25 days, and the most months and days whose µs an int64 holds.
-_MONTH_US, _MOST_MONTHS, _MOST_DAYS = 2_629_800_000_000, 3_507_252, 106_751_990
+_MONTH_US = 2_629_800_000_000
 _INT64_MAX = 9_223_372_036_854_775_807
 # The first date and time that an int64 of µs or ns since 1970 cannot hold, and the last before its smallest.
 _LAST_US_DAY, _LAST_US_CLOCK, _FIRST_US_CLOCK = 106_751_991, 14_454_775_807, 71_945_224_192
@@ -26,7 +28,7 @@ _MINUS_INFINITY_MS = -9_223_372_036_832_400
 MILLI, MICRO, NANO, ISO = 0, 1, 2, 3
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def two_digits(data: Any, at: Any) -> Any:
     """The number of two digits; a large negative one where there are none, which spoils every sum."""
     high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
@@ -35,7 +37,7 @@ def two_digits(data: Any, at: Any) -> Any:
     return high * 10 + low
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a date into found[0], days since 1970; the position behind it, or -1 when there is none."""
     position, year = begin, np.int64(0)
@@ -59,7 +61,7 @@ def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position + 6
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a time of day into found[1], µs; the position behind it, or -1 when there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
@@ -79,7 +81,7 @@ def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read an offset from UTC into found[2], µs; the position behind it, or -1 when there is none."""
     if begin + 3 > end or (data[begin] != _MINUS and data[begin] != 43):
@@ -96,14 +98,14 @@ def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def put_two(value: Any, out: Any, at: Any) -> Any:
     out[at] = _ZERO + value // 10
     out[at + 1] = _ZERO + value % 10
     return at + 2
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def put_day(day: Any, out: Any, at: Any) -> Any:
     """Write days since 1970 as a date, the year as ISO 8601 has it."""
     day += 719_468
@@ -136,7 +138,7 @@ def put_day(day: Any, out: Any, at: Any) -> Any:
     return put_two(of_month, out, at + 1)
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def put_clock(us: Any, digits: Any, out: Any, at: Any) -> Any:
     """Write a time of day and Z; a fraction of `digits` digits, or of as many as it needs when -1."""
     seconds = us // 1_000_000
@@ -179,7 +181,7 @@ def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
             good = read_date(data, begin, end, found) >= 0
         if not good:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
         elif argument == 0:
             at = put_integer(found[0], out, at)
         else:
@@ -208,7 +210,7 @@ def times(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
             position = read_offset(data, position, bounds[row + 1], found)
         if position < 0:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
         elif argument >= ISO:
             us = found[1] - found[2]
             out[at] = _QUOTE
@@ -253,7 +255,7 @@ def timestamps(
             good = good or (day == -_LAST_NS_DAY - 1 and clock >= _FIRST_NS_CLOCK)
         if not good:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
         elif argument == ISO:
             out[at] = _QUOTE
             at = put_day(day, out, at + 1)
@@ -271,6 +273,47 @@ def timestamps(
             at = put_integer((day * _DAY_US + clock) * 1000, out, at)
         offsets[row + 1] = at
     return lost
+
+
+@leaf
+def put_utc(data: Any, begin: Any, end: Any, digits: Any, out: Any, at: Any) -> Any:
+    """Write an instant of which the server's text, in UTC already, differs by a few characters; -1 for any other.
+
+    Those have a year of four digits, a day of the month that every month has, and no zero at their end.
+    """
+    rest = end - begin - 22
+    if rest < 0 or rest == 1 or rest > 7 or data[end - 3] != 43 or data[end - 2] != _ZERO or data[end - 1] != _ZERO:
+        return -1
+    if data[begin + 4] != _MINUS or data[begin + 7] != _MINUS or data[begin + 10] != 32:
+        return -1
+    if data[begin + 13] != _COLON or data[begin + 16] != _COLON:
+        return -1
+    month, day, hours = two_digits(data, begin + 5), two_digits(data, begin + 8), two_digits(data, begin + 11)
+    if month < 1 or month > 12 or day < 1 or day > 28 or hours < 0 or hours > 23:
+        return -1
+    minutes, seconds = two_digits(data, begin + 14), two_digits(data, begin + 17)
+    if minutes < 0 or minutes > 59 or seconds < 0 or seconds > 59:
+        return -1
+    if two_digits(data, begin) < 0 or two_digits(data, begin + 2) < 0:
+        return -1
+    if rest > 0:
+        if data[begin + 19] != _POINT or data[end - 4] == _ZERO:
+            return -1
+        for position in range(begin + 20, end - 3):
+            if data[position] < _ZERO or data[position] > _NINE:
+                return -1
+    out[at] = _QUOTE
+    at += 1
+    move(out.ctypes.data + at, data.ctypes.data + begin, 19)
+    out[at + 10] = 84
+    at += 19
+    shown = rest if digits < 0 else (digits + 1 if digits > 0 else 0)
+    for place in range(shown):
+        out[at] = data[begin + 19 + place] if place < rest else (_POINT if place == 0 else _ZERO)
+        at += 1
+    out[at] = 90
+    out[at + 1] = _QUOTE
+    return at + 2
 
 
 @njit(cache=True, nogil=True)
@@ -296,6 +339,11 @@ def zoned_timestamps(
             at += 1
             offsets[row + 1] = at
             continue
+        behind = put_utc(data, begin, end, argument, out, at)
+        if behind >= 0:
+            at = behind
+            offsets[row + 1] = at
+            continue
         position = read_date(data, begin, end, found)
         if position >= 0:
             position = read_clock(data, position + 1, end, found)
@@ -303,7 +351,7 @@ def zoned_timestamps(
             position = read_offset(data, position, end, found)
         if position < 0:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
         else:
             us = found[1] - found[2]
             shift = us // _DAY_US
@@ -317,9 +365,9 @@ def zoned_timestamps(
     return lost
 
 
-@njit(cache=True, nogil=True, inline="never")
+@leaf
 def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
-    """Read an interval in the server's own style into found[0], µs; whether there was one that an int64 holds."""
+    """Read an interval in the server's own style into found[0], µs, at most an int64's ends; whether there was one."""
     months, days, clock, position = np.int64(0), np.int64(0), np.int64(0), begin
     if begin >= end:
         return False
@@ -335,7 +383,7 @@ def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
             return False
         if data[position] == _COLON:
             # Hours have two digits or more; the rest is read as a time of day of hour 00.
-            if amount > 2_562_047_787 or position + 6 > end or data[position + 3] != _COLON:
+            if amount > 2_562_047_788 or position + 6 > end or data[position + 3] != _COLON:
                 return False
             minutes, seconds = two_digits(data, position + 1), two_digits(data, position + 4)
             if minutes < 0 or seconds < 0:
@@ -366,13 +414,11 @@ def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
             while position < end and data[position] != 32:
                 position += 1
             position += 1
-    if abs(months) > _MOST_MONTHS or abs(days) > _MOST_DAYS:
-        return False
-    total = days * _DAY_US
-    for part in (months * _MONTH_US, clock):
-        if (part > 0 and total > _INT64_MAX - part) or (part < 0 and total < -_INT64_MAX - part):
-            return False
-        total += part
+    # The sum may wrap on its way; near the ends the sign tells a wrapped one, and beyond them a double does.
+    total = months * _MONTH_US + days * _DAY_US + clock
+    rough = float(months) * _MONTH_US + float(days) * _DAY_US + float(clock)
+    if abs(rough) > 9.3e18 or (abs(rough) > 9.2e18 and (rough < 0) != (total < 0)):
+        total = np.int64(_INT64_MAX if rough > 0 else -_INT64_MAX - 1)
     found[0] = total
     return True
 
@@ -391,6 +437,6 @@ def intervals(
             at = put_integer(found[0], out, at)
         else:
             lost += 1
-            at = put_literal(literals, ends, 0, out, at)
+            at = put_literal(literals, ends, 2, out, at)
         offsets[row + 1] = at
     return lost

@@ -34,7 +34,7 @@ def test_field_names_are_adjusted_by_utf16_units(name: str, adjusted: str) -> No
 
 
 def test_unicode_adjustment_keeps_names_distinct() -> None:
-    assert names.adjusted("a-b_c", "avro_unicode", dots=False) == "a_u002db__c"
+    assert names.adjusted("a-b_c", "avro_unicode", dots=False) == "a_u002db_u005fc"
 
 
 def test_a_placeholder_may_be_given_in_hexadecimal() -> None:

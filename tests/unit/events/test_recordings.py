@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tailrace.columns import ChangeBatch, Column
+from tailrace.connectors.postgres.plain import precision_and_scale
 from tailrace.connectors.postgres.records import to_rows
-from tailrace.connectors.postgres.values import precision_and_scale
 from tailrace.events.settings import EventSettings
 from tests.unit.events.changes import batch, table
 
@@ -104,7 +104,14 @@ RUN = "01a1fb98-4581-7d68-951a-a5b3034f69bf"
         ("postgres/pk_update", EventSettings("dbserver1", "golden", run_id=RUN)),
         (
             "postgres/schemaless",
-            EventSettings("dbserver1", "golden", key_schemas_enable=False, value_schemas_enable=False, run_id=RUN),
+            EventSettings(
+                "dbserver1",
+                "golden",
+                key_schemas_enable=False,
+                value_schemas_enable=False,
+                header_schemas_enable=False,
+                run_id=RUN,
+            ),
         ),
         ("postgres-1.7/pk_update", EventSettings("dbserver1", "golden", event_format="1.7", version="1.7.2.Final")),
         (
@@ -116,6 +123,7 @@ RUN = "01a1fb98-4581-7d68-951a-a5b3034f69bf"
                 version="1.7.2.Final",
                 key_schemas_enable=False,
                 value_schemas_enable=False,
+                header_schemas_enable=False,
             ),
         ),
     ],

@@ -15,7 +15,9 @@ from tailrace.errors import ConversionError
 from tailrace.events.settings import EventSettings
 from tests.unit.events.changes import batch, table
 
-PLAIN = EventSettings("server", "golden", key_schemas_enable=False, value_schemas_enable=False, run_id="run")
+PLAIN = EventSettings(
+    "server", "golden", key_schemas_enable=False, value_schemas_enable=False, header_schemas_enable=False, run_id="run"
+)
 TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
 CHANGES = batch(
     TABLE,
@@ -48,8 +50,23 @@ def test_tombstones_can_be_switched_off() -> None:
 
 def test_skipped_operations_leave_no_record() -> None:
     found = rows(CHANGES, replace(PLAIN, skipped_operations=frozenset("ud")))
-    assert [row["op"] for row in found] == ["c", "t"]
-    assert found[1]["key"] is None
+    assert [row["op"] for row in found] == ["c", "c", "t"]
+    assert found[2]["key"] is None
+
+
+@pytest.mark.parametrize(
+    ("skipped", "ops"),
+    [("u", ["d", "tombstone", "c"]), ("d", ["c"]), ("c", ["d", "tombstone"]), ("cd", []), ("ud", ["c"])],
+)
+def test_a_key_change_is_skipped_by_the_letters_of_its_records(skipped: str, ops: list[str]) -> None:
+    change = batch(TABLE, [("u", ("1", None), ("2", "b"))])
+    assert [row["op"] for row in rows(change, replace(PLAIN, skipped_operations=frozenset(skipped)))] == ops
+
+
+def test_headers_have_a_converter_of_their_own() -> None:
+    found = rows(batch(TABLE, [("u", ("1", None), ("2", "b"))]), replace(PLAIN, header_schemas_enable=True))
+    assert found[0]["key"] == b'{"id":1}'
+    assert all(pair["value"].startswith(b'{"schema":{') for pair in found[0]["headers"])
 
 
 @pytest.mark.seed("000-41")
@@ -86,6 +103,8 @@ def test_rows_carry_position_transaction_and_time() -> None:
 @pytest.mark.seed("000-30", "000-32")
 def test_snapshot_rows_show_their_marker_and_no_transaction() -> None:
     reads = batch(TABLE, [("r", None, ("1", "a")), ("r", None, ("2", "b"))], marker=[Marker.FIRST, Marker.LAST])
+    # no commit has been seen before an initial snapshot
+    reads.transactions.previous_end[:] = -1
     found = rows(reads, PLAIN)
     assert [(row["snapshot"], row["transaction"]) for row in found] == [("first", None), ("last", None)]
     source = json.loads(found[0]["value"])["source"]

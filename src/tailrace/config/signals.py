@@ -1,0 +1,101 @@
+"""Options of signals, incremental snapshots and notifications: Debezium's, and one of tailrace's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tailrace.config.option import Check, Kind, Option, at_least, matching
+
+_NO_JMX = "it needs the management beans of a Java process, and there is none; use file or kafka"
+_NO_NOTICE_JMX = "it needs the management beans of a Java process, and there is none; use sink or log"
+_NO_RETRIES = "a watermark that cannot be written stops the pipeline, as any lost connection of the planner does; \
+it is written again after the restart"
+
+CHANNELS = ("source", "kafka", "file")
+"""Where signals may come from."""
+
+SINKS = ("sink", "log")
+"""Where notifications may go."""
+
+_NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
+
+
+def _among(known: Sequence[str], refused: Mapping[str, str]) -> Check:
+    """A check that a list has known words only, in small letters or not."""
+
+    def check(values: list[str]) -> str:
+        for value in values:
+            word = value.lower()
+            if word in refused:
+                return f"= {word} is not supported: {refused[word]}"
+            if word not in known:
+                return f"knows {', '.join(known)}, not {value!r}"
+        return ""
+
+    return check
+
+
+SIGNALS = (
+    Option(
+        "signal.data.collection", Kind.TEXT,
+        "Signal table, as schema.table; a part with dots in double quotes. Its rows are signals, and incremental "
+        "snapshots write their watermarks into it. Its first three columns are id, type and data.",
+        check=matching(rf"{_NAME}(?:\.{_NAME}){{1,2}}", "schema.table, a part with dots in double quotes"),
+    ),
+    Option("signal.enabled.channels", Kind.LIST, "Where signals come from: source (the signal table), kafka, file.",
+           ["source"], check=_among(CHANNELS, {"jmx": _NO_JMX})),
+    Option("signal.poll.interval.ms", Kind.INTEGER,
+           "Interval at which the channels kafka and file are read, in ms; the signal table is read with the log.",
+           5000, check=at_least(1)),
+    Option("signal.emit.failure.max.retries", Kind.INTEGER, "How often a failed watermark is written again.", 0,
+           unsupported=_NO_RETRIES),
+    Option("signal.emit.failure.backoff.ms", Kind.INTEGER, "Wait between two tries, in ms.", 10_000,
+           unsupported=_NO_RETRIES),
+    Option("signal.file", Kind.TEXT,
+           "File of the channel file, on the driver: one JSON object a line, with id, type and data.",
+           "file-signals.txt"),
+    Option("signal.kafka.topic", Kind.TEXT,
+           "Topic of the channel kafka, with one partition; unset: <topic.prefix>-signal. A record is for this "
+           "connector when its key is topic.prefix."),
+    Option("signal.kafka.bootstrap.servers", Kind.LIST, "Brokers of the channel kafka, as host:port.", []),
+    Option("signal.kafka.groupId", Kind.TEXT,
+           "Consumer group that the brokers see; the position is kept in the checkpoint, not in the group.",
+           "kafka-signal"),
+    Option("signal.kafka.poll.timeout.ms", Kind.INTEGER, "Longest wait for signals of Kafka, in ms.", 100,
+           check=at_least(1)),
+    Option("signal.consumer.<option>", Kind.SECRET,
+           "Options of the Kafka client, by librdkafka's names. sasl.jaas.config is understood for the mechanisms "
+           "PLAIN and SCRAM, and auto.offset.reset=earliest makes the first start read the topic from its beginning.",
+           pattern=r"signal\.consumer\..+"),
+    Option("incremental.snapshot.chunk.size", Kind.INTEGER, "Rows of a chunk of an incremental snapshot.", 1024,
+           check=at_least(1)),
+    Option("incremental.snapshot.window.chunks", Kind.INTEGER,
+           "Chunks that one window reads at most, at the same time; 0: as many as pay. 1 gives Debezium's sequence of "
+           "watermarks.", 0, check=at_least(0)),
+    Option("incremental.snapshot.watermarking.strategy", Kind.TEXT,
+           "How a window is closed: insert_insert (by a second row), insert_delete (the first row is deleted).",
+           "insert_insert", choices=("insert_insert", "insert_delete")),
+    Option("incremental.snapshot.allow.schema.changes", Kind.BOOLEAN,
+           "Whether tables may change while they are read.", False,
+           notice="tables may always change: a chunk whose table has changed is read again"),
+    Option("read.only", Kind.BOOLEAN,
+           "Whether incremental snapshots leave the database as it is: no watermarks. They lose nothing by it.", False),
+    Option("notification.enabled.channels", Kind.LIST,
+           "Where notifications about snapshots go: sink (records on notification.sink.topic.name), log.", [],
+           check=_among(SINKS, {"jmx": _NO_NOTICE_JMX})),
+    Option("notification.sink.topic.name", Kind.TEXT, "Topic of the notifications."),
+)  # fmt: skip
+
+
+def settle(values: dict[str, Any]) -> list[str]:
+    """Put the defaults that depend on other options into `values`; returns the faults between them."""
+    for name in ("signal.enabled.channels", "notification.enabled.channels"):
+        values[name] = [word.lower() for word in values[name]]
+    values["signal.kafka.topic"] = values["signal.kafka.topic"] or f"{values['topic.prefix']}-signal"
+    faults = []
+    if "kafka" in values["signal.enabled.channels"] and not values["signal.kafka.bootstrap.servers"]:
+        faults.append("signal.kafka.bootstrap.servers is missing, and signal.enabled.channels names kafka")
+    if "sink" in values["notification.enabled.channels"] and not values["notification.sink.topic.name"]:
+        faults.append("notification.sink.topic.name is missing, and notification.enabled.channels names sink")
+    return faults

@@ -1,0 +1,119 @@
+"""Records of logical messages (`pg_logical_emit_message`), in today's form; 1.7 has none. Worker."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tailrace.columns import ROW_SCHEMA
+from tailrace.columns.batch import LogicalMessage, Marker
+from tailrace.columns.logical import BYTES, INT64, STRING, Field, LogicalType, struct
+from tailrace.events import names
+from tailrace.events.envelope import marker_text, source_schema, transaction_schema
+from tailrace.events.settings import CONNECTOR, EventSettings
+from tailrace.serde.json_text import enclosed
+
+_PREFIX = "io.debezium.connector.postgresql.Message"
+_PREFIX_FIELD = Field("prefix", STRING.with_optional(True))
+
+
+def key_schema(settings: EventSettings) -> LogicalType:
+    return struct(_PREFIX_FIELD, name=names.schema_name(settings, _PREFIX + "Key"), version=1)
+
+
+def value_schema(settings: EventSettings) -> LogicalType:
+    """The content is bytes, or text where `binary.handling.mode` says so."""
+    content = (BYTES if settings.binary_handling_mode == "bytes" else STRING).with_optional(True)
+    message = struct(_PREFIX_FIELD, Field("content", content))
+    return struct(
+        Field("op", STRING),
+        Field("ts_ms", INT64.with_optional(True)),
+        Field("source", source_schema(settings)),
+        Field("transaction", transaction_schema(settings)),
+        Field("message", replace(message, name=names.schema_name(settings, _PREFIX), version=1)),
+        name=names.schema_name(settings, _PREFIX + "Value"),
+        version=1,
+    )
+
+
+def message_rows(
+    messages: Sequence[LogicalMessage], settings: EventSettings, xmin: int | None = None
+) -> pa.RecordBatch:
+    """One record each, in order, as a batch of ROW_SCHEMA; table and schema are null. `xmin` is the slot's."""
+    schemas = key_schema(settings), value_schema(settings)
+    now_ms = time.time_ns() // 1_000_000
+    rows = [_row(message, schemas, now_ms, settings, xmin) for message in messages]
+    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+
+
+def _row(
+    message: LogicalMessage,
+    schemas: tuple[LogicalType, LogicalType],
+    now_ms: int,
+    settings: EventSettings,
+    xmin: int | None,
+) -> dict[str, object]:
+    value: dict[str, object] = {
+        "op": "m",
+        "ts_ms": now_ms,
+        "source": _source(message, settings, xmin),
+        "transaction": _transaction(message),
+        "message": {"prefix": message.prefix, "content": _content(message.content, settings)},
+    }
+    return {
+        "topic": names.message_topic(settings),
+        "key": enclosed({"prefix": message.prefix}, schemas[0], settings.key_schemas_enable),
+        "value": enclosed(value, schemas[1], settings.value_schemas_enable),
+        "headers": None,
+        "op": "m",
+        "database": settings.database,
+        "position": f"{message.commit_lsn:016X}",
+        "ordinal": message.ordinal,
+        "transaction": None if message.xid is None else str(message.xid),
+        "source_ts": message.commit_us,
+        "snapshot": "false",
+    }
+
+
+def _source(message: LogicalMessage, settings: EventSettings, xmin: int | None) -> dict[str, object]:
+    previous = "null" if message.previous_end is None else f'"{message.previous_end}"'
+    return {
+        "version": settings.version,
+        "connector": CONNECTOR,
+        "name": settings.logical_name,
+        "ts_ms": message.commit_us // 1000,
+        "snapshot": marker_text(Marker.FALSE, settings),
+        "db": settings.database,
+        "sequence": f'[{previous},"{message.lsn}"]',
+        "ts_us": message.commit_us,
+        "ts_ns": message.commit_us * 1000,
+        "schema": "",
+        "table": "",
+        "txId": message.xid,
+        "lsn": message.lsn,
+        "xmin": xmin,
+        "origin": None,
+        "origin_lsn": None,
+    }
+
+
+def _transaction(message: LogicalMessage) -> dict[str, object] | None:
+    if message.total_order is None:
+        return None
+    # each message is a collection of its own, and so the first of it
+    return {
+        "id": f"{message.xid}:{message.lsn}",
+        "total_order": message.total_order,
+        "data_collection_order": 1,
+    }
+
+
+def _content(content: bytes, settings: EventSettings) -> str:
+    mode = settings.binary_handling_mode
+    if mode == "hex":
+        return content.hex()
+    return (base64.urlsafe_b64encode if mode == "base64-url-safe" else base64.b64encode)(content).decode()

@@ -1,0 +1,83 @@
+"""Notifications about snapshots as records of `notification.sink.topic.name`, and as lines of the log."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from tailrace.columns import ROW_SCHEMA
+from tailrace.columns.logical import INT64, STRING, Field, LogicalType, mapping, struct
+from tailrace.events import names
+from tailrace.events.settings import EventSettings
+from tailrace.serde.json_text import enclosed
+from tailrace.snapshot.incremental import Notification
+
+OP = "notification"
+"""What the column `op` says of these rows."""
+
+_PREFIX = "io.debezium.connector.common.Notification"
+
+log = logging.getLogger("tailrace.notifications")
+
+
+def key_schema(settings: EventSettings) -> LogicalType:
+    return struct(Field("id", STRING), name=names.schema_name(settings, _PREFIX + "Key"), version=1)
+
+
+def value_schema(settings: EventSettings) -> LogicalType:
+    return struct(
+        Field("id", STRING),
+        Field("type", STRING),
+        Field("aggregate_type", STRING),
+        Field("additional_data", mapping(STRING).with_optional(True)),
+        Field("timestamp", INT64),
+        name=names.schema_name(settings, _PREFIX),
+        version=1,
+    )
+
+
+def notification_rows(
+    notices: Sequence[tuple[Notification, int]], settings: EventSettings, position: int, ordinal: int = 0
+) -> pa.RecordBatch:
+    """One record each, in order, as a batch of ROW_SCHEMA; each comes with its time in ms since 1970 UTC.
+
+    `position` is the commit LSN at which the batch ends, `ordinal` the number of the first record: the two together
+    must not be those of any change. Table, schema and transaction are null. Worker.
+    """
+    rows = [_row(notice, at_ms, settings, position, ordinal + place) for place, (notice, at_ms) in enumerate(notices)]
+    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+
+
+def _row(notice: Notification, at_ms: int, settings: EventSettings, position: int, ordinal: int) -> dict[str, object]:
+    value: dict[str, object] = {
+        "id": notice.id,
+        "type": notice.type,
+        "aggregate_type": notice.aggregate,
+        "additional_data": dict(notice.data),
+        "timestamp": at_ms,
+    }
+    return {
+        "topic": settings.notification_topic,
+        "key": enclosed({"id": notice.id}, key_schema(settings), settings.key_schemas_enable),
+        "value": enclosed(value, value_schema(settings), settings.value_schemas_enable),
+        "headers": None,
+        "op": OP,
+        "database": settings.database,
+        "position": f"{position:016X}",
+        "ordinal": ordinal,
+        "source_ts": at_ms * 1000,
+        "snapshot": "false",
+    }
+
+
+def write_to_log(notices: Sequence[tuple[Notification, int]]) -> None:
+    """The channel `log`: one line each at level INFO, whatever level the program's own messages have. Planner."""
+    log.setLevel(logging.INFO)
+    if not log.hasHandlers():
+        # A planner without any logging set up would show warnings only.
+        log.addHandler(logging.StreamHandler())
+    for notice, at_ms in notices:
+        named = "".join(f" {name}={value}" for name, value in notice.data)
+        log.info("%s %s id=%s at=%d%s", notice.aggregate, notice.type, notice.id, at_ms, named)

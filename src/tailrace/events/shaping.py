@@ -1,0 +1,117 @@
+"""Shaping: which columns events show, how their texts are shaped, what their schemas tell, and what keys are made of.
+
+The options name columns by expressions over `schema.table.column`, without regard to case. Keys are made of the
+columns as they are: a column that values leave out, cut or mask is whole in the key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tailrace.columns import Column, TableId, TableSchema
+from tailrace.config import columns as options
+from tailrace.config.columns import KeyColumns, Treatment
+from tailrace.errors import ConfigError
+
+Expressions = tuple[re.Pattern[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """What the options about columns say. Values only: hashable, picklable; made by the driver, used everywhere.
+
+    `included` and `excluded` are the two column lists, at most one of them filled; `treatments` are in the order in
+    which they count; `annotated_columns` and `annotated_types` name the columns whose schemas tell the source's
+    type; `keys` are the entries of message.key.columns, whose columns come in the table's order where
+    `keys_as_in_table`; `comments` tells whether comments are kept.
+    """
+
+    included: Expressions = ()
+    excluded: Expressions = ()
+    treatments: tuple[Treatment, ...] = ()
+    annotated_columns: Expressions = ()
+    annotated_types: Expressions = ()
+    keys: tuple[KeyColumns, ...] = ()
+    comments: bool = False
+    keys_as_in_table: bool = False
+
+    @classmethod
+    def from_options(cls, values: Mapping[str, Any]) -> Shaping:
+        """Read typed options; those that are absent shape nothing."""
+
+        def listed(name: str) -> Expressions:
+            return options.expressions(values.get(name) or [])
+
+        return cls(
+            included=listed("column.include.list"),
+            excluded=listed("column.exclude.list"),
+            treatments=options.treatments(values),
+            annotated_columns=listed("column.propagate.source.type"),
+            annotated_types=listed("datatype.propagate.source.type"),
+            keys=options.key_columns(values.get("message.key.columns") or ""),
+            comments=bool(values.get("include.schema.comments")),
+            keys_as_in_table=values.get("event.format") == "1.7",
+        )
+
+    def shows(self, table: TableId, column: str) -> bool:
+        """Whether values show the column."""
+        if self.included:
+            return _matches(self.included, f"{table}.{column}")
+        return not (self.excluded and _matches(self.excluded, f"{table}.{column}"))
+
+    def treatment(self, table: TableId, column: str) -> Treatment | None:
+        """What happens to the column's texts: the first treatment that names it."""
+        name = f"{table}.{column}"
+        return next((found for found in self.treatments if _matches(found.columns, name)), None)
+
+    def annotates(self, table: TableId, column: Column) -> bool:
+        """Whether the column's schema tells its type in the source."""
+        if _matches(self.annotated_columns, f"{table}.{column.name}"):
+            return True
+        return bool(self.annotated_types) and any(
+            _matches(self.annotated_types, f"{prefix}{table}.{column.type_name}")
+            for prefix in ("", f"{table.database}.")
+        )
+
+    def has_own_key(self, table: TableId) -> bool:
+        """Whether message.key.columns names the table."""
+        return any(entry.table.fullmatch(str(table)) for entry in self.keys)
+
+    def keyed(self, table: TableSchema) -> TableSchema:
+        """The table with the key that message.key.columns gives it: of all entries that name it, in their order;
+        in the 1.7 form in the table's.
+
+        Raises ConfigError for a column that the table does not have.
+        """
+        names = [
+            name for entry in self.keys if entry.table.fullmatch(str(table.id)) for name in _found(entry.columns, table)
+        ]
+        if self.keys_as_in_table:
+            names.sort(key=table.index)
+        return replace(table, key=tuple(dict.fromkeys(names))) if names else table
+
+    def read(self, table: TableSchema) -> TableSchema:
+        """The table with the columns alone that an event needs: those that values show, and those of the key."""
+        kept = tuple(c for c in table.columns if c.name in table.key or self.shows(table.id, c.name))
+        return table if len(kept) == len(table.columns) else replace(table, columns=kept)
+
+
+def _matches(expressions: Expressions, name: str) -> bool:
+    return any(expression.fullmatch(name) for expression in expressions)
+
+
+def _found(wanted: Iterable[str], table: TableSchema) -> Iterable[str]:
+    """The table's own names of `wanted`: as they are written, else the one column that differs in case alone."""
+    names = [column.name for column in table.columns]
+    for name in wanted:
+        alike = [name] if name in names else [other for other in names if other.lower() == name.lower()]
+        if len(alike) != 1:
+            raise ConfigError(
+                f"message.key.columns names the column {name} of {table.id}, which the table does not have, or the "
+                "publication does not send.",
+                "Correct the option, or the table's column list in the publication.",
+            )
+        yield alike[0]

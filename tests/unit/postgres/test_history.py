@@ -1,0 +1,230 @@
+"""What the log does not tell of tables: found from the catalog, kept by position, written into offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.postgres.evolution import (
+    Moment,
+    Present,
+    PresentColumn,
+    PresentIndex,
+    PresentType,
+    evolve,
+    is_after,
+)
+from tailrace.connectors.postgres.history import (
+    Attributes,
+    Change,
+    ColumnFacts,
+    History,
+    IndexFacts,
+    SchemaHistory,
+    TypeFacts,
+)
+from tailrace.connectors.postgres.pgoutput import Relation, RelationColumn
+from tailrace.connectors.postgres.position import LogPosition
+
+INT = 23
+
+
+def table(*columns: ColumnFacts, indexes: tuple[IndexFacts, ...] = ()) -> Attributes:
+    return Attributes(columns, indexes)
+
+
+def relation(*names: str, key: tuple[str, ...] = (), identity: str = "d") -> Relation:
+    columns = tuple(RelationColumn(int(name in key), name, INT, -1) for name in names)
+    return Relation(9, "s", "t", identity, columns)
+
+
+def shown(number: int, name: str, xmin: int, default_xmin: int | None = None, **facts: Any) -> PresentColumn:
+    return PresentColumn(ColumnFacts(number, name, **facts), INT, -1, xmin, default_xmin)
+
+
+def at(xid: int, end_lsn: int = 0) -> Moment:
+    return Moment(xid, 1000, end_lsn, 0)
+
+
+def evolved(sent: Relation, older: Attributes | None, present: Present, moment: Moment, resent: bool = True) -> Any:
+    return evolve(sent, older, present, moment, resent)[0]
+
+
+OLD = table(ColumnFacts(1, "a", nullable=True, default="1"))
+
+
+@pytest.mark.parametrize(
+    ("next_xid", "xmin", "xid", "newer"),
+    [
+        (200, 100, 110, False),
+        (200, 120, 110, True),
+        (200, 110, 110, False),
+        # the counter of ids has wrapped between the two
+        ((1 << 32) + 50, 20, (1 << 32) - 10, True),
+        ((1 << 32) + 50, (1 << 32) - 20, 10, False),
+        # ids that are none, or raw ids of frozen rows
+        (200, 2, 1, False),
+        (200, 1, 1, False),
+        ((1 << 32) + 200, (1 << 31) + 5, 110, False),
+    ],
+)
+def test_a_row_of_the_catalog_counts_when_its_transaction_is_not_newer(
+    next_xid: int, xmin: int, xid: int, newer: bool
+) -> None:
+    present = Present(next_xid, 5000, (shown(1, "a", xmin, xmin, nullable=False, default="2"),))
+    found = evolved(relation("a"), OLD, present, at(xid & 0xFFFFFFFF))
+    assert (found.columns[0].nullable, found.columns[0].default) == ((True, "1") if newer else (False, "2"))
+
+
+def test_nothing_is_newer_when_nothing_was_committed_since() -> None:
+    present = Present(200, 5000, (shown(1, "a", 120, 120, nullable=False, default="2"),))
+    assert not evolved(relation("a"), OLD, present, at(110, end_lsn=5000)).columns[0].nullable
+    assert evolved(relation("a"), OLD, present, at(110, end_lsn=4900)).columns[0].nullable
+
+
+def test_the_oldest_work_that_was_held_back_is_told() -> None:
+    present = Present(200, 5000, (shown(1, "a", 130, 120, nullable=False, default="2"),))
+    assert evolve(relation("a"), OLD, present, at(110), resent=True)[1] == 120
+    assert evolve(relation("a"), OLD, present, at(140), resent=True)[1] == 0
+
+
+def test_a_column_that_was_renamed_since_keeps_what_was_known_of_it() -> None:
+    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "c", 150, nullable=False, default="9", default_xmin=150)))
+    older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
+    found = evolved(relation("a", "b"), older, present, at(110))
+    assert found.columns == (ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
+    # and one that was renamed twice, the first time before
+    found = evolved(relation("a", "bee"), older, present, at(110))
+    assert found.columns[1] == ColumnFacts(2, "bee", default="5")
+
+
+def test_a_column_that_was_dropped_since_keeps_what_was_known_of_it() -> None:
+    present = Present(200, 5000, (shown(1, "a", 10),))
+    older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", nullable=False, default="5"))
+    assert evolved(relation("a", "b"), older, present, at(110)) == older
+
+
+def test_a_column_that_came_again_under_its_name_is_another_one() -> None:
+    present = Present(200, 5000, (shown(1, "a", 10), shown(3, "b", 105, nullable=False)))
+    older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
+    assert evolved(relation("a", "b"), older, present, at(110)).columns[1] == ColumnFacts(3, "b", nullable=False)
+    assert evolved(relation("a", "b"), older, present, at(104)).columns[1] == ColumnFacts(2, "b", default="5")
+
+
+def test_what_nobody_knows_is_nullable_and_flagged_keys_are_not() -> None:
+    gone = Present(200, 5000)
+    found = evolved(relation("k", "v", "w", key=("v",)), None, gone, at(110))
+    assert [(column.nullable, column.default) for column in found.columns] == [
+        (True, None),
+        (False, None),
+        (True, None),
+    ]
+    assert found.key() == ("v",)
+
+
+def test_the_primary_key_is_the_one_that_the_message_flags() -> None:
+    columns = (shown(1, "a", 10, nullable=False), shown(2, "b", 10, nullable=False))
+    newer = PresentIndex(IndexFacts(50, True, (2, 1)), 150)
+    older = table(ColumnFacts(1, "a", False), ColumnFacts(2, "b", False), indexes=(IndexFacts(40, True, (1,)),))
+    present = Present(200, 5000, columns, (newer,))
+    assert evolved(relation("a", "b", key=("a",)), older, present, at(110)).key() == ("a",)
+    assert evolved(relation("a", "b"), older, present, at(110)).key() == ()
+    assert evolved(relation("a", "b", key=("a", "b")), older, present, at(160)).key() == ("b", "a")
+    # the other identities flag other columns: the index itself tells
+    full = relation("a", "b", key=("a", "b"), identity="f")
+    assert evolved(full, older, present, at(110), resent=False).key() == ("a",)
+    assert evolved(full, older, present, at(110), resent=True).key() == ()
+    assert evolved(full, older, present, at(160)).key() == ("b", "a")
+
+
+def test_labels_that_are_newer_are_left_out_and_renamed_ones_keep_their_names() -> None:
+    oid = 20000
+    sent = Relation(9, "s", "t", "d", (RelationColumn(0, "m", oid, -1),))
+
+    def facts(*labels: tuple[int, str]) -> TypeFacts:
+        return TypeFacts(oid, "mood", "e", "E", 0, 0, -1, False, labels)
+
+    present = Present(
+        200,
+        5000,
+        (PresentColumn(ColumnFacts(1, "m"), oid, -1, 10, None),),
+        types={oid: PresentType(facts((1, "low"), (3, "mid"), (2, "fine"), (4, "new")), 10, (150, 105, 10, 160))},
+    )
+    older = Attributes((ColumnFacts(1, "m"),), (), (facts((1, "sad"), (2, "fine")),))
+    (found,) = evolved(sent, older, present, at(110)).types
+    assert [label for _, label in found.labels] == ["sad", "mid", "fine"]
+
+
+def test_is_after_goes_round_the_end_of_the_counter() -> None:
+    assert is_after(5, 0xFFFFFFF0)
+    assert not is_after(0xFFFFFFF0, 5)
+    assert not is_after(7, 7)
+
+
+A, B, C = (table(ColumnFacts(1, name)) for name in "abc")
+
+
+def test_the_history_of_an_offset_is_that_of_its_position() -> None:
+    history = SchemaHistory(History(((1, A),)), LogPosition(100, 110))
+    history.add(1, (200, 0), A)
+    history.add(1, (200, 5), B)
+    history.add(2, (300, 0), C)
+    start = LogPosition(100, 110)
+    cut = LogPosition(200, 110, consumed=5)
+    assert history.upto(start, cut) == History(((1, A),))
+    after = LogPosition(200, 110, consumed=6)
+    assert history.upto(start, after) == History(((1, B),), (Change((200, 5), 1, B),))
+    assert history.upto(after, LogPosition(300, 310)) == History(((1, B), (2, C)), (Change((300, 0), 2, C),))
+    assert [history.at(1, place) for place in ((150, 0), (200, 4), (200, 5), (900, 0))] == [A, A, B, B]
+    history.forget(after)
+    assert history.upto(after, LogPosition(300, 310)) == History(((1, B), (2, C)), (Change((300, 0), 2, C),))
+
+
+def test_what_was_decided_once_is_not_decided_again() -> None:
+    start, end = LogPosition(100, 110), LogPosition(300, 310)
+    history = SchemaHistory(History(((1, A),)), start, (History(((1, B),), (Change((200, 5), 1, B),)), end))
+    assert history.is_decided(1, (200, 4))
+    assert history.at(1, (200, 4)) == A
+    assert history.is_decided(1, (300, 7))
+    assert history.at(1, (300, 7)) == B
+    assert not history.is_decided(1, (301, 0))
+    # of a table that no offset knew nothing is decided
+    assert not history.is_decided(2, (200, 0))
+    history.add(1, (301, 0), C)
+    assert history.is_decided(1, (301, 0))
+    assert not history.is_decided(1, (301, 1))
+
+
+def wide(tables: int, columns: int) -> History:
+    return History(
+        tuple(
+            (
+                16384 + place,
+                table(
+                    *(
+                        ColumnFacts(number, f"{'abcdefgh'[number % 8]}_value_{place * number % 97}", number > 3,
+                                    f"nextval('t{place}_seq'::regclass)" if number == 1 else None)
+                        for number in range(1, columns + 1)
+                    ),
+                    indexes=(IndexFacts(90000 + place, True, (1,)),),
+                ),
+            )
+            for place in range(tables)
+        )
+    )  # fmt: skip
+
+
+def test_the_text_of_a_history_is_read_back_and_small() -> None:
+    small = History(((1, A),), (Change((200, 5), 1, B),))
+    assert small.to_text().startswith("{")
+    assert History.from_text(small.to_text()) == small
+    large = wide(200, 30)
+    assert History.from_text(large.to_text()) == large
+    assert len(large.to_text()) < 40_000
+    enum = Attributes(
+        (ColumnFacts(1, "é", False, "'x'::text", True, "a comment"), ColumnFacts(-2, "b", comment="c")),
+        (IndexFacts(7, False, (2, 1)),),
+        (TypeFacts(20000, "mood", "e", "E", 0, 0, -1, True, ((1, "sad"), (2, "fine"))),),
+    )
+    assert History.from_text(History(((5, enum),)).to_text()) == History(((5, enum),))

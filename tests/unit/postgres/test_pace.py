@@ -1,0 +1,44 @@
+"""The automatic size of a snapshot's windows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.connectors.postgres import incremental
+from tailrace.connectors.postgres.incremental import WINDOW_PACE, Pace
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [100.0]
+    monkeypatch.setattr(incremental.time, "monotonic", lambda: now[0])
+    return now
+
+
+def batch(pace: Pace, clock: list[float], seconds: float, with_window: bool) -> None:
+    pace.planned(with_window)
+    clock[0] += seconds
+    pace.returned()
+
+
+def test_windows_grow_until_their_batch_takes_the_time(clock: list[float]) -> None:
+    pace = Pace(0, 2)
+    assert pace.chunks() == 2
+    for _ in range(40):
+        batch(pace, clock, 0.1 + pace.chunks() * 0.001, with_window=True)
+    assert 0.1 + pace.chunks() * 0.001 == pytest.approx(WINDOW_PACE, rel=0.05)
+
+
+def test_where_batches_are_slow_anyway_a_window_may_take_as_long_again(clock: list[float]) -> None:
+    pace = Pace(0, 2)
+    for _ in range(20):
+        batch(pace, clock, 0.5, with_window=False)
+    for _ in range(40):
+        batch(pace, clock, 0.5 + pace.chunks() * 0.001, with_window=True)
+    assert 0.5 + pace.chunks() * 0.001 == pytest.approx(1.0, rel=0.05)
+
+
+def test_a_fixed_number_is_kept(clock: list[float]) -> None:
+    pace = Pace(3, 2)
+    batch(pace, clock, 5, with_window=True)
+    assert pace.chunks() == 3

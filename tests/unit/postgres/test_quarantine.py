@@ -1,0 +1,190 @@
+"""Changes that cannot become events stop the query or are put aside, and everything else is delivered in order."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tailrace.columns import Column, Marker, Transactions
+from tailrace.config import parse
+from tailrace.connectors.postgres import quarantine
+from tailrace.connectors.postgres.records import to_rows
+from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.tasks import LogTask
+from tailrace.errors import ConversionError, DecodeError
+from tailrace.events.settings import EventSettings
+from tests.unit.events.changes import Change, batch, table
+
+PLAIN = EventSettings(
+    "server", "golden", key_schemas_enable=False, value_schemas_enable=False, header_schemas_enable=False, run_id="run"
+)
+FAIL = replace(PLAIN, converting_failure_mode="fail")
+ASIDE = replace(FAIL, processing_failure_mode="skip")
+LATE = "294276-12-31 23:59:59.999999"
+SOUND = "2020-01-01 00:00:00"
+TABLE = table("late", [Column("id", "int4", 23, nullable=False), Column("at", "timestamp", 1114)], "id")
+
+
+def rows(changes: list[Change], settings: EventSettings, marker: list[int] | None = None) -> list[dict[str, Any]]:
+    return [row for found in to_rows(batch(TABLE, changes, marker), settings) for row in found.to_pylist()]
+
+
+CHANGES: list[Change] = [
+    ("c", None, ("1", SOUND)),
+    ("c", None, ("2", LATE)),
+    ("u", ("1", SOUND), ("7", SOUND)),
+    ("d", ("3", LATE), None),
+    ("u", ("4", LATE), ("5", SOUND)),
+    ("c", None, ("6", SOUND)),
+]
+
+
+def test_every_other_change_is_delivered_in_order() -> None:
+    found = rows(CHANGES, ASIDE)
+    assert [row["op"] for row in found] == ["c", "quarantine", "d", "tombstone", "c", "quarantine", "quarantine", "c"]
+    sound = rows([CHANGES[0], CHANGES[2], CHANGES[5]], PLAIN)
+    assert [row["key"] for row in found if row["op"] != "quarantine"] == [row["key"] for row in sound]
+
+
+def test_a_change_put_aside_says_what_where_and_why() -> None:
+    found = rows(CHANGES, ASIDE)
+    first, deletion, _ = (row for row in found if row["op"] == "quarantine")
+    assert (first["topic"], first["key"], first["table"]) == ("server.quarantine", None, "late")
+    assert (first["position"], first["ordinal"], first["headers"]) == (f"{5015:016X}", 0, None)
+    value = json.loads(first["value"])
+    message = base64.b64decode(value.pop("message"))
+    assert value == {
+        "table": "public.late",
+        "op": "c",
+        "position": "0/1397",
+        "ordinal": 0,
+        "lsn": "0/1392",
+        "column": "at",
+        "reason": "a value does not fit its type in events",
+        "key": '{"id":2}',
+    }
+    assert message.endswith(LATE.encode())
+    assert json.loads(deletion["value"])["key"] == '{"id":3}'
+
+
+def test_a_row_of_a_snapshot_is_put_aside_as_the_insert_that_would_carry_it() -> None:
+    row = rows([("r", None, ("9", LATE))], ASIDE, [Marker.FIRST])[0]
+    message = base64.b64decode(json.loads(row["value"])["message"])
+    assert message == b"I\0\0\0\0N\0\x02t\0\0\0\x019t\0\0\0\x1c" + LATE.encode()
+    assert (row["snapshot"], row["transaction"]) == ("first", None)
+
+
+def test_the_value_has_its_schema_where_values_have() -> None:
+    row = rows([CHANGES[1]], replace(ASIDE, value_schemas_enable=True, quarantine_topic="put aside"))[0]
+    value = json.loads(row["value"])
+    assert value["schema"]["name"] == "tailrace.Quarantine"
+    assert [field["field"] for field in value["schema"]["fields"]] == list(value["payload"])
+    assert row["topic"] == "put_aside"
+
+
+def test_fail_stops_and_names_table_column_and_position() -> None:
+    with pytest.raises(ConversionError) as caught:
+        rows(CHANGES, FAIL)
+    text = str(caught.value)
+    for part in ("column at of public.late", "at 0/1392", "change 0 of", "commits at 0/1397", "processing.failure"):
+        assert part in text
+    assert "294276" not in text
+
+
+def test_values_that_may_become_null_put_nothing_aside() -> None:
+    assert "quarantine" not in [row["op"] for row in rows(CHANGES, replace(ASIDE, converting_failure_mode="warn"))]
+
+
+def test_an_operation_that_gives_no_events_is_not_put_aside_either() -> None:
+    found = rows(CHANGES, replace(ASIDE, skipped_operations=frozenset("c")))
+    assert [row["op"] for row in found] == ["d", "tombstone", "quarantine", "quarantine"]
+    assert rows(CHANGES, replace(ASIDE, skipped_operations=frozenset("cd"))) == []
+
+
+def test_a_fault_that_only_the_compiled_conversion_sees_is_found_by_halving(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "plain_json", lambda plan, text: b"1")
+    assert [row["op"] for row in rows(CHANGES, ASIDE)] == [
+        "c", "quarantine", "d", "tombstone", "c", "quarantine", "quarantine", "c",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["event.processing.failure.handling.mode", "event.deserialization.failure.handling.mode"]
+)
+@pytest.mark.parametrize(("word", "mode"), [("fail", "fail"), ("warn", "warn"), ("skip", "skip"), ("ignore", "skip")])
+def test_the_mode_has_two_names_and_skip_has_two_words(name: str, word: str, mode: str) -> None:
+    required = {"database.hostname": "db", "database.user": "u", "database.dbname": "d"}
+    settings = EventSettings.from_options(parse("postgres", required | {name: word}))
+    assert settings.processing_failure_mode == mode
+
+
+def test_a_large_block_loses_only_what_fails() -> None:
+    many: list[Change] = [("c", None, (str(n), LATE if n % 500 == 3 else SOUND)) for n in range(10_000)]
+    found = rows(many, ASIDE)
+    assert [row["position"] for row in found] == sorted(row["position"] for row in found)
+    assert [n for n, row in enumerate(found) if row["op"] == "quarantine"] == list(range(3, 10_000, 500))
+
+
+def test_warn_logs_each_table_and_reason_once_and_skip_is_silent(caplog: pytest.LogCaptureFixture) -> None:
+    quarantine._told.clear()
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        rows(CHANGES, ASIDE)
+        assert not caplog.records
+        part = batch(TABLE, CHANGES)
+        for settings in [replace(ASIDE, processing_failure_mode="warn")] * 2:
+            list(to_rows(part, settings))
+    assert len(caplog.records) == 1
+    assert "put aside on server.quarantine" in caplog.text
+    assert len(part.warnings) == 6
+
+
+def insert(oid: int, number: int) -> bytes:
+    text = str(number).encode()
+    return b"I" + struct.pack(">IcHcI", oid, b"N", 1, b"t", len(text)) + text
+
+
+def segment(messages: list[bytes]) -> Segment:
+    offsets = np.cumsum([0, *map(len, messages)]).astype(np.int64)
+    count = len(messages)
+    numbers = np.arange(count, dtype=np.int64)
+    return Segment(
+        replace(table("t", [Column("id", "int4", 23, nullable=False)], "id"), oid=16_400),
+        np.frombuffer(b"".join(messages), np.uint8),
+        offsets,
+        6000 + numbers,
+        np.zeros(count, np.int32),
+        numbers,
+        Transactions(*(np.array([value], np.int64) for value in (700, 6100, 1_795_222_827_639_575, -1))),
+        numbers + 1,
+        numbers + 1,
+    )
+
+
+BROKEN = [insert(16_400, 1), insert(16_400, 2)[:-1] + b"", insert(16_400, 3), b"X", insert(16_400, 5)]
+
+
+def read(settings: EventSettings) -> list[dict[str, Any]]:
+    return [row for found in LogTask((segment(BROKEN),), settings).read() for row in found.to_pylist()]
+
+
+def test_a_message_that_cannot_be_decoded_is_put_aside_in_its_place() -> None:
+    found = read(replace(PLAIN, processing_failure_mode="skip"))
+    assert [row["op"] for row in found] == ["c", "quarantine", "c", "quarantine", "c"]
+    assert [row["ordinal"] for row in found] == [0, 1, 2, 3, 4]
+    blocks = [json.loads(row["value"])["transaction"]["total_order"] for row in found if row["op"] == "c"]
+    assert blocks == [1, 3, 5]
+    value = json.loads(found[3]["value"])
+    assert (value["op"], value["column"], value["key"]) == (None, None, None)
+    assert base64.b64decode(value["message"]) == b"X"
+
+
+def test_fail_names_table_and_position_of_a_message_that_cannot_be_decoded() -> None:
+    with pytest.raises(DecodeError, match=r"A message of public\.t cannot be decoded, at 0/1771, change 1 of"):
+        read(PLAIN)

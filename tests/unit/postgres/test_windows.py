@@ -1,0 +1,27 @@
+"""Streamed: which transactions of the log a snapshot may not show yet."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tailrace.connectors.postgres.snapshot import Visible
+from tailrace.connectors.postgres.windows import Streamed
+
+LATE = Visible.parse("3000000000:3000000010:3000000005")
+
+
+def test_transactions_count_until_a_snapshot_shows_them() -> None:
+    streamed = Streamed()
+    streamed.add(np.array([2_999_999_999, 3_000_000_005, 3_000_000_011]), np.array([10, 20, 30]))
+    assert streamed.hidden(LATE, 25) == 1
+    assert len(streamed) == 2
+    assert streamed.hidden(Visible.parse("3000000012:3000000012:")) == 0
+    assert len(streamed) == 0
+
+
+def test_a_message_outside_of_transactions_hides_nothing() -> None:
+    """Its id is 0, which belongs to the next 2^32 transactions once more than half of these have gone by."""
+    streamed = Streamed()
+    streamed.add(np.array([0, 2_999_999_999]), np.array([5, 10]))
+    assert streamed.hidden(LATE, 100) == 0
+    assert len(streamed) == 0
