@@ -87,7 +87,7 @@ def main(words: list[str] | None = None) -> None:
         register(spark)
         suite = Suite(spark, workload, servers, asked.rows, asked.repeat, say)
         suite.run(phases)
-    found = report.figures(suite.measurements)
+    found = report.figures(suite.measurements) | suite.extra
     if suite.latency is not None:
         measured = suite.latency
         found |= {f"latency_p{share}_ms": getattr(measured, f"p{share}") for share in (50, 95, 99)}

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.drain import frame, options
 from bench.workload import Workload, wait
+from tailrace.sinks.interruption import briefly
 
 RATE = 100
 SECONDS = 30
@@ -55,7 +56,7 @@ def measure(spark: SparkSession, workload: Workload) -> Latency:
     workload.create_slot(SLOT)
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
         events = frame(spark, options(workload, "bench", {"slot.name": SLOT, "snapshot.mode": "never"}))
-        writer = events.writeStream.foreachBatch(note).option("checkpointLocation", checkpoint)
+        writer = events.writeStream.foreachBatch(briefly(note)).option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
             # One row ahead: the query is at work when it has passed.

@@ -20,7 +20,7 @@ class Measurement:
     """One run of one case. `group` holds together a case and the baselines right before and after it.
 
     Times are seconds, memory MiB. `other_cpu` is what processes that take no part used meanwhile; `steady_seconds`
-    is None for a baseline.
+    is None for a baseline; `log_bytes` is the size of the messages that the log holds for the rows, 0 for a snapshot.
     """
 
     phase: str
@@ -38,6 +38,7 @@ class Measurement:
     python_parts_mib: dict[str, float] = field(default_factory=dict)
     batches: list[tuple[int, int]] = field(default_factory=list)
     shared_python_mib: float = 0.0
+    log_bytes: int = 0
 
     @property
     def is_baseline(self) -> bool:
@@ -59,6 +60,8 @@ def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
     for name, runs in _by_name(measurements).items():
         found[f"{name}_seconds"] = _median(run.seconds for run in runs)
         found[f"{name}_per_second"] = _median(run.rows / run.seconds for run in runs)
+        if runs[0].log_bytes:
+            found[f"{name}_mb_per_second"] = _median(run.log_bytes / 1e6 / run.seconds for run in runs)
         found[f"{name}_cpu_seconds"] = _median(run.total_cpu for run in runs)
         found[f"{name}_other_cpu_seconds"] = _median(run.other_cpu for run in runs)
         if runs[0].is_baseline:
@@ -121,6 +124,7 @@ def table(measurements: Sequence[Measurement], found: Mapping[str, float]) -> st
         "s",
         "steady s",
         "rows/s",
+        "MB/s",
         "ratio",
         "peek",
         "steady",
@@ -132,7 +136,7 @@ def table(measurements: Sequence[Measurement], found: Mapping[str, float]) -> st
     lines = [head, ["---"] + ["---:"] * (len(head) - 1)]
     for name, runs in _by_name(measurements).items():
         rows = f"{statistics.median_low([run.rows for run in runs]):,}"
-        suffixes = ["seconds", "steady_seconds", "per_second", "ratio", "peek_ratio", "steady_ratio"]
+        suffixes = ["seconds", "steady_seconds", "per_second", "mb_per_second", "ratio", "peek_ratio", "steady_ratio"]
         suffixes += ["cpu_seconds", "other_cpu_seconds"]
         texts = [_text(found.get(f"{name}_{suffix}"), suffix) for suffix in suffixes]
         memory = [_text(found.get(f"{name}_{suffix}"), suffix) for suffix in ("peak_rss_mib", "peak_rss_jvm_mib")]
@@ -140,7 +144,9 @@ def table(measurements: Sequence[Measurement], found: Mapping[str, float]) -> st
     text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     latency = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_max_ms")
     overall = ("events_per_cpu_second", "peak_rss_mib", "peak_pss_mib", "peak_rss_jvm_mib")
-    return text + "".join(f"\n{name}: {_text(found[name], name)}" for name in latency + overall if name in found)
+    beside = tuple(name for name in found if name.startswith("incremental_") or name == "snapshot_repeated_share")
+    names = latency + overall + beside
+    return text + "".join(f"\n{name}: {_text(found[name], name)}" for name in names if name in found)
 
 
 def _text(value: float | None, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The measurements, one after another: the phases `stream`, `update`, `snapshot` and `latency`. Driver."""
+"""The measurements, one after another, in the order of PHASES. Driver."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, drain, latency
+from bench import baseline, drain, incremental, latency, tables
 from bench.report import COPY, MIB, PEEK, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
 
-PHASES = ("stream", "update", "snapshot", "latency")
+PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental")
+BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
 WARM_ROUNDS = 2
 """Unmeasured runs over the whole backlog: a warm JVM is one that has compiled what it does all day."""
+
+TABLES = {"wide": (20, ""), "types": (10, "_format3")}
+"""Phases of a table of their own, measured with one row for so many of the others, in one case. The format of 1.7
+knows fewer types."""
 
 PLAIN_PRODUCER = {"linger.ms": "0", "batch.size": "16384"}
 """What Kafka's producer does when nobody asks otherwise; the product's sink has defaults of its own."""
@@ -28,6 +33,17 @@ CASES: dict[str, Mapping[str, str]] = {
 }
 """The options of a case by the end of its name: without any the order of each key, in the format that options get
 that name no other; `_format3` is today's, with its context headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in a slot: the messages of `rows` rows for a publication, up to the LSN `end`, `size` bytes."""
+
+    slot: str
+    publication: str
+    end: str
+    rows: int
+    size: int
 
 
 @dataclass
@@ -42,29 +58,36 @@ class Suite:
     say: Callable[[str], None]
     measurements: list[Measurement] = field(default_factory=list)
     latency: latency.Latency | None = None
+    extra: dict[str, float] = field(default_factory=dict)
     _topics: int = 0
 
     def run(self, phases: tuple[str, ...]) -> None:
         """Run the phases in their own order; each needs the rows that the first inserts."""
-        self.workload.create("bench")
+        self.workload.create(BENCH)
         self._warm(phases)
-        if set(phases) & {"stream", "update", "snapshot"}:
+        if set(phases) & {"stream", "update", "snapshot", "incremental"}:
             self._stream("stream" in phases)
         if "snapshot" in phases:
             self._snapshot()
         if "update" in phases:
             self._update()
+        for phase, (share, name) in TABLES.items():
+            if phase in phases:
+                self._table(phase, max(self.rows // share, 2), name)
         if "latency" in phases:
             self.say(f"latency: {latency.RATE} rows a second for {latency.SECONDS} s")
             self.latency = latency.measure(self.spark, self.workload)
             self.say(f"latency: p50 {self.latency.p50:.0f} ms, p99 {self.latency.p99:.0f} ms")
+        if "incremental" in phases:
+            self._incremental()
 
     def _warm(self, phases: tuple[str, ...]) -> None:
         """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""
         self.say(f"warm-up with {WARM_ROWS:,} rows")
-        self.workload.create("warm")
+        warm = tables.plain("warm")
+        self.workload.create(warm)
         with self._slot("warm"):
-            self.workload.insert("warm", WARM_ROWS)
+            self.workload.insert(warm, WARM_ROWS)
             self.workload.update("warm", WARM_ROWS)
             with self.workload.copy_of("warm") as copy:
                 self._expect(drain.to_noop(self.spark, self._log_options("warm", copy, CASES[""])), 2 * WARM_ROWS)
@@ -78,9 +101,8 @@ class Suite:
     def _stream(self, measured: bool) -> None:
         with self._slot("bench_insert"):
             self.say(f"inserting {self.rows:,} rows")
-            self.workload.insert("bench", self.rows)
-            end = self.workload.log_end()
-            self.workload.settle("bench")
+            self.workload.insert(BENCH, self.rows)
+            backlog = self._backlog("bench_insert", BENCH.name, self.rows)
             for number in range(WARM_ROUNDS if measured else 0):
                 self.say(f"warm-up {number + 1} of {WARM_ROUNDS} with the whole backlog")
                 for name in CASES:
@@ -93,25 +115,47 @@ class Suite:
                     f"kafka{name}_default_producer": self._kafka("bench_insert", name, PLAIN_PRODUCER)
                     for name in ORDERS
                 }
-                self._baselines("stream", number, self.rows, "bench_insert", end, "noop")
-                self._group("stream", number, "noop", noop)
+                self._baselines("stream", number, backlog, "noop")
+                self._group("stream", number, "noop", noop, backlog.size)
                 # The runs in the middle are the later ones of the first group and the earlier ones of the second.
-                self._baselines("stream", number, self.rows, "bench_insert", end, "noop", "kafka")
-                self._group("stream", number, "kafka", kafka | plain)
-                self._baselines("stream", number, self.rows, "bench_insert", end, "kafka")
+                self._baselines("stream", number, backlog, "noop", "kafka")
+                self._group("stream", number, "kafka", kafka | plain, backlog.size)
+                self._baselines("stream", number, backlog, "kafka")
 
     def _update(self) -> None:
         rows = self.rows // 2
         with self._slot("bench_update"):
             self.say(f"updating {rows:,} rows under replica identity full")
             self.workload.update("bench", rows)
-            end = self.workload.log_end()
-            self.workload.settle("bench")
+            backlog = self._backlog("bench_update", BENCH.name, rows)
             for number in range(self.repeat):
                 cases = {f"noop{name}": self._noop("bench_update", name, rows) for name in CASES}
-                self._baselines("update_full", number, rows, "bench_update", end, "noop")
-                self._group("update_full", number, "noop", cases)
-                self._baselines("update_full", number, rows, "bench_update", end, "noop")
+                self._baselines("update_full", number, backlog, "noop")
+                self._group("update_full", number, "noop", cases, backlog.size)
+                self._baselines("update_full", number, backlog, "noop")
+
+    def _table(self, phase: str, rows: int, name: str) -> None:
+        """Inserts into a table of its own, which nothing else measures."""
+        if phase == "wide":
+            table = tables.wide(phase)
+        else:
+            known = tables.extensions(self.workload.extensions())
+            for statement in (*(f"create extension {name}" for name in known), *tables.MADE):
+                self.workload.execute(statement)
+            table = tables.types(phase, known)
+        self.workload.create(table)
+        slot = f"bench_{phase}"
+        with self._slot(slot):
+            self.say(f"inserting {rows:,} rows of {len(table.columns)} columns")
+            self.workload.insert(table, rows)
+            backlog = self._backlog(slot, table.name, rows)
+            read = self._noop(slot, name, rows, table.name)
+            self.say("warm-up with this backlog")
+            read()
+            for number in range(self.repeat):
+                self._baselines(phase, number, backlog, "noop")
+                self._group(phase, number, "noop", {f"noop{name}": read}, backlog.size)
+                self._baselines(phase, number, backlog, "noop")
 
     def _snapshot(self) -> None:
         def copy() -> float:
@@ -125,12 +169,37 @@ class Suite:
             self._group("snapshot", number, "noop", {"noop": read})
             self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
 
+    def _incremental(self) -> None:
+        self.say(f"incremental snapshot beside {incremental.RATE} rows a second")
+        before = baseline.copy_out(self.workload, "bench")
+        found = incremental.measure(self.spark, self.workload)
+        copied = (before + baseline.copy_out(self.workload, "bench")) / 2
+        self.extra |= {
+            "incremental_seconds": found.seconds,
+            "incremental_per_second": found.rows / found.seconds,
+            "incremental_ratio": copied / found.seconds,
+            "incremental_latency_p50_ms": found.p50,
+            "incremental_latency_p99_ms": found.p99,
+            "incremental_latency_without_p50_ms": found.p50_without,
+            "incremental_latency_without_p99_ms": found.p99_without,
+            "snapshot_repeated_share": incremental.repeated(self.spark, self.workload),
+        }
+        self.say(", ".join(f"{name} {value:.2f}" for name, value in self.extra.items()))
+
     # --- one measurement -----------------------------------------------------------------------------------------
 
-    def _noop(self, slot: str, name: str, rows: int | None = None) -> Callable[[], drain.Drained]:
+    def _backlog(self, slot: str, table: str, rows: int) -> Backlog:
+        """What `slot` holds now, on a server that has done what it would do by itself during a measurement."""
+        end = self.workload.log_end()
+        self.workload.settle(table)
+        return Backlog(slot, table, end, rows, self.workload.log_bytes(slot, table))
+
+    def _noop(
+        self, slot: str, name: str, rows: int | None = None, table: str = BENCH.name
+    ) -> Callable[[], drain.Drained]:
         def read() -> drain.Drained:
             with self.workload.copy_of(slot) as copy:
-                drained = drain.to_noop(self.spark, self._log_options("bench", copy, CASES[name]))
+                drained = drain.to_noop(self.spark, self._log_options(table, copy, CASES[name]))
             return self._expect(drained, rows or self.rows)
 
         return read
@@ -147,7 +216,9 @@ class Suite:
 
         return read
 
-    def _group(self, phase: str, number: int, group: str, cases: Mapping[str, Callable[[], drain.Drained]]) -> None:
+    def _group(
+        self, phase: str, number: int, group: str, cases: Mapping[str, Callable[[], drain.Drained]], size: int = 0
+    ) -> None:
         # Each round begins with another case: the JVM compiles on, so whoever comes first is the slowest.
         names = sorted(cases)
         first = number % len(names)
@@ -173,22 +244,25 @@ class Suite:
                     {part: size / MIB for part, size in usage.python_parts.items()},
                     drained.batches,
                     usage.shared_python_bytes / MIB,
+                    size,
                 )
             )
 
-    def _baselines(self, phase: str, number: int, rows: int, slot: str, end: str, *groups: str) -> None:
+    def _baselines(self, phase: str, number: int, backlog: Backlog, *groups: str) -> None:
         def receive() -> float:
-            with self.workload.copy_of(slot) as copy:
-                return baseline.receive(self.workload, copy, "bench", end)
+            with self.workload.copy_of(backlog.slot) as copy:
+                return baseline.receive(self.workload, copy, backlog.publication, backlog.end)
 
         def peek() -> float:
-            with self.workload.copy_of(slot) as copy:
-                return baseline.peek(self.workload, copy, "bench")
+            with self.workload.copy_of(backlog.slot) as copy:
+                return baseline.peek(self.workload, copy, backlog.publication)
 
-        self._baseline(phase, number, rows, RECEIVE, receive, *groups)
-        self._baseline(phase, number, rows, PEEK, peek, *groups)
+        self._baseline(phase, number, backlog.rows, RECEIVE, receive, *groups, size=backlog.size)
+        self._baseline(phase, number, backlog.rows, PEEK, peek, *groups, size=backlog.size)
 
-    def _baseline(self, phase: str, number: int, rows: int, case: str, run: Callable[[], float], *groups: str) -> None:
+    def _baseline(
+        self, phase: str, number: int, rows: int, case: str, run: Callable[[], float], *groups: str, size: int = 0
+    ) -> None:
         with Meter(self.workload.server.pid) as meter:
             seconds = run()
         usage = meter.usage
@@ -204,6 +278,7 @@ class Suite:
                     total_cpu=usage.total_cpu,
                     other_cpu=usage.other_cpu,
                     cpu=usage.cpu,
+                    log_bytes=size,
                 ),
                 group == groups[0],
             )

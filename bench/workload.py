@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from bench.tables import Table
 from tailrace import embedded
 from tests.fix_postgres import system_binaries
 
@@ -20,18 +21,6 @@ SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "8GB"}
 
 TRANSACTION = 1000
 """Rows of one transaction."""
-
-COLUMNS = (
-    "id bigint primary key, n int not null, amount numeric(12,2) not null, note text not null,"
-    " at timestamptz not null, flag boolean not null, code varchar(20), doc jsonb"
-)
-
-ROW = (
-    "select i, (i % 100000)::int, (i % 9999999) / 100.0, rpad('note of row ' || i || ' ', 60, 'abcdefghij'),"
-    " '2024-01-01 00:00:00+00'::timestamptz + i * interval '1.000001 second', i % 2 = 0, 'code-' || i % 1000,"
-    " jsonb_build_object('a', i, 'b', 'text', 'c', i % 2 = 0)"
-)
-"""The row number `i`, of a from clause that follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +76,16 @@ class Workload:
         cursor = self._connection.execute(statement.encode(), parameters or None)
         return cursor.fetchall() if cursor.description else []
 
-    def create(self, table: str) -> None:
+    def create(self, table: Table) -> None:
         """An empty table, with a publication of the same name."""
-        name = sql.Identifier(table)
-        self._connection.execute(sql.SQL("create table {} (").format(name) + sql.SQL(COLUMNS) + sql.SQL(")"))
+        name = sql.Identifier(table.name)
+        declaration = sql.SQL(" ({})").format(sql.SQL(table.declaration))
+        self._connection.execute(sql.SQL("create table {}").format(name) + declaration)
         self._connection.execute(sql.SQL("create publication {} for table {}").format(name, name))
 
-    def insert(self, table: str, rows: int) -> None:
+    def insert(self, table: Table, rows: int) -> None:
         """Insert the rows 1 to `rows`, which TRANSACTION divides or the last transaction is smaller."""
-        self._in_transactions(rows, f"insert into {table} {ROW} from generate_series(low, high) i")
+        self._in_transactions(rows, f"insert into {table.name} {table.select} from generate_series(low, high) i")
 
     def update(self, table: str, rows: int) -> None:
         """Change one column of the rows 1 to `rows`, with the whole old row in the log."""
@@ -117,6 +107,20 @@ class Workload:
     def log_end(self) -> str:
         """The end of the log, as an LSN in PostgreSQL's own writing."""
         return str(self.execute("select pg_current_wal_insert_lsn()::text")[0][0])
+
+    def log_bytes(self, slot: str, publication: str) -> int:
+        """The size of the messages that `slot` holds for `publication`."""
+        found = self.execute(
+            "select sum(length(data)) from pg_logical_slot_peek_binary_changes(%s, null, null,"
+            " 'proto_version', '1', 'publication_names', %s)",
+            slot,
+            publication,
+        )
+        return int(found[0][0] or 0)
+
+    def extensions(self) -> set[str]:
+        """The names of the extensions that the server can create."""
+        return {name for (name,) in self.execute("select name from pg_available_extensions")}
 
     def create_slot(self, slot: str) -> None:
         self.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", slot)

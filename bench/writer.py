@@ -11,13 +11,14 @@ import time
 
 import psycopg
 
-from bench.workload import ROW
+from bench.tables import plain
 
 
 def main(dsn: str, first: int, rows: int, rate: float) -> None:
     """Insert the rows `first` to `first + rows - 1`, `rate` of them each second; late ones follow at once."""
-    row = ROW.replace("%", "%%")
-    statement = f"insert into bench {row} from (values (%s::bigint)) as one(i)".encode()
+    table = plain("bench")
+    row = table.select.replace("%", "%%")
+    statement = f"insert into {table.name} {row} from (values (%s::bigint)) as one(i)".encode()
     committed = []
     with psycopg.connect(dsn, autocommit=True) as connection:
         started = time.monotonic()

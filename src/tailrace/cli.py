@@ -1,4 +1,4 @@
-"""The `tailrace` command: run, check, demo, version. Exit codes are those of `tailrace.errors`, 0 and 130."""
+"""The `tailrace` command: run, check, signal, demo, version. Exit codes are those of `tailrace.errors`, 0 and 130."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from tailrace import __version__
+from tailrace import __version__, signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 from tailrace.failures import cause
 
@@ -72,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", parents=[shared], help="check a file and the server that it names")
     _add_file(check)
     check.set_defaults(command=_check)
+
+    signals = commands.add_parser("signal", parents=[shared], help="send a signal to the pipeline of a file")
+    signalling.add_arguments(signals)
+    _add_file(signals)
+    signals.set_defaults(command=_signal)
 
     demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
     demo.add_argument("--keep", metavar="DIR", help="write the events, the checkpoint and the settings there")
@@ -197,6 +202,12 @@ def _check(arguments: argparse.Namespace) -> int:
     warned = sum(finding.level == "warning" for finding in findings)
     print(f"{_count(failed, 'error')}, {_count(warned, 'warning')}.")
     return PrerequisiteError.exit_code if failed else 0
+
+
+def _signal(arguments: argparse.Namespace) -> int:
+    signalled = signalling.from_arguments(arguments)
+    print(signalling.send(_read(arguments).source, signalled, arguments.channel))
+    return 0
 
 
 def _count(number: int, word: str) -> str:

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tailrace import sinks
 from tailrace.config.files import RunConfig
 from tailrace.errors import TailraceError
+from tailrace.snapshot.mode import snapshot_mode
 from tailrace.status import METRIC
 
 FORMATS = {"postgres": "postgres-cdc"}
@@ -45,7 +46,7 @@ class Pipeline:
         Raises TailraceError when it was started before, PrerequisiteError when Spark cannot run here. What the source
         meets ends the query: `tailrace.failures.cause` finds the deliberate error in the exception that Spark raises.
         """
-        from tailrace.spark import register
+        from tailrace.spark import options, register
         from tailrace.spark.session import session
 
         if self.query is not None:
@@ -54,14 +55,15 @@ class Pipeline:
             self._spark = session(kafka=self.sink.needs_kafka, log_level=self._log_level)
         register(self._spark)
         source = self.run.source
-        frame = self._spark.readStream.format(FORMATS[source.connector]).options(**source.texts).load()
-        frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"))
+        frame = self._spark.readStream.format(FORMATS[source.connector]).options(**options(source.texts)).load()
+        aside = expr("count_if(op = 'quarantine') as quarantined")
+        frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"), aside)
         self.query = self.sink.start(frame, self.run.checkpoint.absolute(), self._trigger(available_now), self.run.name)
         return self.query
 
     def _trigger(self, available_now: bool) -> dict[str, Any]:
         # A snapshot that is all there is to do ends by itself, as Debezium's does.
-        if available_now or self.run.source["snapshot.mode"] == "initial_only":
+        if available_now or not snapshot_mode(self.run.source).streams:
             return {"availableNow": True}
         # The next batch starts when there is something in it: the source itself waits poll.interval.ms.
         return {"processingTime": "0 seconds"}

@@ -2,11 +2,21 @@
 
 Everything comes from Spark's progress record of the newest batch: its offsets say how far the log was read and how
 far it reaches, and a metric that the pipeline observes says how old the newest delivered commit is.
+
+While a snapshot is running, each of its tables has a line of its own. A planner that knows more than the offsets puts
+it into what `Planner.status` returns (Spark reports that as `latestOffset`), beside the position:
+
+    {"log": {…}, "snapshot": {"table": "public.t", "rows": 1200, "of": 5000, "waiting": 2, "paused": false}}
+
+`table` is the table that is being read, `rows` how many of its rows were read, `of` how many there are about (left
+out when that is not known), `waiting` how many tables come after it, `paused` whether a signal has paused the
+snapshot; the latter two may be left out. A list of such objects tells of tables that are read at the same time.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,10 +24,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from tailrace import progress as tables
+from tailrace.progress import Pace, TableProgress
 from tailrace.snapshot.plan import SnapshotPlan
 
 METRIC = "tailrace"
-"""Name of the observed metric: its field `newest_us` is the newest `source_ts` of the batch, in µs since 1970 UTC."""
+"""Name of the observed metric: its field `newest_us` is the newest `source_ts` of the batch, in µs since 1970 UTC, and
+`quarantined` the number of its changes that were put aside."""
 
 INTERVAL_S = 10.0
 """How often a line is written where the output is no terminal."""
@@ -30,7 +43,9 @@ class Status:
     `batch` is Spark's number of the batch; `events` its records and `rate` those of a second; `lag_bytes` the bytes
     of the log that are still to read and `lag_s` how long before the batch began its newest commit was made, in
     seconds, both None when not known; `position` the LSN that was read to; `chunks` the chunks of a snapshot that
-    are read and those there are, while one runs.
+    are read and those there are, while one runs; `tables` how far its tables are; `quarantined` the changes that
+    were put aside; `unchanged` the updates that were left out since the start because they change nothing that is
+    shown.
     """
 
     batch: int
@@ -40,6 +55,9 @@ class Status:
     lag_s: float | None = None
     position: str = ""
     chunks: tuple[int, int] | None = None
+    tables: tuple[TableProgress, ...] = ()
+    quarantined: int = 0
+    unchanged: int = 0
 
     @classmethod
     def of(cls, progress: Mapping[str, Any]) -> Status:
@@ -55,6 +73,9 @@ class Status:
             lag_s=_age(progress),
             position="" if end is None else f"{end >> 32:X}/{end & 0xFFFFFFFF:X}",
             chunks=_chunks(source.get("endOffset")),
+            tables=tuple(tables.tables(_offset(source.get("endOffset")), _offset(source.get("latestOffset")))),
+            quarantined=_observed(progress, "quarantined") or 0,
+            unchanged=int(_offset(source.get("latestOffset")).get("unchanged", 0)),
         )
 
     def line(self, total: int) -> str:
@@ -69,6 +90,10 @@ class Status:
             parts.append(f"lag {' / '.join(lag)}")
         if self.chunks:
             parts.append(f"snapshot {self.chunks[0]}/{self.chunks[1]} chunks")
+        if self.quarantined:
+            parts.append(f"{self.quarantined:,} put aside")
+        if self.unchanged:
+            parts.append(f"{self.unchanged:,} unchanged left out")
         parts.append(f"batch {self.batch}")
         if self.position:
             parts.append(f"at {self.position}")
@@ -76,50 +101,76 @@ class Status:
 
 
 class StatusLine:
-    """Writes the status to a stream, stderr by default: rewritten in place on a terminal, else every ten seconds."""
+    """Writes the status to a stream, stderr by default: rewritten in place on a terminal, else every ten seconds.
 
-    def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    Below it comes a line for each table of a running snapshot, on a terminal with a bar.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
+    ) -> None:
         self._out = out or sys.stderr
         self._clock = clock
+        self._columns = columns
         self._tty = self._out.isatty()
         self._last_batch = -1
         self._last_written: float | None = None
-        self._line = ""
-        self._written = ""
+        self._pace = Pace()
+        self._lines: list[str] = []
+        self._written: list[str] = []
         self._shown = 0
+        self._height = 0
         self.total = 0
 
     def update(self, progress: Mapping[str, Any] | None) -> None:
         """Take the newest progress record; the same one may come many times."""
+        now = self._clock()
         if progress is not None:
             status = Status.of(progress)
             # Without new rows Spark goes on reporting under the number of the next batch.
             if status.events and status.batch != self._last_batch:
                 self.total += status.events
                 self._last_batch = status.batch
-            self._line = status.line(self.total)
-        if not self._line:
+            paced = self._pace.seen(status.tables, now)
+            describe = tables.bar if self._tty else tables.described
+            self._lines = [status.line(self.total), *(describe(*one) for one in paced[: tables.SHOWN])]
+        if not self._lines:
             return
-        now = self._clock()
         if self._tty:
-            self._out.write("\r" + self._line.ljust(self._shown))
-            self._shown = len(self._line)
-            self._out.flush()
+            self._redraw()
         elif self._last_written is None or now - self._last_written >= INTERVAL_S:
             self._last_written = now
-            self._write_line()
+            self._write_lines()
 
     def close(self) -> None:
         """End the line, so that what follows has one of its own; without a terminal write the last state."""
         if self._tty and self._shown:
             self._out.write("\n")
             self._out.flush()
-        elif not self._tty and self._line and self._line != self._written:
-            self._write_line()
+        elif not self._tty and self._lines and self._lines != self._written:
+            self._write_lines()
 
-    def _write_line(self) -> None:
-        self._written = self._line
-        self._out.write(self._line + "\n")
+    def _redraw(self) -> None:
+        """Put the lines in the place of those that were drawn before."""
+        up = f"\x1b[{self._height}A" if self._height else ""
+        first, *bars = self._lines
+        # A line that is wider than the terminal would take two, and the count of lines be wrong.
+        width = max(1, self._columns() - 1)
+        cut = first[:width] if bars or self._height else first
+        below = "".join(f"\n{line[:width]}\x1b[K" for line in bars)
+        rest = "\x1b[J" if self._height > len(bars) else ""
+        self._out.write(f"{up}\r{cut.ljust(min(self._shown, width))}{below}{rest}")
+        self._shown = len(cut)
+        self._height = len(bars)
+        self._out.flush()
+
+    def _write_lines(self) -> None:
+        self._written = self._lines
+        first, *more = self._lines
+        self._out.write("".join(f"{line}\n" for line in (first, *(f"  snapshot of {line}" for line in more))))
         self._out.flush()
 
 
@@ -151,10 +202,15 @@ def _chunks(value: Any) -> tuple[int, int] | None:
     return (done, total) if done < total else None
 
 
+def _observed(progress: Mapping[str, Any], name: str) -> int | None:
+    value = (progress.get("observedMetrics") or {}).get(METRIC, {}).get(name)
+    return value if isinstance(value, int) else None
+
+
 def _age(progress: Mapping[str, Any]) -> float | None:
-    newest = (progress.get("observedMetrics") or {}).get(METRIC, {}).get("newest_us")
+    newest = _observed(progress, "newest_us")
     began = progress.get("timestamp")
-    if not isinstance(newest, int) or not isinstance(began, str):
+    if newest is None or not isinstance(began, str):
         return None
     at = datetime.fromisoformat(began.replace("Z", "+00:00")).astimezone(UTC)
     # A commit during the batch is newer than its beginning.

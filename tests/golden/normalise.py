@@ -206,6 +206,9 @@ class Normaliser:
                 name = row["data_collection"]
                 if isinstance(name, Text) and name.string is not None:
                     row["data_collection"] = Text('"' + HASH.sub("@<hash>", name.string) + '"')
+            if isinstance(collections, list):
+                # Where an object without a name of its own stands in a Java hash map is a matter of its address.
+                value["data_collections"] = sorted(collections, key=lambda row: "<hash>" not in row["data_collection"])
         self._flat(value)
         if envelope:
             self._moment(value)
@@ -217,9 +220,12 @@ class Normaliser:
             self._value(value, notification or record.topic.startswith(self.heartbeats))
             if notification:
                 self._moment(value, ("timestamp", "", ""))
-        if isinstance(key, dict) and record.topic.endswith(".transaction"):
+        if isinstance(key, dict) and isinstance(value, dict) and "status" in value and "data_collections" in value:
             _change(key, "id", partial(self._transaction, kind=_boundary(value)))
-        identity = key.get("id") if isinstance(key, dict) else None
+        if notification and isinstance(value, dict) and value.get("aggregate_type") == '"Initial Snapshot"':
+            _change(value, "additional_data", _set_of_tables)
+        # The first column of a signal table is the id, whatever its name.
+        identity = next(iter(key.values()), None) if isinstance(key, dict) else None
         if notification or (isinstance(identity, Text) and WINDOW.fullmatch(identity.string or "")):
             rows = [value.get("before"), value.get("after")] if isinstance(value, dict) else []
             for part in (key, value, *rows):
@@ -227,6 +233,14 @@ class Normaliser:
                     for name in part:
                         _change(part, name, self._uuids)
         record.headers = [(name, _run_id(leaf) if name == RUN_ID else leaf) for name, leaf in record.headers]
+
+
+def _set_of_tables(data: object) -> object:
+    """What a notification tells, with the tables in order: where they are a Java set, theirs is that of hash codes."""
+    tables = data.get("data_collections") if isinstance(data, dict) else None
+    if not isinstance(data, dict) or not isinstance(tables, Text) or tables.string is None:
+        return data
+    return {**data, "data_collections": Text('"' + ",".join(sorted(tables.string.split(","))) + '"')}
 
 
 def _boundary(value: object) -> str:

@@ -38,6 +38,8 @@ HERE = Path(__file__).parent
 SHIPPED = HERE / "cases"
 RECORDED = HERE.parents[2] / "shared" / "golden"
 DATABASE = "golden"
+SERVER = {**THROWAWAY, "max_prepared_transactions": "20"}
+"""The settings of a server for golden cases; recordings are made with the same."""
 RECORDED_ON = 15
 CHUNK_ROWS = 1000
 """A table of this many rows or fewer is always read as one chunk, and keeps the server's order."""
@@ -78,7 +80,7 @@ def server() -> Iterator[Postgres]:
     binaries = system_binaries()
     if binaries is not None and not binaries.parent.name.startswith(str(RECORDED_ON)):
         binaries = None
-    with Server(binaries, THROWAWAY) as running:
+    with Server(binaries, SERVER) as running:
         yield describe(running.dsn())
 
 
@@ -131,6 +133,9 @@ def options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
         version = next(filter(None, map(cases.version, text)), None)
     if version:
         filled["event.version.string"] = version
+    if "signal.data.collection" in filled:
+        # one chunk for each window, as the recorded connector reads them
+        filled["incremental.snapshot.window.chunks"] = "1"
     if "format" in case.knobs:
         filled["value.converter"] = VALUE_CONVERTERS[case.knobs["format"]]
     return filled
@@ -154,7 +159,8 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, fram
             if isinstance(item, script.Statement):
                 setup.execute(item.text.encode())
     types = _types(database)
-    stream = Stream(spark, options(case, postgres, folder), folder / "checkpoint", frame)
+    beating = heartbeats if int(case.properties.get("heartbeat.interval.ms", "0")) else ""
+    stream = Stream(spark, options(case, postgres, folder), folder / "checkpoint", frame, beating)
     stream.start()
     try:
         _await_streaming(stream, postgres, case, _leading_reads(expected, heartbeats))

@@ -1,6 +1,7 @@
 """The comparison accepts what varies from run to run, and nothing else."""
 
 import gzip
+import json
 import random
 import re
 from collections.abc import Callable
@@ -182,3 +183,34 @@ def test_the_number_of_heartbeats_does_not_count_but_their_form_does() -> None:
     assert difference(beats(one), beats(one, two)) is None
     assert difference(beats(one), beats('{"ts_us":1795221898879000}')) is not None
     assert difference(beats(one), []) is not None
+
+
+def compact(value: object) -> object:
+    """`value` as a Reader reads its compact JSON text."""
+    return wire.Reader().read(json.dumps(value, separators=(",", ":")))
+
+
+def told(aggregate: str, tables: str) -> list[Record]:
+    """A notification of `aggregate` about `tables`."""
+    data = {"connector_name": "c", "data_collections": tables}
+    value = {"id": "1", "aggregate_type": aggregate, "type": "STARTED", "additional_data": data, "timestamp": 1}
+    return [Record("notifications", compact({"id": "1"}), compact(value), [])]
+
+
+def test_the_tables_of_an_initial_snapshot_are_told_in_any_order_and_no_others() -> None:
+    initial, incremental = "Initial Snapshot", "Incremental Snapshot"
+    assert difference(told(initial, "s.a,s.b"), told(initial, "s.b,s.a")) is None
+    assert difference(told(initial, "s.a,s.b"), told(initial, "s.a")) is not None
+    assert difference(told(incremental, "s.a,s.b"), told(incremental, "s.b,s.a")) is not None
+
+
+def watermark(column: str, run: int) -> list[Record]:
+    """A row of a signal table, whose first column is `column`, as the run number `run` writes it."""
+    row = {column: f"00000000-0000-0000-0000-00000000000{run}-open", "body": f"2026-01-01T00:00:0{run}.5Z"}
+    return [Record("s.signals", compact({column: row[column]}), compact({"before": None, "after": row}), [])]
+
+
+@pytest.mark.parametrize("column", ["id", "Code"])
+def test_watermarks_are_known_whatever_the_columns_of_the_signal_table_are_called(column: str) -> None:
+    assert difference(watermark(column, 1), watermark(column, 2)) is None
+    assert difference(watermark(column, 1), watermark("other", 1)) is not None

@@ -5,12 +5,20 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.architecture import behaviours
 from tests.fix_postgres import Postgres
 from tests.golden import case as cases
 from tests.golden import runner
 
 CASES = [case for case in cases.find(runner.default_cases()) if case.database == "postgresql"]
 KNOWN = runner.expected_failures()
+SHOWN = behaviours.golden()
+
+
+def marked(case: cases.Case) -> object:
+    """The case with the ids of what it shows."""
+    marks = [getattr(pytest.mark, behaviours.MARK)(*SHOWN[case.name])] if case.name in SHOWN else []
+    return pytest.param(case, id=case.name, marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +27,7 @@ def server() -> Iterator[Postgres]:
         yield postgres
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [marked(case) for case in CASES])
 def test_the_events_are_those_that_debezium_wrote(case: cases.Case, server: Postgres, spark: SparkSession) -> None:
     outcome = runner.run(case, server, spark)
     if outcome.skipped:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tailrace.sinks.base import Settings
+from tailrace.sinks.interruption import briefly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +45,7 @@ class ConsoleSink:
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
         writer = frame.select("op", "topic", "key", "value").writeStream.queryName(query).trigger(**trigger)
-        return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(self._print).start()
+        return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(self._print)).start()
 
     def _print(self, batch: DataFrame, number: int) -> None:
         """Print one batch, partition by partition: the driver holds one partition at a time. Driver."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.sinks.base import Settings
+from tailrace.sinks.interruption import briefly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +48,7 @@ class JsonLinesSink:
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
         writer = frame.selectExpr(f"{LINE} as value").writeStream.queryName(query).trigger(**trigger)
-        return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(self._write).start()
+        return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(self._write)).start()
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Write one batch: its parts beside the final place, then each by one rename. Driver and workers."""

@@ -14,11 +14,19 @@ from tailrace.columns.batch import Marker
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """A table with rows: `pages` heap pages up to the last one with a row (1 where the table is read as a whole)."""
+    """A table with rows: `pages` heap pages up to the last one with a row (1 where the table is read as a whole).
+
+    `storage` tells the heap that the pages belong to: a table that has another one later was written anew, and its
+    rows have moved. 0 where that does not matter or is not known.
+    """
 
     schema: str
     table: str
     pages: int
+    storage: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +89,13 @@ class SnapshotPlan:
         return {
             "chunk_pages": self.chunk_pages,
             "first": self.first,
-            "tables": [[table.schema, table.table, table.pages] for table in self.tables],
+            "tables": [[table.schema, table.table, table.pages, table.storage] for table in self.tables],
         }
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> SnapshotPlan:
-        tables = tuple(PlannedTable(schema, table, pages) for schema, table, pages in fields["tables"])
+        # plans of earlier versions have no storage
+        tables = tuple(PlannedTable(*table) for table in fields["tables"])
         return cls(tables, fields["chunk_pages"], fields["first"])
 
 

@@ -1,5 +1,6 @@
 """tailrace in Spark: the data sources, and a session with the settings that suit them."""
 
+from tailrace.spark.options import options
 from tailrace.spark.source import PostgresDataSource, register
 
-__all__ = ["PostgresDataSource", "register"]
+__all__ = ["PostgresDataSource", "options", "register"]

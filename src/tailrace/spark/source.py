@@ -26,6 +26,7 @@ from pyspark.sql.types import StructType
 from tailrace.config import Config, parse
 from tailrace.connectors.base import Planner, Task
 from tailrace.spark.ahead import ahead
+from tailrace.spark.options import unpacked
 
 ROW_TYPE = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, op string, "
@@ -128,13 +129,14 @@ def _settle() -> None:
 class PostgresDataSource(DataSource):
     """`spark.readStream.format("postgres-cdc")`: row changes of a PostgreSQL database as Debezium events.
 
-    Options are named as Debezium's PostgreSQL connector names them. Columns: see `tailrace.columns.row`. Raises
+    Options are named as Debezium's PostgreSQL connector names them; `tailrace.spark.options` keeps the case of their
+    names. Columns: see `tailrace.columns.row`. Raises
     ConfigError at `load()` for unknown, wrong or unsupported options.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]
-        self._config = parse("postgres", dict(options))
+        self._config = parse("postgres", unpacked(options))
 
     @classmethod
     def name(cls) -> str:

@@ -3,124 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tailrace.columns.batch import ChangeBatch
 from tailrace.config import parse
 from tailrace.connectors.postgres import gears
-from tailrace.connectors.postgres import reader as reader_module
-from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.connectors.postgres.snapshot import read_chunk
-from tailrace.connectors.postgres.tasks import BoundaryTask, LogTask, SnapshotTask
+from tailrace.connectors.postgres.reading import ReaderSettings
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tests.fix_postgres import Database
-
-Change = tuple[str, str, tuple[Any, ...] | None]
-
-
-class Query:
-    """What Spark does with a planner: plans batches, reads them, commits; can be killed at any point."""
-
-    def __init__(self, database: Database, **options: str) -> None:
-        self.database = database
-        self.options = {"slot.name": f"slot_{database.name}"[:60], "topic.prefix": "s", **options}
-        self.committed: dict[str, Any] | None = None
-        self.planned: dict[str, Any] | None = None
-        self.changes: list[Change] = []
-        self.boundaries: list[int | None] = []
-        self.max_rows: int | None = None
-        self.max_bytes: int | None = 64 << 20
-        self.planner = self.start()
-
-    def start(self, available_now: bool = False) -> PostgresPlanner:
-        config = parse("postgres", self.database.options(**self.options))
-        planner = PostgresPlanner(config, EventSettings.from_options(config, "run"))
-        if available_now:
-            planner.stop_at_present()
-        return planner
-
-    def kill(self) -> None:
-        self.planner.close()
-        self.planner = self.start()
-
-    def drain_now(self) -> int:
-        """A run with Trigger.AvailableNow; returns the number of its batches."""
-        self.planner.close()
-        self.planner = self.start(available_now=True)
-        batches = 0
-        while self.step():
-            batches += 1
-        return batches
-
-    def step(self, commit: bool = True) -> bool:
-        """One trigger: False when nothing was new."""
-        start = self.committed if self.committed is not None else self.planner.initial_offset()
-        if self.planned is None:
-            end = self.planner.latest_offset(start, self.max_rows, self.max_bytes)
-            if end == start:
-                return False
-            self.planned = end
-        tasks = self.planner.partitions(start, self.planned)
-        changes = [change for task in tasks if not isinstance(task, BoundaryTask) for change in read(task)]
-        if commit:
-            for task in tasks:
-                if isinstance(task, BoundaryTask):
-                    self.boundaries += [found.counts and found.counts.total for found in task.boundaries]
-            self.changes.extend(changes)
-            self.committed, self.planned = self.planned, None
-        return True
-
-    def until(self, count: int, seconds: float = 20) -> list[Change]:
-        """Trigger until there are `count` changes; a moment longer, to notice one too many."""
-        deadline = time.monotonic() + seconds
-        while len(self.changes) < count and time.monotonic() < deadline:
-            self.step()
-        self.step()
-        return self.changes
-
-
-def read(task: Any) -> Iterator[Change]:
-    if isinstance(task, LogTask):
-        for segment in task.segments:
-            yield from changes(decode(segment))
-    else:
-        assert isinstance(task, SnapshotTask)
-        connection = ArrowConnection(task.address)
-        for batch in read_chunk(connection, task.snapshot, task.table, task.chunk, task.statement, task.origin):
-            yield from changes(batch)
-
-
-def changes(batch: ChangeBatch) -> Iterator[Change]:
-    for row in range(len(batch)):
-        op = chr(batch.op[row])
-        image = batch.after if op in "cur" else batch.before
-        values = None
-        if image is not None and op != "t":
-            values = tuple(column[row].as_py() for column in image.columns)
-        yield op, batch.table.id.table, values
-
-
-@pytest.fixture
-def query(database: Database) -> Iterator[Any]:
-    made: list[Query] = []
-
-    def make(**options: str) -> Query:
-        made.append(Query(database, **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.planner.close()
-
-
-def row(number: int, text: str) -> tuple[bytes, bytes]:
-    return str(number).encode(), text.encode()
+from tests.fix_query import Change, Query, row
 
 
 def test_a_snapshot_is_followed_by_the_log_without_gap_or_repeat(database: Database, query: Any) -> None:
@@ -259,16 +154,17 @@ def test_both_gears_yield_the_same_batches(database: Database, query: Any, monke
     assert caught_up.committed["log"]["commit"] == streamed.committed["log"]["commit"]
 
 
+def shrink(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
+    """Give every reader these sizes, in bytes."""
+    original = ReaderSettings.of
+    monkeypatch.setattr(ReaderSettings, "of", lambda config: replace(original(config), **sizes))
+
+
 def test_the_catch_up_gear_reads_a_backlog_in_slices_and_hands_over(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"catch_up_above": 1 << 16, "stream_below": 1 << 14, "first_slice_bytes": 1 << 15}
-    original = reader_module.ReaderSettings
-
-    def shrunk(**settings: Any) -> Any:
-        return original(**{**settings, **small, "slice_bytes": 1 << 17})
-
-    monkeypatch.setattr("tailrace.connectors.postgres.planner.ReaderSettings", shrunk)
+    shrink(monkeypatch, **small, slice_bytes=1 << 17)
     database.execute("create table t (id int primary key, v text)")
     one = query(**{"snapshot.mode": "no_data"})
     one.step()
@@ -288,11 +184,8 @@ def test_the_catch_up_gear_reads_a_backlog_in_slices_and_hands_over(
 def test_a_stream_that_falls_behind_catches_up_from_where_it_is(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, poll, advance = reader_module.ReaderSettings, gears.Streaming.poll, gears.CatchUp.advance
+    poll, advance = gears.Streaming.poll, gears.CatchUp.advance
     advanced: list[int] = []
-
-    def shrunk(**settings: Any) -> Any:
-        return original(**{**settings, "catch_up_above": 1 << 15, "stream_below": 1 << 12, "slice_bytes": 1 << 17})
 
     def slowly(self: gears.Streaming, seconds: float) -> gears.Messages | None:
         time.sleep(0.3)
@@ -302,7 +195,7 @@ def test_a_stream_that_falls_behind_catches_up_from_where_it_is(
         advanced.append(lsn)
         advance(self, lsn)
 
-    monkeypatch.setattr("tailrace.connectors.postgres.planner.ReaderSettings", shrunk)
+    shrink(monkeypatch, catch_up_above=1 << 15, stream_below=1 << 12, slice_bytes=1 << 17)
     monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 2000)
     monkeypatch.setattr(gears.Streaming, "poll", slowly)
     monkeypatch.setattr(gears.CatchUp, "advance", noted)

@@ -5,9 +5,11 @@ Used by the driver (checks) and the planner. No message ever holds the password.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import selectors
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import quote, urlencode
 
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
@@ -16,15 +18,24 @@ if TYPE_CHECKING:
     import psycopg
 
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
 # The text of values depends on these settings of the session, also of a walsender's.
 _OUTPUT = (
     "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c bytea_output=hex -c extra_float_digits=3 "
     "-c xmloption=content"
 )
+NO_ENCODING = "SQL_ASCII"
+"""The server's name for the encoding of databases that check and convert nothing."""
 
 
-def parameters(config: Mapping[str, Any]) -> dict[str, str]:
-    """libpq's connection parameters; those that the configuration leaves open are absent."""
+def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[str, str]:
+    """libpq's connection parameters; those that the configuration leaves open are absent.
+
+    With `any_bytes`, meant for sessions that read values of a database without an encoding, texts come as they are
+    stored; else the server refuses to send one that is not UTF-8, and the session cannot read past it.
+    """
     timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
     named = {
         "host": config["database.hostname"],
@@ -41,31 +52,41 @@ def parameters(config: Mapping[str, Any]) -> dict[str, str]:
         "connect_timeout": timeout_s,
         "application_name": "tailrace",
         # A database in another encoding must not leak it into the events.
-        "client_encoding": "UTF8",
+        "client_encoding": NO_ENCODING if any_bytes else "UTF8",
         "options": _OUTPUT,
     }
     return {name: str(value) for name, value in named.items() if value not in (None, "")}
 
 
-def uri(config: Mapping[str, Any]) -> str:
+def has_no_encoding(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the database's encoding is SQL_ASCII: its texts are whatever bytes clients have stored."""
+    return connection.info.parameter_status("server_encoding") == NO_ENCODING
+
+
+def uri(config: Mapping[str, Any], *, any_bytes: bool = False) -> str:
     """The same parameters as one `postgresql://` address, for drivers that take nothing else. Holds the password."""
-    named = parameters(config)
+    named = parameters(config, any_bytes=any_bytes)
     database = quote(named.pop("dbname"), safe="")
     return f"postgresql:///{database}?{urlencode(named, quote_via=quote)}"
 
 
-def connect(config: Mapping[str, Any], *, replication: bool = False) -> psycopg.Connection[Any]:
+def connect(
+    config: Mapping[str, Any], *, replication: bool = False, any_bytes: bool = False, limited: bool = True
+) -> psycopg.Connection[Any]:
     """A connection in autocommit mode; with `replication` one that speaks the replication protocol.
 
-    The statements of `database.initial.statements` have been run, except on a replication connection. Raises
-    ConnectionFailed when the server cannot be reached or refuses the login, PrerequisiteError when it has no such
-    database or refuses a replication connection.
+    Statements may take `database.query.timeout.ms`, unless the connection is not `limited` or for replication.
+    With `any_bytes` psycopg gives texts as bytes, too. The statements of `database.initial.statements` have been
+    run, except on a replication connection. Raises ConnectionFailed when the server cannot be reached or refuses the
+    login, PrerequisiteError when it has no such database or refuses a replication connection.
     """
     import psycopg
 
-    named = parameters(config)
+    named = parameters(config, any_bytes=any_bytes)
     if replication:
         named["replication"] = "database"
+    elif limited and config["database.query.timeout.ms"]:
+        named["options"] += f" -c statement_timeout={config['database.query.timeout.ms']}"
     try:
         connection = psycopg.connect(**named, autocommit=True)  # type: ignore[arg-type]
     except psycopg.OperationalError as error:
@@ -81,6 +102,73 @@ def connect(config: Mapping[str, Any], *, replication: bool = False) -> psycopg.
                     "Correct the statement.",
                 ) from None
     return connection
+
+
+def hold_open(connection: psycopg.Connection[Any]) -> None:
+    """Let the session keep a transaction open for as long as it takes, whatever the server's defaults say."""
+    connection.execute("set idle_in_transaction_session_timeout = 0")
+    if connection.info.server_version >= 170000:
+        connection.execute("set transaction_timeout = 0")
+
+
+def is_lost(connection: psycopg.Connection[Any]) -> bool:
+    """Whether an idle session has ended, as far as that has arrived: libpq notices it only when it reads."""
+    import psycopg
+
+    if connection.closed:
+        return True
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(connection.fileno(), selectors.EVENT_READ)
+        # the server's farewell comes first, and the end of the connection behind it
+        while waiting.select(0):
+            try:
+                connection.pgconn.consume_input()
+            except psycopg.OperationalError:
+                return True
+    return False
+
+
+def explained(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """`call`, with what PostgreSQL refuses in it told as a TailraceError."""
+
+    @functools.wraps(call)
+    def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        import psycopg
+
+        try:
+            return call(*args, **kwargs)
+        except psycopg.Error as error:
+            raise refused(error) from None
+
+    return guarded
+
+
+def refused(error: psycopg.Error) -> TailraceError:
+    """The deliberate error that a failed statement stands for; never with what rows hold."""
+    import psycopg
+
+    text = error.diag.message_primary or (str(error).strip().splitlines() or [type(error).__name__])[0]
+    text = text.rstrip(".")
+    if isinstance(error, psycopg.errors.QueryCanceled):
+        return ConnectionFailed(
+            f"A statement was cut off: {text}.",
+            "See what holds it up (pg_stat_activity, pg_locks), or raise database.query.timeout.ms; 0: no limit.",
+        )
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return PrerequisiteError(
+            f"PostgreSQL refuses a statement: {text}.", "tailrace check tells which rights the user lacks."
+        )
+    if isinstance(error, psycopg.OperationalError):
+        return ConnectionFailed(
+            f"The session with PostgreSQL failed: {text}.", "Start again with the same checkpoint when it is back."
+        )
+    if isinstance(error, psycopg.ProgrammingError):
+        return PrerequisiteError(
+            f"PostgreSQL refuses a statement: {text}.", "See whether a table or column was altered or dropped."
+        )
+    # the server's words may hold a value
+    name = type(error).__name__
+    return TailraceError(f"A statement failed: {name} (SQLSTATE {error.sqlstate}).", "The server's log tells more.")
 
 
 def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:

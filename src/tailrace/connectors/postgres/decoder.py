@@ -23,6 +23,7 @@ from tailrace.connectors.postgres.kernel import frozen, kernel, pooled, uint16, 
 from tailrace.connectors.postgres.pgoutput import check_column_bytes, check_offsets, parse_change
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.errors import DecodeError
+from tailrace.serde.memory import move
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
 _NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
@@ -292,6 +293,7 @@ def _fill_tuple(
     data: Bytes, at: int, row: int, offsets: Int32s, bases: Int64s, values: Bytes, old_starts: Int64s
 ) -> int:
     """Copies the tuple at `at`; returns the position behind it."""
+    data_at, values_at = data.ctypes.data, values.ctypes.data
     at += 2
     for column in range(len(bases)):
         kind = data[at]
@@ -306,7 +308,6 @@ def _fill_tuple(
             old_starts[column] = source
         elif length > 0:
             source = old_starts[column]
-        for index in range(length):
-            # Unsigned, because numba looks for negative indexes otherwise, which makes this loop four times slower.
-            values[np.uintp(target + index)] = data[np.uintp(source + index)]
+        if length > 0:
+            move(values_at + target, data_at + source, length)
     return at

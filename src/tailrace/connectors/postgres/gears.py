@@ -12,7 +12,7 @@ import select
 import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -163,14 +163,19 @@ class Streaming:
         # The server has sent everything before this LSN.
         self.sent_lsn = 0
 
-    def start(self, slot: str, publication: str, from_lsn: int, server_version: int) -> None:
-        """Send START_REPLICATION; the first messages may follow at once. Raises ConnectionFailed."""
+    def start(
+        self, slot: str, publication: str, from_lsn: int, server_version: int, further: Mapping[str, str]
+    ) -> None:
+        """Send START_REPLICATION; the first messages may follow at once. Raises ConnectionFailed.
+
+        `further` are parameters of pgoutput beside the protocol and the publication.
+        """
         from psycopg import pq
 
-        options = {"proto_version": "1", "publication_names": _quoted(publication)}
+        options = {"proto_version": "1", "publication_names": _quoted(publication), **further}
         if server_version >= 140000:
             options |= {"proto_version": "2", "streaming": "on"}
-        listed = ", ".join(f"\"{name}\" '{value.replace(chr(39), chr(39) * 2)}'" for name, value in options.items())
+        listed = ", ".join(f"{_quoted(name)} {_literal(value)}" for name, value in options.items())
         command = f"START_REPLICATION SLOT {_quoted(slot)} LOGICAL {lsn_text(from_lsn)} ({listed})"
         result = self._pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
@@ -276,13 +281,16 @@ class CatchUp:
     """The catch-up gear: slices of WAL from a temporary copy of the slot, which the server drops with the session.
 
     The copy is consumed as it is read; the slot itself stays
-    where Spark's commits have put it.
+    where Spark's commits have put it. `further` is as in `Streaming.start`.
     """
 
-    def __init__(self, connection: ArrowConnection, slot: str, publication: str, name: str) -> None:
+    def __init__(
+        self, connection: ArrowConnection, slot: str, publication: str, name: str, further: Mapping[str, str]
+    ) -> None:
         self._connection = connection
         self._name = name
-        self._publication = publication
+        options = {"proto_version": "1", "publication_names": _quoted(publication), **further}
+        self._options = ", ".join(_literal(text) for option in options.items() for text in option)
         connection.execute(f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)")
 
     def advance(self, lsn: int) -> None:
@@ -297,8 +305,7 @@ class CatchUp:
         """The transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB."""
         batches = self._connection.query(
             "select pg_lsn_send(lsn), data from pg_logical_slot_get_binary_changes("
-            f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, 'proto_version', '1', 'publication_names', "
-            f"{_literal(_quoted(self._publication))})"
+            f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, {self._options})"
         )
         for batch in batches:
             if batch.num_rows:

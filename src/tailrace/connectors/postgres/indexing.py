@@ -15,17 +15,19 @@ from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
 from tailrace.connectors.postgres import pgoutput, scan
 from tailrace.connectors.postgres.numbering import Numbering, Numbers
 from tailrace.connectors.postgres.position import LogPosition
+from tailrace.connectors.postgres.relations import UNCAPTURED
+from tailrace.connectors.postgres.versions import Run, Tables, Versions
 from tailrace.errors import DecodeError
 
 # PostgreSQL counts from 2000-01-01, in µs.
 EPOCH_US = 946_684_800_000_000
 
-_BEGIN, _COMMIT, _RELATION = ord("B"), ord("C"), ord("R")
-_INSERT, _UPDATE, _DELETE, _TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
+_BEGIN, _COMMIT = ord("B"), ord("C")
+_TRUNCATE, _MESSAGE = ord("T"), ord("M")
 _IS_CHANGE = np.zeros(256, np.bool_)
-_IS_CHANGE[[_INSERT, _UPDATE, _DELETE, _TRUNCATE]] = True
+_IS_CHANGE[[ord(kind) for kind in "IUDTM"]] = True
 
-UNCAPTURED, SEVERAL, BOUNDARY = -1, -2, -3
+SEVERAL, BOUNDARY, MESSAGE = -2, -3, -4
 
 
 @dataclass(slots=True)
@@ -33,10 +35,12 @@ class Chunk:
     """A run of messages as they were read, with the captured changes among them (its rows) indexed.
 
     Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `version[i]` is the id of its
-    table version, `SEVERAL` for a truncate, whose versions `truncated` holds by message, and `BOUNDARY` for the Begin
-    and Commit messages, which are rows where transaction metadata is wanted. Then `numbers` has the events' numbers,
-    and `counts` the transactions that end in the chunk, by their place in `transactions`. The `end_*` arrays describe
-    the commits in the chunk: the number of rows up to each, its LSN and its end LSN.
+    table version, `SEVERAL` for a truncate, whose versions `truncated` holds by message, `MESSAGE` for a logical
+    message, and `BOUNDARY` for the Begin and Commit messages, which are rows where transaction metadata is wanted.
+    Then `numbers` has the events' numbers, and `counts` the transactions that end in the chunk, by their place in
+    `transactions`. The `end_*` arrays describe the commits in the chunk: the number of rows up to each, its LSN, its
+    end LSN and its time in µs since 1970. A logical message outside of transactions is a transaction and a commit of
+    its own (see `LogPosition`), with the transaction id 0.
     """
 
     data: Bytes
@@ -51,6 +55,7 @@ class Chunk:
     end_rows: Int64s
     end_commit: Int64s
     end_end: Int64s
+    end_us: Int64s
     truncated: dict[int, tuple[int, ...]] = field(default_factory=dict)
     numbers: Numbers | None = None
     counts: dict[int, Counts] = field(default_factory=dict)
@@ -61,6 +66,14 @@ class Chunk:
     def row_commits(self) -> Int64s:
         """The commit LSN of each row, ascending."""
         return self.transactions.commit_lsn[self.transaction]
+
+    def end(self, place: int) -> LogPosition:
+        """The position after the commit at `place` of the `end_*` arrays."""
+        return LogPosition(int(self.end_commit[place]), int(self.end_end[place]), at_us=int(self.end_us[place]))
+
+    def is_message_alone(self, row: int) -> bool:
+        """Whether the row is a logical message outside of transactions."""
+        return bool(self.version[row] == MESSAGE and self.transactions.xid[self.transaction[row]] == 0)
 
     def size(self, first: int = 0, last: int | None = None) -> int:
         """Bytes from the first message of rows `[first, last)` to the end of their last one."""
@@ -98,31 +111,41 @@ class Chunk:
 class Indexer:
     """Turns runs of protocol 1 messages into chunks; keeps the open transaction from one run to the next.
 
-    `resolve(relation)` gives the id of the table version that a Relation message announces, or `UNCAPTURED`; it is
-    called for every Relation message, in log order. `skip(xid, commit_lsn)` tells whether a transaction is left out
-    as a whole (a snapshot has shown it already). Rows up to and including `position` are dropped. With `numbering`
-    Begin and Commit messages are rows too, and the events are numbered.
+    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` tells whether a transaction is left out
+    as a whole (a snapshot has shown it already), but for its logical messages, which no snapshot shows; with
+    `covers(version)` only its changes of the tables for which that holds are left out. Rows up to and including
+    `position` are dropped. With `numbering` Begin and Commit messages are rows too, and the events are
+    numbered. `takes(prefix)` tells which logical messages are rows; None: none is. `compared(version)` gives the
+    places of the columns that an update must change to be a row, and the number of columns; None: every update is
+    one. `unchanged` counts those that are not.
     """
 
     def __init__(
         self,
         position: LogPosition,
-        resolve: Callable[[pgoutput.Relation], int],
+        tables: Tables,
         skip: Callable[[int, int], bool] | None = None,
         numbering: Numbering | None = None,
+        takes: Callable[[str], bool] | None = None,
+        compared: Callable[[int], tuple[Int32s, int]] | None = None,
+        covers: Callable[[int], bool] | None = None,
     ) -> None:
+        self._compared = compared
+        self._covers = covers
+        self.unchanged = 0
         self._numbering = numbering
+        self._takes = takes
         self.position = position
         self.last_end = position.end_lsn or -1
-        self._resolve = resolve
+        self._last_us = position.at_us
         self._skip = skip
-        self._current: dict[int, int] = {}
+        self._versions = Versions(tables)
         self._open: tuple[int, int, int, int] | None = None
         self._next_ordinal = 0
 
     def reset(self) -> None:
         """Forget the open transaction and the relations: a new decoding session sends both again."""
-        self._current.clear()
+        self._versions.clear()
         self._open = None
         self._next_ordinal = 0
         if self._numbering is not None:
@@ -138,7 +161,7 @@ class Indexer:
         last = int(chunk.row_commits()[-1]) if len(chunk) else 0
         end_lsn = int(chunk.end_end[-1]) if len(chunk.end_end) else self.position.end_lsn
         if len(chunk.end_commit) and int(chunk.end_commit[-1]) >= last:
-            self.position = LogPosition(int(chunk.end_commit[-1]), end_lsn)
+            self.position = chunk.end(len(chunk.end_commit) - 1)
         elif len(chunk):
             self.position = LogPosition(last, end_lsn, int(chunk.ordinal[-1]) + 1)
 
@@ -150,43 +173,72 @@ class Indexer:
         kinds, relations = scan.scan(data, offsets)
         begins = np.flatnonzero(kinds == _BEGIN)
         commits = np.flatnonzero(kinds == _COMMIT)
-        transactions, carried = self._transactions(data, offsets, begins, commits)
+        messages = self._messages(data, offsets, kinds)
+        alone = np.array([row for row, found in messages.items() if not found.flags & 1], np.int64)
+        if len(alone):
+            self._check_alone(offsets, kinds, alone)
+        ends = _ends(data, offsets, commits, alone, messages, self._last_us)
+        openers = np.sort(np.concatenate([begins, alone])) if len(alone) else begins
+        transactions, carried = self._transactions(data, offsets, begins, openers, ends)
         is_change: npt.NDArray[np.bool_] = _IS_CHANGE[kinds]
-        transaction = np.cumsum(kinds == _BEGIN) - (0 if carried else 1)
+        opens = kinds == _BEGIN
+        opens[alone] = True
+        transaction = np.cumsum(opens) - (0 if carried else 1)
         if len(transaction) and is_change.any() and transaction[np.argmax(is_change)] < 0:
             raise DecodeError("a change outside of a transaction", int(offsets[int(np.argmax(is_change))]))
         counted: Int64s = np.cumsum(is_change)
         base = np.empty(len(transactions), np.int64)
         if carried:
             base[0] = -self._next_ordinal
-        base[len(base) - len(begins) :] = counted[begins]
-        version = self._versions(data, offsets, kinds, relations)
+        # a message outside of transactions opens one and is its first change
+        base[len(base) - len(openers) :] = counted[openers] - is_change[openers]
+        version = self._versions.assign(
+            Run(
+                data, offsets, kinds, relations, transaction, transactions,
+                counted - is_change - base[transaction] if len(base) else counted,
+                dict(zip(ends.commit_lsn.tolist(), ends.end_lsn.tolist(), strict=True)),
+            )
+        )  # fmt: skip
         truncated = {}
         for message in np.flatnonzero(kinds == _TRUNCATE):
             captured = self._truncated(data, offsets, int(message))
             if captured:
                 truncated[int(message)] = captured
                 version[message] = SEVERAL
+        skipped = self._skipped(transactions)
+        if skipped is not None and self._covers is not None:
+            self._leave_out(np.flatnonzero(is_change & skipped[transaction]), version, truncated)
+        for row, found in messages.items():
+            if self._takes is not None and self._takes(found.prefix):
+                version[row] = MESSAGE
+        if self._compared is not None:
+            idle = self._unchanged(data, offsets, kinds, version)
+            # a transaction that was read to its end before is not counted again
+            reached = self.position.commit_lsn + (self.position.consumed is None)
+            self.unchanged += int((transactions.commit_lsn[transaction[idle]] >= reached).sum())
+            version[idle] = UNCAPTURED
         rows = np.flatnonzero(is_change & (version != UNCAPTURED))
         numbers: Numbers | None = None
         counts: dict[int, Counts] = {}
         if self._numbering is not None:
+            changes = np.setdiff1d(rows, alone, assume_unique=True)
             numbers, counts = self._numbering.number(
-                data, offsets, rows, kinds[rows], version[rows], transaction[rows], truncated,
+                data, offsets, changes, kinds[changes], version[changes], transaction[changes], truncated,
                 len(transactions), [int(place) for place in transaction[commits]],
             )  # fmt: skip
             version[begins] = version[commits] = BOUNDARY
-            changes, rows = rows, np.flatnonzero(version != UNCAPTURED)
+            rows = np.flatnonzero(version != UNCAPTURED)
             numbers = numbers.among(changes, rows)
         row_transaction = transaction[rows]
         ordinal = counted[rows] - base[row_transaction]
         # a commit counts as one after the last change of its transaction, a begin as one before the first
         ordinal[kinds[rows] != _COMMIT] -= 1
         keep = self._beyond(transactions, row_transaction, ordinal)
+        if skipped is not None and self._covers is None:
+            keep &= (version[rows] == MESSAGE) | ~skipped[row_transaction]
         rows, row_transaction, ordinal = rows[keep], row_transaction[keep], ordinal[keep]
 
-        ends = self._commit_fields(data, offsets, commits)
-        end_rows = np.searchsorted(rows, commits, "right")
+        end_rows = np.searchsorted(rows, ends.messages, "right")
         self._carry(transactions, counted, base, begins, commits)
         return Chunk(
             data=data,
@@ -199,32 +251,71 @@ class Indexer:
             ordinal=ordinal,
             transactions=transactions,
             end_rows=end_rows.astype(np.int64),
-            end_commit=ends[:, 0].copy(),
-            end_end=ends[:, 1].copy(),
+            end_commit=ends.commit_lsn,
+            end_end=ends.end_lsn,
+            end_us=ends.at_us,
             truncated=truncated,
             numbers=None if numbers is None else numbers.kept(keep),
             counts=counts,
         )
 
-    def _transactions(self, data: Bytes, offsets: Int64s, begins: Int64s, commits: Int64s) -> tuple[Transactions, bool]:
-        """The transactions of the run: the one that was open before it, if any, then one for each Begin."""
+    @staticmethod
+    def _messages(data: Bytes, offsets: Int64s, kinds: Bytes) -> dict[int, pgoutput.Message]:
+        """The logical messages of the run, by message number."""
+        found: dict[int, pgoutput.Message] = {}
+        for row in np.flatnonzero(kinds == _MESSAGE):
+            message = pgoutput.parse(bytes(data[offsets[row] : offsets[row + 1]]))
+            assert isinstance(message, pgoutput.Message)
+            found[int(row)] = message
+        return found
+
+    def _unchanged(self, data: Bytes, offsets: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
+        """The updates that change no column that matters."""
+        assert self._compared is not None
+        updates = np.flatnonzero((kinds == ord("U")) & (version != UNCAPTURED))
+        found = [np.empty(0, np.int64)]
+        for number in np.unique(version[updates]):
+            rows = updates[version[updates] == number]
+            found.append(rows[scan.unchanged(data, offsets, rows, *self._compared(int(number)))])
+        return np.concatenate(found)
+
+    def _check_alone(self, offsets: Int64s, kinds: Bytes, alone: Int64s) -> None:
+        """Raises DecodeError when a message that is not transactional stands inside a transaction."""
+        depth = np.cumsum(kinds == _BEGIN) - np.cumsum(kinds == _COMMIT) + int(self.is_open)
+        inside = alone[depth[alone] != 0]
+        if len(inside):
+            raise DecodeError("a message that belongs to no transaction stands inside one", int(offsets[inside[0]]))
+
+    def _transactions(
+        self, data: Bytes, offsets: Int64s, begins: Int64s, openers: Int64s, ends: _Ends
+    ) -> tuple[Transactions, bool]:
+        """The transactions of the run: the one that was open before it, if any, then one for each of `openers`.
+
+        Those are the Begin messages, and the messages outside of transactions.
+        """
         # Begin: Int64 final LSN, Int64 time, Int32 xid.
         fields = _fields(data, offsets, begins, 1, 20)
-        commit_lsn = _int64(fields, 0)
-        commit_us = _int64(fields, 8) + EPOCH_US
-        xid = fields[:, 16:20].copy().view(">u4").reshape(-1).astype(np.int64)
-        ends = self._commit_fields(data, offsets, commits)
+        commit_lsn, commit_us, xid = np.zeros((3, len(openers)), np.int64)
+        begun = np.searchsorted(openers, begins)
+        commit_lsn[begun] = _int64(fields, 0)
+        commit_us[begun] = _int64(fields, 8) + EPOCH_US
+        xid[begun] = fields[:, 16:20].copy().view(">u4").reshape(-1).astype(np.int64)
+        if len(begins) < len(openers):
+            # those that are closed by themselves
+            _, opened, closed = np.intersect1d(openers, ends.messages, assume_unique=True, return_indices=True)
+            commit_lsn[opened], commit_us[opened] = ends.commit_lsn[closed], ends.at_us[closed]
         known = [self.last_end]
-        if self._skip is None:
-            known.extend(ends[:, 1].tolist())
+        if self._skip is None or self._covers is not None:
+            known.extend(ends.end_lsn.tolist())
         else:
             # to a source block, a transaction that is left out is none that was seen
             ended = [(self._open or (0,))[0], *xid.tolist()]
-            places = np.searchsorted(begins, commits, "left")
-            for place, (commit, end) in zip(places, ends.tolist(), strict=True):
-                known.append(known[-1] if self._skip(ended[place], commit) else end)
-        # the commit before a Begin is the last one that stands before it in the run
-        previous = np.array(known, np.int64)[np.searchsorted(commits, begins, "left")]
+            places = np.searchsorted(openers, ends.messages, "right")
+            for place, commit, end in zip(places, ends.commit_lsn.tolist(), ends.end_lsn.tolist(), strict=True):
+                left_out = ended[place] and self._skip(ended[place], commit)
+                known.append(known[-1] if left_out else end)
+        # The last commit up to a Begin is the one before it in the run; that of a message alone is itself.
+        previous = np.array(known, np.int64)[np.searchsorted(ends.messages, openers, "right")]
         carried = self._open is not None
         if self._open is not None:
             first = [np.array([value], np.int64) for value in self._open]
@@ -232,61 +323,41 @@ class Indexer:
                 np.concatenate(pair) for pair in zip(first, (xid, commit_lsn, commit_us, previous), strict=True)
             )
         self.last_end = known[-1]
+        if len(ends.at_us):
+            self._last_us = int(ends.at_us[-1])
         return Transactions(xid=xid, commit_lsn=commit_lsn, commit_us=commit_us, previous_end=previous), carried
-
-    @staticmethod
-    def _commit_fields(data: Bytes, offsets: Int64s, commits: Int64s) -> Int64s:
-        # Commit: Int8 flags, Int64 commit LSN, Int64 end LSN, Int64 time.
-        fields = _fields(data, offsets, commits, 1, 25)
-        return np.stack([_int64(fields, 1), _int64(fields, 9)], axis=1)
-
-    def _versions(self, data: Bytes, offsets: Int64s, kinds: Bytes, relations: npt.NDArray[np.uint32]) -> Int32s:
-        """The table version of each message: the one that the last Relation message before it announced."""
-        version = np.full(len(kinds), UNCAPTURED, np.int32)
-        announced = np.flatnonzero(kinds == _RELATION)
-        is_row = (kinds == _INSERT) | (kinds == _UPDATE) | (kinds == _DELETE)
-        for oid in np.unique(relations[is_row]):
-            known = self._current.get(int(oid))
-            if known is None:
-                first = int(np.flatnonzero(is_row & (relations == oid))[0])
-                if not (relations[announced[announced < first]] == oid).any():
-                    raise DecodeError(
-                        f"a change of relation {oid}, which no Relation message announced", int(offsets[first])
-                    )
-            else:
-                version[is_row & (relations == oid)] = known
-        for place in announced:
-            relation = pgoutput.parse(bytes(data[offsets[place] : offsets[place + 1]]))
-            assert isinstance(relation, pgoutput.Relation)
-            resolved = self._resolve(relation)
-            later = is_row & (relations == relation.relation_id)
-            later[:place] = False
-            version[later] = resolved
-            self._current[relation.relation_id] = resolved
-        return version
 
     def _truncated(self, data: Bytes, offsets: Int64s, message: int) -> tuple[int, ...]:
         """The versions of the captured tables that a Truncate names, in its order."""
         truncate = pgoutput.parse(bytes(data[offsets[message] : offsets[message + 1]]))
         assert isinstance(truncate, pgoutput.Truncate)
-        found = (self._current.get(oid, UNCAPTURED) for oid in truncate.relation_ids)
+        found = (self._versions.at(oid, message) for oid in truncate.relation_ids)
         return tuple(version for version in found if version != UNCAPTURED)
 
+    def _skipped(self, transactions: Transactions) -> npt.NDArray[np.bool_] | None:
+        """Which transactions are left out; None where none ever is."""
+        if self._skip is None:
+            return None
+        pairs = zip(transactions.xid.tolist(), transactions.commit_lsn.tolist(), strict=True)
+        return np.array([self._skip(xid, lsn) for xid, lsn in pairs], np.bool_)
+
+    def _leave_out(self, changes: Int64s, version: Int32s, truncated: dict[int, tuple[int, ...]]) -> None:
+        """Take the tables that are covered out of `changes`, all of transactions that are left out."""
+        assert self._covers is not None
+        covered = {int(found) for found in np.unique(version[changes]) if found >= 0 and self._covers(int(found))}
+        version[changes[np.isin(version[changes], list(covered))]] = UNCAPTURED
+        for message in changes[version[changes] == SEVERAL].tolist():
+            left = tuple(found for found in truncated[message] if not self._covers(found))
+            truncated[message] = left
+            if not left:
+                version[message] = UNCAPTURED
+
     def _beyond(self, transactions: Transactions, transaction: Int64s, ordinal: Int64s) -> npt.NDArray[np.bool_]:
-        """Which rows stand after the position reached, in transactions that are not left out."""
+        """Which rows stand after the position reached."""
         commit = transactions.commit_lsn[transaction]
         keep: npt.NDArray[np.bool_] = commit > self.position.commit_lsn
         if self.position.consumed is not None:
             keep |= (commit == self.position.commit_lsn) & (ordinal >= self.position.consumed)
-        if self._skip is not None:
-            skipped = np.array(
-                [
-                    self._skip(int(xid), int(lsn))
-                    for xid, lsn in zip(transactions.xid, transactions.commit_lsn, strict=True)
-                ],
-                np.bool_,
-            )
-            keep &= ~skipped[transaction] if len(skipped) else True
         return keep
 
     def _carry(
@@ -306,6 +377,38 @@ class Indexer:
                 int(transactions.previous_end[-1]),
             )
             self._next_ordinal = int(counted[-1] - base[-1]) if len(counted) else self._next_ordinal
+
+
+@dataclass(slots=True)
+class _Ends:
+    """The commits of a run in order, those of messages alone among them: their message numbers and what they tell."""
+
+    messages: Int64s
+    commit_lsn: Int64s
+    end_lsn: Int64s
+    at_us: Int64s
+
+
+def _ends(
+    data: Bytes, offsets: Int64s, commits: Int64s, alone: Int64s, found: dict[int, pgoutput.Message], last_us: int
+) -> _Ends:
+    """The ends of the run's transactions; the time of a message alone is that of the commit before it, or `last_us`."""
+    # Commit: Int8 flags, Int64 commit LSN, Int64 end LSN, Int64 time.
+    fields = _fields(data, offsets, commits, 1, 25)
+    ends = _Ends(commits, _int64(fields, 1), _int64(fields, 9), _int64(fields, 17) + EPOCH_US)
+    if not len(alone):
+        return ends
+    lsn = np.array([found[int(row)].lsn for row in alone], np.int64)
+    places = np.concatenate([commits, alone])
+    order = np.argsort(places)
+    # 0 stands for the time before the run, then come the commits: each end has that of the last commit up to it
+    latest = np.concatenate([np.arange(1, len(commits) + 1), np.zeros(len(alone), np.int64)])[order]
+    return _Ends(
+        places[order],
+        np.concatenate([ends.commit_lsn, lsn - 1])[order],
+        np.concatenate([ends.end_lsn, lsn])[order],
+        np.concatenate([[last_us], ends.at_us])[np.maximum.accumulate(latest)],
+    )
 
 
 def _fields(data: Bytes, offsets: Int64s, messages: Int64s, start: int, length: int) -> Bytes:

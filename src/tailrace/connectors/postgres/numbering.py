@@ -19,6 +19,9 @@ from tailrace.errors import DecodeError
 
 _UPDATE, _TRUNCATE = ord("U"), ord("T")
 _OPS = {ord("I"): "c", ord("U"): "u", ord("D"): "d", ord("T"): "t"}
+# What a logical message is counted under, which is no table.
+_MESSAGES = ""
+_MESSAGE_NAME = "io.debezium.connector.postgresql.LogicalDecodingMessageMonitor$LogicalDecodingMessageId"
 
 
 @dataclass(slots=True)
@@ -46,12 +49,16 @@ class Numbers:
 
 
 class Numbering:
-    """Counts on from run to run; `versions` is the reader's list, `skipped` the operations that give no events."""
+    """Counts on from run to run; `versions` is the reader's list, `skipped` the operations that give no events.
+
+    Debezium counts each logical message as a collection of its own, and so does this: it is the first of its
+    collection, and END lists each of them.
+    """
 
     def __init__(self, versions: Sequence[TableSchema], skipped: frozenset[str]) -> None:
         self._versions = versions
         self._weights = np.array([0 if _OPS.get(kind, "") in skipped else 1 for kind in range(256)], np.int64)
-        self._skips_updates = "u" in skipped
+        self._key_change_weight = ("d" not in skipped) + ("c" not in skipped)
         self._open: dict[str, int] = {}
 
     def reset(self) -> None:
@@ -75,7 +82,7 @@ class Numbering:
         it. The counts are by place. A run that starts inside a transaction (place 0) goes on with its counts.
         """
         weights = self._weights[kinds].copy()
-        weights[self._key_changes(data, offsets, messages, kinds, version)] = 2
+        weights[self._key_changes(data, offsets, messages, kinds, version)] = self._key_change_weight
         rows = np.arange(len(messages))
         entry_row, entry_version = rows, version.astype(np.int64)
         if (kinds == _TRUNCATE).any():
@@ -88,7 +95,7 @@ class Numbering:
         names = [str(table.id) for table in self._versions]
         known = {name: place for place, name in enumerate(dict.fromkeys(names))}
         of_version = np.array([known[name] for name in names] or [0], np.int64)
-        table = of_version[entry_version]
+        table = np.where(entry_version < 0, len(known), of_version[np.maximum(entry_version, 0)])
         weight, place = weights[entry_row], transaction[entry_row]
         carried = self._open
         total = _running(weight, place)
@@ -97,14 +104,14 @@ class Numbering:
         for name, count in carried.items():
             if name in known:
                 by_table[(place == 0) & (table == known[name])] += count
-        counts, self._open = self._count(place, table, weight, list(known), transactions, ends, carried)
+        by_table[table == len(known)] = 1
+        names = [*known, _MESSAGES]
+        counts, self._open = self._count(place, table, weight, names, transactions, ends, carried)
         return self._spread(rows, kinds, messages, entry_row, total, by_table), counts
 
     def _key_changes(self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
         """The updates that become a delete and a create, as rows."""
         found = [np.empty(0, np.int64)]
-        if self._skips_updates:
-            return found[0]
         for number in np.unique(version[kinds == _UPDATE]):
             table = self._versions[int(number)]
             if not table.key:
@@ -186,11 +193,18 @@ def _key_differs(data: Bytes, offsets: Int64s, message: int, indexes: Int32s) ->
 
 
 def _listed(tables: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """The tables in the order in which END events list them: that of a Java HashMap of their names."""
+    """What END events list: messages, one by one, then tables in the order of a Java HashMap of their names.
+
+    Debezium puts the address of an object behind a message's name, and lists it wherever that leads; here the
+    messages have numbers and come first.
+    """
+    messages = tables.get(_MESSAGES, 0)
+    named = [item for item in tables.items() if item[0] != _MESSAGES]
     capacity = 16
-    while len(tables) > capacity * 3 // 4:
+    while len(named) + messages > capacity * 3 // 4:
         capacity *= 2
-    return tuple(sorted(tables.items(), key=lambda item: _java_hash(item[0]) & (capacity - 1)))
+    numbered = [(f"{_MESSAGE_NAME}@{number:x}", 1) for number in range(1, messages + 1)]
+    return (*numbered, *sorted(named, key=lambda item: _java_hash(item[0]) & (capacity - 1)))
 
 
 def _java_hash(name: str) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.connectors.postgres.history import NOTHING, History
+from tailrace.connectors.postgres.incremental import NO_PROGRESS, Progress
 from tailrace.connectors.postgres.position import START, LogPosition
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, Visible
 from tailrace.snapshot.plan import SnapshotPlan
@@ -26,12 +28,19 @@ class SnapshotProgress:
 @dataclass(frozen=True, slots=True)
 class PostgresOffset:
     """`log` is how far the log has been read; `snapshot` the latest snapshot until the first batch of the log after
-    it; `visible` what a snapshot has shown of the log that is still to come.
+    it; `visible` what a snapshot has shown of the log that is still to come; `heartbeat_ms` the time of the newest
+    heartbeat, in ms since 1970, 0 when there was none; `xmin` what the source blocks of the batch that ends here say
+    of the slot, 0 for nothing; `progress` belongs to signals and incremental snapshots; `schemas` is what the log does
+    not tell of the tables.
     """
 
     log: LogPosition = START
     snapshot: SnapshotProgress | None = None
     visible: Visible | None = None
+    heartbeat_ms: int = 0
+    xmin: int = 0
+    progress: Progress = NO_PROGRESS
+    schemas: History = NOTHING
 
     @property
     def is_initial(self) -> bool:
@@ -48,8 +57,18 @@ class PostgresOffset:
                 "at_us": origin.at_us,
                 "xid": origin.xid,
             }
+            if origin.previous_end >= 0:
+                fields["snapshot"]["previous_end"] = origin.previous_end
         if self.visible is not None:
             fields["visible"] = self.visible.to_json()
+        if self.heartbeat_ms:
+            fields["heartbeat_ms"] = self.heartbeat_ms
+        if self.xmin:
+            fields["xmin"] = self.xmin
+        if self.progress != NO_PROGRESS:
+            fields["progress"] = self.progress.to_json()
+        if self.schemas != NOTHING:
+            fields["schemas"] = self.schemas.to_text()
         return dict(_sorted(fields))
 
     @classmethod
@@ -62,10 +81,15 @@ class PostgresOffset:
             if snapshot is None
             else SnapshotProgress(
                 SnapshotPlan.from_json(snapshot["plan"]),
-                SnapshotOrigin(snapshot["lsn"], snapshot["xid"], snapshot["at_us"]),
+                SnapshotOrigin(snapshot["lsn"], snapshot["xid"], snapshot["at_us"], snapshot.get("previous_end", -1)),
                 snapshot["done"],
             ),
             None if visible is None else Visible.from_json(visible),
+            fields.get("heartbeat_ms", 0),
+            fields.get("xmin", 0),
+            Progress.from_json(fields.get("progress", {})),
+            # offsets of earlier versions have none: the catalog tells, as it did then
+            History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
         )
 
 

@@ -56,7 +56,11 @@ def string(text: str) -> str:
 
 
 def floating(single: bool) -> Callable[[str], Verbatim]:
-    return lambda text: Verbatim(java_number(text, single))
+    def convert(text: str) -> Verbatim:
+        float(text)
+        return Verbatim(java_number(text, single))
+
+    return convert
 
 
 def base64_text(data: bytes) -> str:
@@ -82,6 +86,12 @@ def unscaled(value: Decimal, scale: int) -> int:
         power = 10**-shift
         whole = (whole + power // 2) // power
     return -whole if sign else whole
+
+
+def precision_and_scale(modifier: int) -> tuple[int, int]:
+    """The precision and scale in a numeric's modifier; scales are signed and have eleven bits."""
+    packed = modifier - 4
+    return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
 
 
 def fixed_decimal(scale: int) -> Callable[[str], str | None]:
@@ -172,9 +182,14 @@ def _offset_us(text: str) -> int:
     return seconds * (1_000_000 if found[1] == "+" else -1_000_000)
 
 
+def time_shifted_us(text: str) -> int:
+    """The time of day with its offset taken off, which may lead to the day before or after."""
+    return time_us(text) - _offset_us(text)
+
+
 def time_zoned_us(text: str) -> int:
     """The time of day in UTC, 0 to 24 h exclusive."""
-    return (time_us(text) - _offset_us(text)) % DAY_US
+    return time_shifted_us(text) % DAY_US
 
 
 def timestamp_us(text: str) -> int:
@@ -263,7 +278,7 @@ def time_in(divisor: int, multiplier: int) -> Callable[[str], int]:
     return lambda text: time_us(text) * multiplier // divisor
 
 
-def _interval_parts(text: str) -> tuple[int, int, int, int, int, Decimal]:
+def interval_parts(text: str) -> tuple[int, int, int, int, int, Decimal]:
     """Years, months, days, hours, minutes and seconds, each with its own sign."""
     units = {unit: int(amount) for amount, unit in _INTERVAL_UNIT.findall(text)}
     clock = _INTERVAL_CLOCK.search(text)
@@ -276,19 +291,16 @@ def _interval_parts(text: str) -> tuple[int, int, int, int, int, Decimal]:
 
 
 def interval_us(text: str) -> int:
-    """An interval in µs, a month as a twelfth of 365.25 days."""
-    years, months, of_days, hours, minutes, seconds = _interval_parts(text)
+    """An interval in µs, a month as a twelfth of 365.25 days; at most the ends of an int64."""
+    years, months, of_days, hours, minutes, seconds = interval_parts(text)
     month_us = DAY_US * 487 // 16
-    for amount, unit in ((years * 12 + months, month_us), (of_days, DAY_US)):
-        if abs(amount) * unit > INT64_MAX - DAY_US:
-            raise ValueError("beyond 64 bits")
     us = (years * 12 + months) * month_us + of_days * DAY_US + (hours * 3600 + minutes * 60) * 1_000_000
     us += int(seconds * 1_000_000)
-    return _in_range(us)
+    return max(-INT64_MAX - 1, min(us, INT64_MAX))
 
 
 def interval_iso(text: str) -> str:
-    years, months, of_days, hours, minutes, seconds = _interval_parts(text)
+    years, months, of_days, hours, minutes, seconds = interval_parts(text)
     shown = f"{seconds.normalize():f}" if seconds else "0"
     return f"P{years}Y{months}M{of_days}DT{hours}H{minutes}M{shown}S"
 
@@ -306,6 +318,10 @@ def binary_text(mode: str) -> Callable[[bytes], str]:
     if mode == "base64-url-safe":
         return lambda data: base64.urlsafe_b64encode(data).decode()
     return base64_text
+
+
+def bit(text: str) -> bool:
+    return {"1": True, "0": False}[text]
 
 
 def bit_string(text: str) -> str:
@@ -330,11 +346,36 @@ def geometry(text: str) -> dict[str, Any]:
 
 
 def vector(single: bool) -> Callable[[str], list[Verbatim]]:
+    element = floating(single)
+
     def convert(text: str) -> list[Verbatim]:
-        inner = text.strip("[]")
-        return [Verbatim(java_number(part, single)) for part in inner.split(",")] if inner else []
+        if not text.startswith("[") or not text.endswith("]"):
+            raise ValueError("not a vector")
+        inner = text[1:-1]
+        return [element(part) for part in inner.split(",")] if inner else []
 
     return convert
+
+
+def sparse_vector(text: str) -> dict[str, Any]:
+    """`{1:1,5:-3}/10`: the dimensions, and the pairs of index and value in the order of the indexes.
+
+    ValueError where the dimensions, and with them an index, exceed the int16 that the schema has for both.
+    """
+    inner, _, size = text.rpartition("/")
+    dimensions = int(size)
+    if dimensions >= 2**15:
+        raise ValueError("more dimensions than an int16 holds")
+    pairs = (pair.split(":") for pair in inner[1:-1].split(",") if pair)
+    return {
+        "dimensions": dimensions,
+        "vector": [[int(index), Verbatim(java_number(value))] for index, value in pairs],
+    }
+
+
+def vector_of(element: Callable[[str], Any]) -> Callable[[str], list[Any]]:
+    """The elements of an oidvector or int2vector, which blanks part."""
+    return lambda text: [element(part) for part in text.split()]
 
 
 def geometric_bytes(text: str) -> bytes:
@@ -357,7 +398,7 @@ def hstore_json(text: str) -> str:
     return dumps(hstore(text))
 
 
-def array_items(text: str, delimiter: str = ",") -> list[str | None]:
+def array_items(text: str, delimiter: str) -> list[str | None]:
     """The elements of an array of one dimension; ValueError for more, which no array schema can hold."""
     if text.startswith("["):
         text = text.partition("=")[2]
@@ -366,22 +407,26 @@ def array_items(text: str, delimiter: str = ",") -> list[str | None]:
     if text == "{}":
         return []
     items: list[str | None] = []
-    position = 1
-    while position < len(text):
+    position, last = 1, len(text) - 1
+    while True:
         if text[position] == "{":
             raise ValueError("an array of several dimensions")
         if text[position] == '"':
             item, position = _quoted_item(text, position + 1)
             items.append(item)
         else:
-            end = position
-            while text[end] not in (delimiter, "}"):
-                end += 1
+            end = text.find(delimiter, position)
+            end = last if end < 0 else end
             raw = text[position:end]
+            if not raw:
+                raise ValueError("an element without a text")
             items.append(None if raw.upper() == "NULL" else raw)
             position = end
+        if position == last:
+            return items
+        if text[position] != delimiter or position + 1 == last:
+            raise ValueError("not an array")
         position += 1
-    return items
 
 
 def _quoted_item(text: str, position: int) -> tuple[str, int]:
@@ -394,11 +439,11 @@ def _quoted_item(text: str, position: int) -> tuple[str, int]:
     return "".join(parts), position + 1
 
 
-def array_of(element: Callable[[str], Any], nulls: bool) -> Callable[[str], list[Any]]:
+def array_of(element: Callable[[str], Any], nulls: bool, delimiter: str = ",") -> Callable[[str], list[Any]]:
     """Elements by `element`; ValueError for an array with a NULL where the element may not be null."""
 
     def convert(text: str) -> list[Any]:
-        items = array_items(text)
+        items = array_items(text, delimiter)
         if not nulls and None in items:
             raise ValueError("a NULL among elements that may not be null")
         return [None if item is None else element(item) for item in items]

@@ -11,20 +11,37 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableSchema
-from tailrace.config import Config, TableFilter
+from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres import segments, setup
-from tailrace.connectors.postgres.arrow import ArrowConnection
+from tailrace.connectors.postgres.admission import Admission
 from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.chunks import Snapshots
+from tailrace.connectors.postgres.heartbeats import Heartbeats
+from tailrace.connectors.postgres.history import History, SchemaHistory
+from tailrace.connectors.postgres.incremental import Incremental, Progress
+from tailrace.connectors.postgres.notices import Notices
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
 from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.reader import Connections, LogReader, ReaderSettings
-from tailrace.connectors.postgres.snapshot import CHUNK_PAGES, SnapshotSession, select_statement
-from tailrace.connectors.postgres.tasks import BoundaryTask, LogTask, SnapshotTask
-from tailrace.errors import PositionLost
+from tailrace.connectors.postgres.reader import LogReader
+from tailrace.connectors.postgres.reading import Connections, ReaderSettings
+from tailrace.connectors.postgres.relations import Relations
+from tailrace.connectors.postgres.snapshot import CHUNK_PAGES, Visible
+from tailrace.connectors.postgres.spool import Rows
+from tailrace.connectors.postgres.tasks import (
+    BoundaryTask,
+    HeartbeatTask,
+    LogTask,
+    MessageTask,
+    NoticeTask,
+    ReadTask,
+)
+from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
+from tailrace.snapshot.incremental import Collection
+from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,6 +56,10 @@ IDLE_SECONDS = 30.0
 # While a backlog is read, a batch waits so long to become at least half full: each has a fixed cost of some 0.15 s.
 FILL_SECONDS = 0.5
 _UNLIMITED = 1 << 62
+# A window of an incremental snapshot is opened when the log is at most so many bytes behind, and given up when it has
+# not been read through after so many seconds.
+WINDOW_LAG = 8 << 20
+WINDOW_SECONDS = 10.0
 
 
 class PostgresPlanner:
@@ -52,18 +73,39 @@ class PostgresPlanner:
         self._config = config
         self._settings = settings
         self._tables = TableFilter(config)
+        prefixes = PrefixFilter(config)
+        self._takes = None if settings.legacy or prefixes.excludes_all else prefixes.includes
+        self._names = Admission(settings)
         self._control: psycopg.Connection[Any] | None = None
         self._captured: list[setup.CapturedTable] = []
         self._reader: LogReader | None = None
-        self._session: SnapshotSession | None = None
+        self._mode = snapshot_mode(config)
+        self._snapshots = Snapshots(config, settings, self._tables, self._connect, self._names.admit)
         self._slot_connection: psycopg.Connection[Any] | None = None
-        self._snapshot_schemas: dict[str, TableSchema] = {}
         self._prepared = False
         self._begun = False
-        self._start: LogPosition | None = None
+        # the tables at the start of a query, until an offset has them
+        self._schemas = History()
         self._target: int | None = None
         self._idle_since = time.monotonic()
+        self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], config["heartbeat.action.query"], self._connect)
+        self._stream_from = 0.0
+        self._xmin_due = 0.0
+        self._slot_xmin = 0
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
+        self._notices = Notices(config)
+        self._incremental: Incremental | None = None
+        if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
+            self._incremental = Incremental(
+                config,
+                legacy=settings.legacy,
+                parallelism=self._parallelism,
+                connect=lambda: connections.connect(config),
+                captured=self._captured_names,
+                is_captured=self._tables.includes,
+                admit=lambda table: settings.shaping.read(self._names.admit(table)),
+                comments=settings.shaping.comments,
+            )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
@@ -72,6 +114,7 @@ class PostgresPlanner:
         threading.Thread(target=_import_reader, name="tailrace-import", daemon=True).start()
         return PostgresOffset().to_json()
 
+    @connections.explained
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
         since = PostgresOffset.from_json(start)
         began = self._begin(since)
@@ -79,19 +122,48 @@ class PostgresPlanner:
             return began.to_json()
         if since.snapshot is not None and not since.snapshot.is_complete:
             return self._next_chunks(since, max_rows is None and max_bytes is None).to_json()
-        if self._config["snapshot.mode"] == "initial_only":
+        if not self._mode.streams:
             return start
-        self._close_session()
+        self._close_snapshot()
+        if not self._may_stream(since):
+            return start
+        if since.is_initial:
+            # Nothing is read before the checkpoint has a position and the tables at it: a slot that is missing later
+            # would be created again otherwise.
+            first = PostgresOffset(self._slot_position(None), schemas=self._schemas)
+            self._read_log(first)
+            return first.to_json()
         reader = self._read_log(since)
         reader.committed(since.log)
-        found = self._next_batch(reader, since.log, max_rows or _UNLIMITED, max_bytes or _UNLIMITED)
-        if found == since.log:
-            return start if self._start is None or not since.is_initial else PostgresOffset(self._start).to_json()
+        limits = max_rows or _UNLIMITED, max_bytes or _UNLIMITED
+        if self._incremental is not None and since.progress.blocking:
+            blocked = self._block(self._incremental, since)
+            if blocked is not None:
+                return blocked.to_json()
+            reader = self._read_log(since)
+        progress = past = replace(since.progress, notices=(), reading=())
+        if self._incremental is None:
+            found = self._next_batch(reader, since.log, *limits)
+        else:
+            found, progress = self._next_window(reader, self._incremental, since.log, past, *limits)
+        progress = self._notices.add_to(progress)
+        moved = found != since.log or progress != past
+        heartbeat_ms = self._heartbeat(since, moved)
+        if heartbeat_ms != since.heartbeat_ms and found == since.log:
+            found = reader.idle_position(since.log)
+        elif not moved:
+            return start
         visible = since.visible
         if visible is not None and found.commit_lsn >= visible.before_lsn:
             visible = None
-        return PostgresOffset(found, None, visible).to_json()
+        xmin = self._xmin() if since.log.is_before(found) else since.xmin
+        schemas = reader.history(since.log, found)
+        end = PostgresOffset(found, None, visible, heartbeat_ms, xmin, progress, schemas).to_json()
+        if self._incremental is not None:
+            self._incremental.planned(end)
+        return end
 
+    @connections.explained
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
         since, until = PostgresOffset.from_json(start), PostgresOffset.from_json(end)
         tasks: list[Task] = []
@@ -100,9 +172,11 @@ class PostgresPlanner:
             same = since.snapshot is not None and since.snapshot.origin == snapshot.origin
             first = since.snapshot.done if same and since.snapshot is not None else 0
             if first < snapshot.done:
-                tasks.extend(self._chunk_tasks(snapshot, first))
+                self._choose(until.progress.reading)
+                tasks.extend(self._snapshots.tasks(snapshot, first))
+        rows: list[Rows] = []
         if since.log.is_before(until.log):
-            reader = self._read_log(since)
+            reader = self._read_log(since, until)
             rows = reader.take(since.log, until.log)
             groups = segments.tasks(
                 rows,
@@ -111,12 +185,26 @@ class PostgresPlanner:
                 self._config["event.order"] == "key",
                 self._parallelism,
             )
-            tasks.extend(LogTask(tuple(group), self._settings) for group in groups)
+            tasks.extend(LogTask(tuple(group), self._settings, until.xmin) for group in groups)
+            messages = segments.messages(rows)
+            if messages is not None:
+                tasks.append(MessageTask(messages, self._settings, until.xmin))
             found = segments.boundaries(rows)
             if found:
                 tasks.append(BoundaryTask(tuple(found), self._settings))
+        if until.progress.notices != since.progress.notices and self._notices.are_records:
+            tasks.append(NoticeTask(until.progress.notices, until.log.commit_lsn, self._settings))
+        if until.heartbeat_ms > since.heartbeat_ms:
+            tasks.append(HeartbeatTask(until.heartbeat_ms, until.log.commit_lsn, self._settings))
+        if self._incremental is not None and self._reader is not None:
+            reads = self._incremental.reads(end, rows, self._reader.versions)
+            if reads:
+                address = connections.uri(self._config, any_bytes=connections.has_no_encoding(self._connect()))
+                parts = self._incremental.spread(reads, self._parallelism)
+                tasks.extend(ReadTask(address, part, self._settings) for part in parts)
         return tasks
 
+    @connections.explained
     def stop_at_present(self) -> None:
         row = self._connect().execute("select (pg_current_wal_lsn() - '0/0'::pg_lsn)::int8").fetchone()
         assert row is not None
@@ -125,12 +213,20 @@ class PostgresPlanner:
     def status(self) -> Offset | None:
         if self._reader is None or not self._reader.head_lsn:
             return None
-        return PostgresOffset(LogPosition(idle_lsn=self._reader.head_lsn)).to_json()
+        newest = PostgresOffset(LogPosition(idle_lsn=self._reader.head_lsn)).to_json()
+        if self._config["skip.messages.without.change"]:
+            newest["unchanged"] = self._reader.unchanged
+        running = None if self._incremental is None else self._incremental.status()
+        if running is not None:
+            newest["snapshot"] = running
+        return newest
 
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
-        self._close_session()
+        self._close_snapshot()
+        if self._incremental is not None:
+            self._incremental.close()
         if self._control is not None:
             self._control.close()
             self._control = None
@@ -138,7 +234,7 @@ class PostgresPlanner:
     # --- the start -----------------------------------------------------------------------------------------------
 
     def _connect(self) -> psycopg.Connection[Any]:
-        if self._control is None or self._control.closed:
+        if self._control is None or connections.is_lost(self._control):
             self._control = connections.connect(self._config)
         return self._control
 
@@ -147,33 +243,53 @@ class PostgresPlanner:
         if self._prepared:
             return
         control = self._connect()
-        catalog = Catalog(control, self._config["database.dbname"])
+        catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
         self._captured = setup.captured_tables(catalog.tables(), self._tables)
-        if self._config["snapshot.mode"] != "initial_only":
+        self._guard_number()
+        if self._mode.streams:
             setup.prepare_publication(control, self._config, self._captured)
             setup.warn_of_unpublished(control, self._config["publication.name"], self._captured)
+            if self._config["slot.failover"]:
+                setup.warn_of_failover(control, self._config["slot.name"])
         setup.set_replica_identities(control, self._config["replica.identity.autoset.values"], self._captured)
         setup.warn_of_identities(control, self._captured)
+        for schema in catalog.schemas([oid for oid, _, _ in self._captured]).values():
+            self._names.admit(schema)
+        prefixes = self._config["message.prefix.include.list"] or self._config["message.prefix.exclude.list"]
+        if prefixes and control.info.server_version < 140000:
+            log.warning("servers before PostgreSQL 14 send no logical messages: message.prefix lists have no effect")
         self._prepared = True
 
-    def _begin(self, since: PostgresOffset) -> PostgresOffset | None:
-        """What precedes the log: the offset of the first batch of a snapshot, or of the new slot; None when done.
+    def _guard_number(self) -> None:
+        """`guardrail.collections.max`: a warning or ConfigError when more tables are captured."""
+        most = self._config["guardrail.collections.max"]
+        if not most or len(self._captured) <= most:
+            return
+        text = f"{len(self._captured)} tables are captured, more than guardrail.collections.max = {most}"
+        if self._config["guardrail.collections.limit.action"] == "fail":
+            raise ConfigError(f"{text}.", "Capture fewer tables by the include lists, or raise the limit.")
+        log.warning("%s", text)
 
-        `always` takes a snapshot at each start of the query that is not in the middle of one.
-        """
-        mode = self._config["snapshot.mode"]
+    def _begin(self, since: PostgresOffset) -> PostgresOffset | None:
+        """What precedes the log: the offset of the first batch of a snapshot, or of the new slot; None when done."""
         if not self._begun:
             self._begun = True
             self._prepare()
             running = since.snapshot is not None and not since.snapshot.is_complete
-            if not running and (
-                mode == "always" or (since.is_initial and mode in ("initial", "initial_only", "exported"))
-            ):
-                return self._start_snapshot(since)
-        if since.is_initial and mode != "initial_only":
-            # Without a position of its own in the checkpoint, a slot that is missing later would be created again.
-            self._start = self._start or self._slot_position(None)
+            lost = self._mode.mends and not since.is_initial and self._lost(since)
+            wanted = self._mode.reads == "each start" or (self._mode.reads == "once" and since.is_initial)
+            if lost or (wanted and not running):
+                return self._start_snapshot(since, lost)
+            if not running:
+                self._notices.skipped()
         return None
+
+    def _lost(self, since: PostgresOffset) -> bool:
+        """Whether the log no longer reaches the checkpoint; then a slot that cannot be read any more is dropped."""
+        reason = setup.lost_position(self._connect(), self._config, since.log.safe_lsn)
+        if reason:
+            log.warning("%s: a new snapshot is taken", reason)
+        return bool(reason)
 
     def _slot_position(self, snapshot_wanted: list[str] | None) -> LogPosition:
         """Where a query without checkpoint starts to read: the existing slot's position, or a new slot's start.
@@ -186,54 +302,96 @@ class PostgresPlanner:
         if confirmed is not None:
             return LogPosition(idle_lsn=confirmed)
         replication = connections.connect(self._config, replication=True)
-        created = setup.create_slot(replication, self._config["slot.name"])
+        created = setup.create_slot(replication, self._config["slot.name"], self._config["slot.failover"])
         if snapshot_wanted is None:
+            self._schemas = self._snapshots.history_at(created.snapshot)
             replication.close()
         else:
             snapshot_wanted.append(created.snapshot)
             self._slot_connection = replication
         return LogPosition(idle_lsn=created.consistent_lsn)
 
-    def _start_snapshot(self, since: PostgresOffset) -> PostgresOffset:
-        """Plan a snapshot; its first chunks are the first batch."""
+    def _start_snapshot(self, since: PostgresOffset, lost: bool = False) -> PostgresOffset:
+        """Plan a snapshot; its first chunks are the first batch. `lost`: the position in the log is of no use."""
         if self._reader is not None:
             # it was started for the replay of a batch, and knows nothing of this snapshot
             self._reader.close()
             self._reader = None
+        time.sleep(self._config["snapshot.delay.ms"] / 1000)
+        self._choose(())
         exported: list[str] = []
         # Source blocks tell of no commit before the snapshot.
         position = replace(since.log, end_lsn=0, idle_lsn=since.log.safe_lsn)
-        only_snapshot = self._config["snapshot.mode"] == "initial_only"
-        if since.is_initial and not only_snapshot:
+        if self._mode.streams and (since.is_initial or lost):
             position = self._slot_position(exported)
-        session = self._open_session(exported[0] if exported else None)
-        self._captured = setup.captured_tables(
-            Catalog(self._connect(), self._config["database.dbname"]).tables(), self._tables
-        )
-        plan = session.plan(self._captured, CHUNK_PAGES)
+        plan, is_cut = self._snapshots.start(exported[0] if exported else None, CHUNK_PAGES)
+        self._close_slot_connection()
         log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
-        origin = session.origin
+        position = replace(position, at_us=self._snapshots.session.origin.at_us)
         # An older slot still holds what the snapshot shows; a new one begins exactly where its snapshot ends.
-        visible = None if exported or only_snapshot else session.visible
-        progress = SnapshotProgress(plan, origin, 0)
-        return self._next_chunks(PostgresOffset(position, progress, visible), False)
+        visible = None if is_cut or not self._mode.streams else self._shown_by_snapshot()
+        progress = SnapshotProgress(plan, self._snapshots.session.origin, 0)
+        # A query that goes on has its own history; a new one begins with the snapshot's: of all tables where the log
+        # begins with it too, else of those whose earlier changes are left out.
+        schemas = since.schemas
+        if self._mode.streams and (since.is_initial or lost):
+            schemas = self._snapshots.history(None if visible is None else visible.tables)
+        self._notices.started(self._snapshots.count() if self._notices.are_wanted else {})
+        return self._next_chunks(
+            PostgresOffset(position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas), False
+        )
 
-    def _open_session(self, exported: str | None) -> SnapshotSession:
-        self._close_session(keep_slot_connection=exported is not None)
-        self._session = SnapshotSession(connections.connect(self._config), exported, self._connect())
+    def _shown_by_snapshot(self) -> Visible:
+        return replace(self._snapshots.session.visible, tables=self._snapshots.covered())
+
+    def _block(self, incremental: Incremental, since: PostgresOffset) -> PostgresOffset | None:
+        """Start the blocking snapshot that a signal has asked for: the log waits while its tables are read.
+
+        What the log then brings of these tables that the snapshot has shown is left out. None when a transaction that
+        was delivered is not visible to new snapshots yet: its row would come again as it was before. Where a filter of
+        the signal fails, the snapshot is given up.
+        """
+        tables = since.progress.blocking
+        self._choose(tables)
+        try:
+            plan, _ = self._snapshots.start(None, CHUNK_PAGES)
+        except ConfigError as error:
+            # a signal must not end the query, let alone at each of its starts
+            log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error.message)
+            self._close_snapshot()
+            self._notices.given_up()
+            told = self._notices.add_to(replace(since.progress, blocking=(), notices=()))
+            return replace(since, progress=told)
+        session = self._snapshots.session
+        if incremental.streamed.hidden(session.visible, since.log.commit_lsn):
+            self._close_snapshot()
+            return None
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        log.info("blocking snapshot of %s in %d chunks", ", ".join(map(str, tables)), len(plan))
+        self._notices.started(self._snapshots.count() if self._notices.are_wanted else {})
+        begun = replace(
+            since,
+            snapshot=SnapshotProgress(plan, replace(session.origin, previous_end=session.origin.lsn), 0),
+            visible=self._shown_by_snapshot(),
+            progress=replace(since.progress, blocking=(), reading=tables),
+        )
+        return self._next_chunks(begun, False)
+
+    def _choose(self, tables: Sequence[Collection]) -> None:
+        """Let snapshots read `tables`, each by its filter, a whole statement, where it has one; none: the options'."""
+        self._snapshots.choose({str(one): one.filter for one in tables} if tables else None)
+
+    def _close_slot_connection(self) -> None:
         if self._slot_connection is not None:
             # the session's own transaction holds the snapshot from now on
             self._slot_connection.close()
             self._slot_connection = None
-        return self._session
 
-    def _close_session(self, keep_slot_connection: bool = False) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
-        if self._slot_connection is not None and not keep_slot_connection:
-            self._slot_connection.close()
-            self._slot_connection = None
+    def _close_snapshot(self) -> None:
+        self._snapshots.close()
+        self._close_slot_connection()
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
@@ -243,43 +401,58 @@ class PostgresPlanner:
         total = len(since.snapshot.plan)
         step = total if everything else self._chunks_per_batch()
         done = min(total, since.snapshot.done + step)
-        return replace(since, snapshot=replace(since.snapshot, done=done))
+        self._notices.chunks(since.snapshot.plan, since.snapshot.done, done)
+        told = self._notices.add_to(replace(since.progress, notices=()))
+        return replace(since, snapshot=replace(since.snapshot, done=done), progress=told)
 
     def _chunks_per_batch(self) -> int:
+        """As many as keep every core busy for a while."""
         if self._config.is_set("max.batch.size"):
             return self._parallelism
         return 3 * self._parallelism
 
-    def _chunk_tasks(self, snapshot: SnapshotProgress, first: int) -> list[Task]:
-        """The tasks of chunks `[first, done)`, under this planner's snapshot."""
-        if self._session is None:
-            # A restart: the chunks that are missing are read under a new snapshot, and the log makes them converge.
-            self._open_session(None)
-        session = self._session
-        assert session is not None
+    # --- signals and incremental snapshots -----------------------------------------------------------------------
+
+    def _next_window(
+        self,
+        reader: LogReader,
+        incremental: Incremental,
+        start: LogPosition,
+        past: Progress,
+        max_rows: int,
+        max_bytes: int,
+    ) -> tuple[LogPosition, Progress]:
+        """The end of the next batch, with a window in it when an incremental snapshot is running.
+
+        A window waits while the log is far behind: its batch has to hold all of it.
+        """
+        progress = incremental.begin(past)
+        window = incremental.open(progress, start.commit_lsn) if reader.lag <= WINDOW_LAG else None
+        if window is not None:
+            reader.extend(window.upto_lsn)
+            if not reader.read_through(window.upto_lsn, WINDOW_SECONDS):
+                incremental.give_up()
+                window = None
+        if window is not None:
+            found = reader.plan(start, _UNLIMITED, _UNLIMITED, window.upto_lsn)
+        elif progress != past:
+            # the window of the last batch is closed: the offset should say so soon
+            found = reader.plan(start, max_rows, max_bytes, self._target)
+        else:
+            found = self._next_batch(reader, start, max_rows, max_bytes)
+        rows = reader.take(start, found) if start.is_before(found) else []
+        return found, incremental.finish(progress, rows, reader.versions)
+
+    def _captured_names(self) -> list[tuple[str, str]]:
+        """The tables that are captured now; some may have been made since the query began."""
         catalog = Catalog(self._connect(), self._config["database.dbname"])
-        known = {str(table): (oid, kind) for oid, table, kind in catalog.tables()}
-        address = connections.uri(self._config)
-        tasks: list[Task] = []
-        for chunk in snapshot.plan.chunks(first, snapshot.done):
-            name = f"{chunk.table.schema}.{chunk.table.table}"
-            if name not in known:
-                raise PositionLost(
-                    f"The table {name} was dropped while its snapshot was running.",
-                    "Delete the checkpoint to start again without it.",
-                )
-            oid, relkind = known[name]
-            if name not in self._snapshot_schemas:
-                self._snapshot_schemas.update({name: catalog.schemas([oid])[oid]})
-            table = self._snapshot_schemas[name]
-            statement = select_statement(table, catalog.output_functions(table.columns), chunk, relkind)
-            tasks.append(SnapshotTask(address, session.name, table, chunk, statement, snapshot.origin, self._settings))
-        return tasks
+        self._captured = setup.captured_tables(catalog.tables(), self._tables)
+        return [(table.schema, table.table) for _, table, _ in self._captured]
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def _read_log(self, since: PostgresOffset) -> LogReader:
-        """The running reader, started at `since` at the first call."""
+    def _read_log(self, since: PostgresOffset, until: PostgresOffset | None = None) -> LogReader:
+        """The running reader, started at `since` at the first call; `until` is the end of a batch to replay."""
         if self._reader is not None:
             return self._reader
         self._prepare()
@@ -289,35 +462,40 @@ class PostgresPlanner:
                 f"The replication slot {config['slot.name']} is gone.",
                 "The changes since the last commit are lost: delete the checkpoint to start again with a snapshot.",
             )
-        queue_bytes = config["max.queue.size.in.bytes"]
-        sizes: dict[str, int] = {"memory_limit": queue_bytes, "disk_limit": 0} if queue_bytes else {}
         reader = LogReader(
-            ReaderSettings(
-                slot=config["slot.name"],
-                publication=config["publication.name"],
-                status_interval=config["status.update.interval.ms"] / 1000,
-                max_retries=config["errors.max.retries"],
-                retry_delay=config["retriable.restart.connector.wait.ms"] / 1000,
-                slot_retries=config["slot.max.retries"],
-                slot_retry_delay=config["slot.retry.delay.ms"] / 1000,
-                slice_bytes=max(config["max.batch.size.in.bytes"], 1 << 20),
-                **sizes,
+            ReaderSettings.of(config),
+            Connections.of(config, any_bytes=connections.has_no_encoding(self._connect())),
+            database=config["database.dbname"],
+            relations=Relations(
+                SchemaHistory(
+                    since.schemas,
+                    since.log,
+                    None if until is None else (until.schemas, until.log),
+                ),
+                self._is_captured,
+                self._names.admit,
             ),
-            Connections(
-                control=lambda: connections.connect(config),
-                replication=lambda: connections.connect(config, replication=True),
-                arrow=lambda: ArrowConnection(connections.uri(config)),
+            start=since.log,
+            visible=since.visible,
+            target_lsn=self._target,
+            numbered_without=(
+                self._settings.skipped_operations if self._settings.provide_transaction_metadata else None
             ),
-            config["database.dbname"],
-            self._is_captured,
-            since.log,
-            since.visible,
-            self._target,
-            self._settings.skipped_operations if self._settings.provide_transaction_metadata else None,
+            comments=self._settings.shaping.comments,
+            takes=self._takes,
+            shows=self._shown if config["skip.messages.without.change"] else None,
+            streamed=None if self._incremental is None else self._incremental.streamed,
         )
+        if self._incremental is not None:
+            self._incremental.follow(self._connect())
         reader.start()
         self._reader = reader
         return reader
+
+    def _shown(self, table: TableSchema) -> list[str]:
+        """The columns whose change makes an update an event: those that values show, and the key."""
+        shaping = self._settings.shaping
+        return [column.name for column in table.columns if shaping.shows(table.id, column.name)] + list(table.key)
 
     def _is_captured(self, relation: pgoutput.Relation) -> bool:
         return self._tables.includes(relation.namespace, relation.name)
@@ -325,7 +503,7 @@ class PostgresPlanner:
     def _next_batch(self, reader: LogReader, start: LogPosition, max_rows: int, max_bytes: int) -> LogPosition:
         """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached."""
         began = time.monotonic()
-        deadline = began + self._config["poll.interval.ms"] / 1000
+        deadline = began + min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
         target = self._target
         while True:
             if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
@@ -341,6 +519,40 @@ class PostgresPlanner:
             if reached or (target is None and left <= 0):
                 return self._idle(reader, start)
             reader.spool.wait(left if target is None else 0.5)
+
+    def _may_stream(self, since: PostgresOffset) -> bool:
+        """Whether `streaming.delay.ms` have gone by since a snapshot's end; waits a moment, or for the whole delay."""
+        delay = self._config["streaming.delay.ms"] / 1000
+        if not delay or since.snapshot is None or self._reader is not None:
+            return True
+        self._stream_from = self._stream_from or time.monotonic() + delay
+        left = self._stream_from - time.monotonic()
+        # A query that ends at the present would take an empty answer for its end.
+        pace = self._config["poll.interval.ms"] / 1000
+        time.sleep(max(0.0, left if self._target is not None else min(left, pace)))
+        return time.monotonic() >= self._stream_from
+
+    def _xmin(self) -> int:
+        """The slot's catalog xmin, read once in `xmin.fetch.interval.ms`; 0 where it is not wanted or not known."""
+        interval = self._config["xmin.fetch.interval.ms"] / 1000
+        now = time.monotonic()
+        if interval and now >= self._xmin_due:
+            self._xmin_due = now + interval
+            row = self._connect().execute(
+                "select coalesce(catalog_xmin::text::int8, 0) from pg_replication_slots where slot_name = %s",
+                (self._config["slot.name"],),
+            ).fetchone()  # fmt: skip
+            self._slot_xmin = 0 if row is None else int(row[0])
+        return self._slot_xmin
+
+    def _heartbeat(self, since: PostgresOffset, has_changes: bool) -> int:
+        """The time of the newest heartbeat at the end of the batch: a new one's if one is due.
+
+        A query that ends at the present gets none for their own sake: it would never end.
+        """
+        if self._heartbeats.remaining() > 0 or (self._target is not None and not has_changes):
+            return since.heartbeat_ms
+        return self._heartbeats.beat(since.heartbeat_ms)
 
     def _idle(self, reader: LogReader, start: LogPosition) -> LogPosition:
         """`start`, or once in a while a position beyond what held no captured change, so that the slot can follow."""

@@ -6,7 +6,7 @@ of interleaved transactions go back and forth in LSN, and the rows of one COPY s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -30,14 +30,19 @@ class LogPosition:
     `commit_lsn` is the LSN of the transaction's commit record. `consumed` is None when the whole transaction has
     been read, else the number of its changes that have been. `end_lsn` is the end of the last commit that was read
     completely, 0 when none was seen since the slot's creation or the last snapshot. `idle_lsn`, where it is not 0,
-    tells that the log holds no captured change from there up to it. The zero position stands before the first change
-    that the slot holds.
+    tells that the log holds no captured change from there up to it. `at_us` is the time of the last commit that was
+    read completely, in µs since 1970, 0 where it is not known; it is no part of the position. The zero position
+    stands before the first change that the slot holds.
+
+    A logical message outside of transactions counts as a transaction of its own. The LSN that it is sent with is
+    the end of its record, where a commit record may begin, so its commit LSN is one byte less: its record's last.
     """
 
     commit_lsn: int = 0
     end_lsn: int = 0
     consumed: int | None = None
     idle_lsn: int = 0
+    at_us: int = field(default=0, compare=False)
 
     @property
     def safe_lsn(self) -> int:
@@ -58,6 +63,8 @@ class LogPosition:
             fields["consumed"] = self.consumed
         if self.idle_lsn:
             fields["idle"] = lsn_text(self.idle_lsn)
+        if self.at_us:
+            fields["at_us"] = self.at_us
         return fields
 
     @classmethod
@@ -67,6 +74,7 @@ class LogPosition:
             lsn_value(fields["end"]),
             fields.get("consumed"),
             lsn_value(fields.get("idle", "0/0")),
+            fields.get("at_us", 0),
         )
 
 

@@ -15,10 +15,12 @@ from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import connect
 from tailrace.connectors.postgres.setup import CapturedTable, captured_tables
+from tailrace.connectors.postgres.signal_table import SignalTable
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.errors import PrerequisiteError, TailraceError
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
+from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
     import psycopg
@@ -70,7 +72,8 @@ class _Inspection:
         self.connection = connection
         self.user = config["database.user"]
         self.database = config["database.dbname"]
-        self.streams = config["snapshot.mode"] != "initial_only"
+        self.mode = snapshot_mode(config)
+        self.streams = self.mode.streams
 
     def run(self) -> Iterator[Finding]:
         tables = Catalog(self.connection, self.database).tables()
@@ -81,6 +84,8 @@ class _Inspection:
             yield from self.slot()
             yield from self.publication(captured)
         yield from self.tables(tables, captured)
+        if self.config["signal.data.collection"] and self.streams:
+            yield from self.signals()
 
     def row(self, query: str, *parameters: Any) -> tuple[Any, ...]:
         """The one row of `query`."""
@@ -304,7 +309,7 @@ class _Inspection:
             return
         count = "1 table is" if len(captured) == 1 else f"{len(captured)} tables are"
         yield Finding("ok", "tables", f"{count} captured: {_listed([table for _, table, _ in captured])}.")
-        if self.config["snapshot.mode"] != "no_data":
+        if self.mode.reads != "never":
             yield from self._readable(captured)
         lacking = self._matching(
             captured,
@@ -321,6 +326,13 @@ class _Inspection:
             )
         yield from self._collisions(captured)
 
+    def signals(self) -> Iterator[Finding]:
+        table = SignalTable(self.config)
+        faults = list(table.faults(self.connection))
+        yield from (Finding(fault.level, "signals", fault.text, fault.remedy) for fault in faults)
+        if not faults:
+            yield Finding("ok", "signals", f"The signal table {table} can be used.")
+
     def _readable(self, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
         unreadable = self._matching(
             captured, "not (has_schema_privilege(c.relnamespace, 'usage') and has_table_privilege(c.oid, 'select'))"
@@ -330,7 +342,7 @@ class _Inspection:
                 "select exists (select from pg_replication_slots where slot_name = %s)", self.config["slot.name"]
             )
             # With a slot the snapshot was taken, unless it was interrupted or every start takes one.
-            level: Level = "warning" if slot and self.config["snapshot.mode"] == "initial" else "error"
+            level: Level = "warning" if slot and self.mode.reads == "once" and self.streams else "error"
             yield Finding(
                 level,
                 "select",

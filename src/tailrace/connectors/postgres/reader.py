@@ -9,19 +9,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tailrace.columns.batch import Int32s
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres import pgoutput
-from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.gears import CatchUp, Messages, Streaming
-from tailrace.connectors.postgres.indexing import UNCAPTURED, Indexer
+from tailrace.connectors.postgres.history import History
+from tailrace.connectors.postgres.indexing import Indexer
 from tailrace.connectors.postgres.numbering import Numbering
 from tailrace.connectors.postgres.position import LogPosition, lsn_text
+from tailrace.connectors.postgres.reading import Connections, ReaderSettings
+from tailrace.connectors.postgres.relations import Relations
+from tailrace.connectors.postgres.snapshot import Visible
 from tailrace.connectors.postgres.spool import Rows, Spool
+from tailrace.connectors.postgres.windows import Streamed
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
 
 if TYPE_CHECKING:
@@ -30,71 +36,55 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderSettings:
-    """What the reader needs to know, all sizes in bytes and times in seconds.
-
-    A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes`
-    (the first one `first_slice_bytes`, so that the first batch starts early), down to `stream_below`. A lost session
-    is tried again `max_retries` times in a row (-1: for ever), a slot that another client holds `slot_retries` times,
-    with growing pauses of at most the delays.
-    """
-
-    slot: str
-    publication: str
-    status_interval: float = 10.0
-    memory_limit: int = 128 << 20
-    disk_limit: int = 512 << 20
-    catch_up_above: int = 32 << 20
-    stream_below: int = 4 << 20
-    first_slice_bytes: int = 16 << 20
-    slice_bytes: int = 48 << 20
-    max_retries: int = -1
-    retry_delay: float = 10.0
-    slot_retries: int = 6
-    slot_retry_delay: float = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Connections:
-    """How to open each kind of connection; called by the reader's thread only."""
-
-    control: Callable[[], psycopg.Connection[Any]]
-    replication: Callable[[], psycopg.Connection[Any]]
-    arrow: Callable[[], ArrowConnection]
-
-
 class LogReader:
     """Reads the slot from `start` into a spool until it is closed.
 
-    `captured(relation)` tells whether a table belongs to the capture; `skip` leaves out whole transactions (see
-    `Indexer`); with `target_lsn` nothing that commits after it is wanted, and reading ends there; with
-    `numbered_without` events are numbered within their transactions, but for operations that give none. Methods are
-    for the planner's main thread; all of them raise what the thread failed with.
+    `relations` turns Relation messages into the table versions that segments need; `visible` is what a snapshot has
+    shown of the log already; with `target_lsn` nothing that commits after it is wanted, and reading ends there; with
+    `numbered_without` events are numbered within their transactions, but for operations that give none. With `comments`
+    schemas hold the comments of columns. `takes(prefix)` tells which logical messages are captured, None: none.
+    `shows(table)` names the columns that an update must change to be delivered; None: every update is. `streamed` is
+    told of every transaction that is read. Methods are for the planner's main thread; all of them raise what the thread
+    failed with.
     """
 
     def __init__(
         self,
         settings: ReaderSettings,
         connections: Connections,
+        *,
         database: str,
-        captured: Callable[[pgoutput.Relation], bool],
+        relations: Relations,
         start: LogPosition,
-        skip: Callable[[int, int], bool] | None = None,
+        visible: Visible | None = None,
         target_lsn: int | None = None,
         numbered_without: frozenset[str] | None = None,
+        comments: bool = False,
+        takes: Callable[[str], bool] | None = None,
+        shows: Callable[[TableSchema], Iterable[str]] | None = None,
+        streamed: Streamed | None = None,
     ) -> None:
+        self._shows = shows
         self.settings = settings
+        self._streamed = streamed
+        self._wanted_lsn = 0
+        # A window must not wait long for a reader that waits for the server.
+        self._patience = 0.25 if streamed is None else 0.05
         self._target_lsn = target_lsn
         self._connections = connections
         self._database = database
-        self._captured = captured
+        self._relations = relations
+        self.versions = relations.versions
+        self._comments = comments
         self.spool = Spool(settings.memory_limit, settings.disk_limit)
-        self.versions: list[TableSchema] = []
-        self._relations: dict[int, tuple[pgoutput.Relation, int]] = {}
         numbering = None if numbered_without is None else Numbering(self.versions, numbered_without)
-        self._indexer = Indexer(start, self._resolve, skip, numbering)
-        self._catalog: Catalog | None = None
+        self._takes = takes
+        # The time that a message tells which stands in the log before any commit.
+        known = start if start.at_us else replace(start, at_us=time.time_ns() // 1000)
+        compared = None if shows is None else self._compared
+        tables = None if visible is None else visible.tables
+        covers = None if tables is None else lambda version: str(self.versions[version].id) in tables
+        self._indexer = Indexer(known, relations, visible, numbering, takes, compared, covers)
         self._control: psycopg.Connection[Any] | None = None
         self._acknowledge_lsn = start.safe_lsn
         self._acknowledged = 0
@@ -116,6 +106,11 @@ class LogReader:
         if self._thread.is_alive():
             self._thread.join(5)
 
+    @property
+    def unchanged(self) -> int:
+        """How many updates were left out because they changed nothing that is shown."""
+        return self._indexer.unchanged
+
     def check(self) -> None:
         """Raise what the reader's thread has failed with, if it has."""
         if self._failure is not None:
@@ -124,6 +119,31 @@ class LogReader:
     def has_read(self, lsn: int) -> bool:
         """Whether every transaction that commits before `lsn` has been read."""
         return self._read_lsn >= lsn
+
+    @property
+    def lag(self) -> int:
+        """Bytes of the log that are known to be there and have not been read."""
+        return max(0, self.head_lsn - self._read_lsn)
+
+    def read_through(self, lsn: int, seconds: float) -> bool:
+        """Wait until every transaction that commits before `lsn` has been read; False when that takes too long.
+
+        It takes for ever when the spool is full: what it holds must be delivered first.
+        """
+        deadline = time.monotonic() + seconds
+        self._wanted_lsn = max(self._wanted_lsn, lsn)
+        while not self.has_read(lsn):
+            self.check()
+            left = deadline - time.monotonic()
+            if left <= 0 or self.spool.full:
+                return False
+            self.spool.wait(min(left, 0.25))
+        return True
+
+    def extend(self, lsn: int) -> None:
+        """Let a reader that ends at a target go on to `lsn`."""
+        if self._target_lsn is not None:
+            self._target_lsn = max(self._target_lsn, lsn)
 
     def is_filling(self, max_bytes: int) -> bool:
         """Whether a backlog is being read and less than half of a batch of `max_bytes` is there."""
@@ -153,7 +173,12 @@ class LogReader:
     def committed(self, position: LogPosition) -> None:
         """Spark has committed everything up to `position`: forget it, and let the slot forget it in time."""
         self.spool.release(position)
+        self._relations.history.forget(position)
         self._acknowledge_lsn = max(self._acknowledge_lsn, position.safe_lsn)
+
+    def history(self, start: LogPosition, end: LogPosition) -> History:
+        """What the offset at the end of the batch `(start, end]` says of the tables."""
+        return self._relations.history.upto(start, end)
 
     def idle_position(self, start: LogPosition) -> LogPosition:
         """`start` moved over what the server has sent since without a captured change; `start` if rows wait.
@@ -187,7 +212,7 @@ class LogReader:
                     else ("session", settings.max_retries, settings.retry_delay)
                 )
                 if (lasting is not None and not busy) or 0 <= limit <= failures[kind]:
-                    self._fail(lasting or error)
+                    self._fail(lasting or exhausted(error, settings.slot))
                     return
                 delay = min(longest, 0.2 * 2.0 ** failures[kind])
                 failures[kind] += 1
@@ -203,7 +228,7 @@ class LogReader:
     def _session(self) -> None:
         """Read until closed; whatever fails ends the session."""
         self._control = self._connections.control()
-        self._catalog = Catalog(self._control, self._database)
+        self._relations.use(Catalog(self._control, self._database, self._comments))
         self._resume()
         while not self._stop.is_set():
             self.head_lsn = self._current_lsn()
@@ -260,7 +285,8 @@ class LogReader:
         settings = self.settings
         connection = self._connections.arrow()
         try:
-            gear = CatchUp(connection, settings.slot, settings.publication, f"{settings.slot[:40]}_catchup")
+            name = f"{settings.slot[:40]}_catchup"
+            gear = CatchUp(connection, settings.slot, settings.publication, name, self._parameters())
         except Exception as error:
             connection.close()
             if getattr(error, "sqlstate", None) not in (NO_SLOT_LEFT, DUPLICATE_OBJECT):
@@ -291,6 +317,14 @@ class LogReader:
         finally:
             gear.close()
 
+    def _parameters(self) -> dict[str, str]:
+        """What pgoutput is told beside protocol and publication; servers before 14 do not send logical messages."""
+        assert self._control is not None
+        found = dict(self.settings.parameters)
+        if self._takes is not None and self._control.info.server_version >= 140000:
+            found["messages"] = "true"
+        return found
+
     def _is_caught_up(self) -> bool:
         if self._target_lsn is not None:
             return self._read_lsn >= self._target_lsn
@@ -303,7 +337,8 @@ class LogReader:
         connection = self._connections.replication()
         gear = Streaming(connection, settings.status_interval)
         try:
-            gear.start(settings.slot, settings.publication, self._read_lsn, self._control.info.server_version)
+            version = self._control.info.server_version
+            gear.start(settings.slot, settings.publication, self._read_lsn, version, self._parameters())
             self._indexer.reset()
             self.gear = "streaming"
             checked = time.monotonic()
@@ -313,12 +348,13 @@ class LogReader:
                     gear.status_if_due()
                     self.spool.wait(0.2)
                     continue
-                run = gear.poll(0.25 if self._target_lsn is None else 0.05)
+                wanted = max(self._wanted_lsn, self._target_lsn or 0)
+                run = gear.poll(0.02 if wanted > self._read_lsn else self._patience)
                 if run is not None:
                     self._accept(run)
                 elif not gear.has_open_transaction and not self._indexer.is_open:
                     self._read_to(gear.sent_lsn)
-                    if self._target_lsn is not None and self._read_lsn < self._target_lsn:
+                    if self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0):
                         # otherwise the server tells its position only now and then
                         gear.send_status(reply=True)
                 self.head_lsn = max(self.head_lsn, gear.sent_lsn)
@@ -334,6 +370,8 @@ class LogReader:
         inside = self._indexer.is_open
         chunk = self._indexer.index(run.data, run.offsets, run.lsn)
         self._indexer.advance(chunk)
+        if self._streamed is not None and len(chunk):
+            self._streamed.add(chunk.transactions.xid, chunk.transactions.commit_lsn)
         # A run may end between a transaction's last row and its commit: without the commit the rows would wait.
         if len(chunk) or (inside and len(chunk.end_commit)):
             self.spool.put(chunk.compacted())
@@ -363,28 +401,17 @@ class LogReader:
         )
         self._acknowledged = target
 
-    def _resolve(self, relation: pgoutput.Relation) -> int:
-        """The version id of the table that `relation` announces; a new one when anything about it has changed."""
-        known = self._relations.get(relation.relation_id)
-        if not self._captured(relation):
-            return UNCAPTURED
-        assert self._catalog is not None
-        version = self.versions[known[1]].version + 1 if known else 1
-        schema = self._catalog.streamed(relation, version)
-        if known is not None and schema == _as_version(self.versions[known[1]], version):
-            return known[1]
-        self.versions.append(schema)
-        self._relations[relation.relation_id] = (relation, len(self.versions) - 1)
-        return len(self.versions) - 1
+    def _compared(self, version: int) -> tuple[Int32s, int]:
+        """The places of the columns that an update of the table version must change, and how many columns there are."""
+        assert self._shows is not None
+        table = self.versions[version]
+        places = sorted({table.index(name) for name in self._shows(table)})
+        return np.array(places, np.int32), len(table.columns)
 
     def _close_control(self) -> None:
         if self._control is not None:
             self._control.close()
             self._control = None
-
-
-def _as_version(schema: TableSchema, version: int) -> TableSchema:
-    return replace(schema, version=version)
 
 
 # SQLSTATEs of errors that another try does not mend.
@@ -431,6 +458,17 @@ def classify(error: Exception, slot: str) -> TailraceError | None:
     ):
         return None
     return TailraceError(f"Reading slot {slot} failed: {type(error).__name__}: {text}")
+
+
+def exhausted(error: Exception, slot: str) -> TailraceError:
+    """The error of a session that is not tried again any more."""
+    if isinstance(error, TailraceError):
+        return error
+    text = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+    return ConnectionFailed(
+        f"Reading slot {slot} failed again and again: {text}.",
+        "Start again with the same checkpoint when the server is back; errors.max.retries limits the attempts.",
+    )
 
 
 _SESSION_ERRORS = ("OperationalError", "AdminShutdown", "CannotConnectNow", "CrashShutdown", "InterfaceError")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,8 @@ import pyarrow.compute as pc
 
 from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker, TableSchema
 from tailrace.columns.logical import LogicalType
-from tailrace.connectors.postgres.values import plan_columns
-from tailrace.errors import ConversionError
+from tailrace.connectors.postgres.quarantine import Unconvertible, conversion_error, converted_row, failing
+from tailrace.connectors.postgres.values import plan_columns, plan_key
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas, marker_text
 from tailrace.events.expansion import AFTER, BEFORE, NO_IMAGE, TOMBSTONE, Records, expand
@@ -38,7 +39,7 @@ from tailrace.serde.assemble import (
     Fragment,
     Programs,
 )
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.conversion import ColumnPlan, Kernel
 from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment
 from tailrace.serde.json_text import dumps, quoted, schema_text
 from tailrace.serde.memory import binary_array, text_buffers
@@ -56,12 +57,15 @@ class TablePlan:
     """Everything about a table's records that does not depend on the change.
 
     Each `…_open` precedes a payload: its schema, or nothing; `…_close` follows it. A key in a header is written with
-    its schema where values are.
+    its schema where values are. `key_apart` are the key's columns that values leave out or show shaped; `key_more` is
+    the JSON of a key's further field, which is the same in all of the table's.
     """
 
     columns: tuple[ColumnPlan, ...]
     unknown: tuple[str, ...]
     key: tuple[ColumnPlan, ...]
+    key_apart: tuple[ColumnPlan, ...]
+    key_more: bytes
     topic: str
     key_open: bytes
     key_close: bytes
@@ -75,9 +79,10 @@ class TablePlan:
 def table_plan(table: TableSchema, settings: EventSettings) -> TablePlan:
     """The plan of a table's records."""
     columns, unknown = plan_columns(table, settings)
-    by_name = {plan.source_name: plan for plan in columns}
-    key = tuple(by_name[name] for name in table.key if name in by_name)
+    key = plan_key(table, settings)
+    as_they_are = {plan.index for plan in columns if plan.shape is None}
     schemas = event_schemas(table, columns, key, settings)
+    told = names.table_field(settings, table.id)
 
     def enclosure(schema: LogicalType | None, enabled: bool) -> tuple[bytes, bytes]:
         if not enabled or schema is None:
@@ -88,10 +93,12 @@ def table_plan(table: TableSchema, settings: EventSettings) -> TablePlan:
         columns,
         unknown,
         key,
+        tuple(plan for plan in key if plan.index not in as_they_are),
+        b"" if told is None else f"{quoted(told[0])}:{quoted(told[1])}".encode(),
         names.topic(settings, table.id),
         *enclosure(schemas.key, settings.key_schemas_enable),
         *enclosure(schemas.value, settings.value_schemas_enable),
-        *enclosure(schemas.key, settings.value_schemas_enable),
+        *enclosure(schemas.key, settings.header_schemas_enable),
     )
 
 
@@ -99,19 +106,49 @@ def to_rows(batch: ChangeBatch, settings: EventSettings) -> Iterator[pa.RecordBa
     """The records of `batch` as batches of ROW_SCHEMA, in order, at most 8,192 records each.
 
     A value that its type cannot hold is shown as null with a warning; under
-    `event.converting.failure.handling.mode=fail` it raises ConversionError.
+    `event.converting.failure.handling.mode=fail` its change is put aside or raises ConversionError, as
+    `event.processing.failure.handling.mode` says.
     """
     if len(batch) == 0:
         return
     plan = table_plan(batch.table, settings)
     _warn_unknown(batch, plan)
-    records = expand(batch, key_changes(batch, plan.key), bool(plan.key), settings)
+    records = expand(batch, key_changes(batch, plan.key), bool(plan.key or plan.key_more), settings)
     transactions = _TransactionParts(batch, settings)
     ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
     for low, high in _blocks(batch, plan, ends):
-        first, last = int(ends[low]), int(ends[high])
-        if first < last:
-            yield _Block(batch, settings, plan, records, transactions, low, high, first, last).rows()
+        yield from _block_rows(batch, settings, plan, records, transactions, ends, low, high)
+
+
+def _block_rows(
+    batch: ChangeBatch,
+    settings: EventSettings,
+    plan: TablePlan,
+    records: Records,
+    transactions: _TransactionParts,
+    ends: npt.NDArray[np.int64],
+    low: int,
+    high: int,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the changes `[low, high)`; those that cannot be converted in their places, put aside."""
+    first, last = int(ends[low]), int(ends[high])
+    if first == last:
+        return
+    try:
+        yield _Block(batch, settings, plan, records, transactions, low, high, first, last).rows()
+        return
+    except Unconvertible as error:
+        column = error.column
+    found = failing(batch, (*plan.columns, *plan.key_apart), low, high, column)
+    # A change between two that fail, or, where the plain conversions see no fault, half of them.
+    cuts = sorted({low, high, *found, *(change + 1 for change in found)} | (set() if found else {(low + high) // 2}))
+    for start, end in pairwise(cuts):
+        if start not in found:
+            yield from _block_rows(batch, settings, plan, records, transactions, ends, start, end)
+        elif ends[start] < ends[end]:
+            if settings.processing_failure_mode == "fail":
+                raise conversion_error(batch, start, found[start])
+            yield converted_row(batch, start, found[start], plan.key, settings)
 
 
 def key_changes(batch: ChangeBatch, key: tuple[ColumnPlan, ...]) -> Flags:
@@ -177,13 +214,13 @@ class _TransactionParts:
         self.ms = integers_fragment(transactions.commit_us // 1000)
         self.us = integers_fragment(transactions.commit_us)
         self.ns = integers_fragment(transactions.commit_us * 1000)
-        # One entry more than transactions: what rows of a snapshot, and of an incremental one, show instead.
+        # One entry more than transactions: what rows of an incremental snapshot show instead.
         xid = pa.array(transactions.xid).cast(pa.string())
         self.xid = _text_fragment(pa.concat_arrays([xid, pa.array(["null"])]))
         seen = transactions.previous_end >= 0
         ends = pc.binary_join_element_wise('\\"', pa.array(transactions.previous_end).cast(pa.string()), '\\"', "")
         ends = pc.if_else(pa.array(seen), ends, "null")
-        self.previous_end = _text_fragment(pa.concat_arrays([ends, pa.array(["null"])]))
+        self.previous_end = _text_fragment(ends)
         self.position = pa.array([f"{lsn:016X}" for lsn in transactions.commit_lsn.tolist()], pa.string())
         self.name = xid
         self.markers = _marker_fragment(settings)
@@ -229,8 +266,10 @@ class _Block:
         self.change = records.change[first:last]
         self.op, self.key, self.header = records.op[first:last], records.key[first:last], records.header[first:last]
         self.before, self.after = records.before[first:last], records.after[first:last]
-        self.before_fragments = self._image(batch.before)
-        self.after_fragments = self._image(batch.after)
+        self.before_fragments = self._image(batch.before, plan.columns)
+        self.after_fragments = self._image(batch.after, plan.columns)
+        self.before_key = self.before_fragments | self._image(batch.before, plan.key_apart)
+        self.after_key = self.after_fragments | self._image(batch.after, plan.key_apart)
         self.transaction = batch.transaction[self.change]
         self.now = time.time_ns()
         self.index = np.zeros((KINDS, len(self.change)), np.int32)
@@ -241,22 +280,23 @@ class _Block:
         if batch.marker is not None:
             marker = batch.marker[self.change]
             self.index[MARKER] = marker
-            snapshot = (marker != Marker.FALSE) & (marker != Marker.INCREMENTAL)
-            self.index[SEQUENCE] = np.where(snapshot, len(batch.transactions), self.transaction)
             incremental = marker == Marker.INCREMENTAL
-            if incremental.any():
+            # the 1.7 form shows the transaction and LSN of the window's end
+            if incremental.any() and not settings.legacy:
                 self.incremental = incremental
                 self.index[XID] = np.where(incremental, len(batch.transactions), self.transaction)
 
-    def _image(self, image: Image | None) -> dict[int, Fragment]:
+    def _image(self, image: Image | None, plans: tuple[ColumnPlan, ...]) -> dict[int, Fragment]:
         """The fragments of an image's columns by the columns' indexes."""
         fragments: dict[int, Fragment] = {}
         if image is None:
             return fragments
-        for plan in self.plan.columns:
+        for plan in plans:
             column = image.columns[plan.index].slice(self.low, self.high - self.low)
             unavailable = image.unavailable[plan.index]
             flags = None if unavailable is None else unavailable[self.low : self.high]
+            if plan.shape is not None and plan.conversion.kernel is not Kernel.PLAIN:
+                column = plan.shape.column(column)
             fragments[plan.index], lost = column_fragment(plan, column, flags)
             if lost:
                 self._lost(plan, lost)
@@ -264,11 +304,12 @@ class _Block:
 
     def _lost(self, plan: ColumnPlan, lost: int) -> None:
         mode = self.settings.converting_failure_mode
-        message = f"{lost} values of column {plan.source_name} of {self.batch.table.id} do not fit its type in events"
         if mode == "fail":
-            remedy = "Set event.converting.failure.handling.mode to warn to have them as null."
-            raise ConversionError(message + ".", remedy)
+            raise Unconvertible(plan)
         if mode == "warn":
+            message = (
+                f"{lost} values of column {plan.source_name} of {self.batch.table.id} do not fit its type in events"
+            )
             _warn(self.batch, plan.source_name, "lost", message + " and are null there.")
 
     def rows(self) -> pa.RecordBatch:
@@ -300,12 +341,12 @@ class _Block:
             return pa.nulls(count, pa.binary())
         programs = Programs()
         program = np.full(count, NO_PROGRAM, np.uint8)
-        for code, fragments in ((AFTER, self.after_fragments), (BEFORE, self.before_fragments)):
+        for code, fragments in ((AFTER, self.after_key), (BEFORE, self.before_key)):
             rows = source == code
             if rows.any():
                 program[rows] = programs.begin()
                 programs.literal(before)
-                self._struct(programs, self.plan.key, fragments)
+                self._struct(programs, self.plan.key, fragments, self.plan.key_more)
                 programs.literal(behind)
                 programs.end()
         data, offsets = programs.run(program, self.index)
@@ -313,13 +354,17 @@ class _Block:
         return binary_array(data, offsets, None if present.all() else present)
 
     @staticmethod
-    def _struct(programs: Programs, plans: tuple[ColumnPlan, ...], fragments: dict[int, Fragment]) -> None:
+    def _struct(
+        programs: Programs, plans: tuple[ColumnPlan, ...], fragments: dict[int, Fragment], more: bytes = b""
+    ) -> None:
         separator = "{"
         for plan in plans:
             programs.literal(f"{separator}{quoted(plan.name)}:".encode())
             programs.fragment(fragments[plan.index], CHANGE)
             separator = ","
-        programs.literal(b"}" if plans else b"{}")
+        if more:
+            programs.literal(separator.encode() + more)
+        programs.literal(b"}" if plans or more else b"{}")
 
     def _values(self) -> pa.Array:
         programs = Programs()
@@ -352,8 +397,9 @@ class _Block:
         batch = self.batch
         if batch.total_order is None or batch.table_order is None:
             return None
-        # the create of a key change is the second event of its change
-        second = (self.op == ord("c")) & (batch.op[self.change] == ord("u"))
+        # the create of a key change is the second event of its change, where there is the delete before it
+        deletes = "d" not in self.settings.skipped_operations
+        second = (self.op == ord("c")) & (batch.op[self.change] == ord("u")) & deletes
         name = pa.array(batch.transactions.xid[self.transaction]).cast(pa.string())
         if not self.settings.legacy:
             name = pc.binary_join_element_wise(name, pa.array(batch.lsn[self.change]).cast(pa.string()), ":")
@@ -409,7 +455,9 @@ class _Block:
         programs.fragment(self.transactions.xid, XID)
         programs.literal(b',"lsn":')
         programs.fragment(shown_lsn, CHANGE)
-        programs.literal(b',"xmin":null' if settings.legacy else b',"xmin":null,"origin":null,"origin_lsn":null')
+        programs.literal(f',"xmin":{dumps(self.batch.xmin)}'.encode())
+        if not settings.legacy:
+            programs.literal(b',"origin":null,"origin_lsn":null')
         now = self.now
         moment = f'"op":"{op}","ts_ms":{now // 1_000_000}'
         if settings.legacy:

@@ -73,6 +73,26 @@ def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, 
     return hashes, moved
 
 
+def unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, columns: int) -> Flags:
+    """Which Updates changed none of the columns `compared`: they carry the whole old row, and it says the same.
+
+    `rows` are the indexes of Update messages of one table with that many `columns`. A value that the log left out as
+    unchanged counts as such. Raises DecodeError for a message that is not of that kind and width, IndexError for rows
+    or columns that do not exist.
+    """
+    data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
+    rows, compared = frozen(rows, np.int64), frozen(compared, np.int32)
+    check_offsets(data, offsets, len(offsets) - 1)
+    _check_indexes(rows, len(offsets) - 1, "message")
+    _check_indexes(compared, columns, "column")
+    same = np.zeros(len(rows), dtype=np.bool_)
+    good = _unchanged(data, offsets, rows, compared, columns, same)
+    if good < len(rows):
+        start, end = offsets[rows[good] : rows[good] + 2].tolist()
+        _explain(data[start:end].tobytes(), start, columns)
+    return same
+
+
 def gather(data: Bytes, offsets: Int64s, rows: Int64s) -> tuple[Bytes, Int64s]:
     """The messages at the indexes `rows`, in that order, copied together: their bytes and their offsets.
 
@@ -192,6 +212,35 @@ def _key_hashes(
 
 
 @kernel
+def _unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, columns: int, same: Flags) -> int:
+    """Fills `same`; returns how many rows, from the first, could be read."""
+    starts = np.zeros(columns, dtype=np.int64)
+    lengths = np.zeros(columns, dtype=np.int64)
+    old_starts = np.zeros(columns, dtype=np.int64)
+    old_lengths = np.zeros(columns, dtype=np.int64)
+    for row in range(len(rows)):
+        at, end = offsets[rows[row]], offsets[rows[row] + 1]
+        if end - at < 6 or data[at] != _UPDATE:
+            return row
+        if data[at + 5] != _OLD:
+            continue
+        at = _locate(data, at + 6, end, columns, columns, old_starts, old_lengths)
+        if at < 0 or at >= end or data[at] != _NEW:
+            return row
+        if _locate(data, at + 1, end, columns, columns, starts, lengths) < 0:
+            return row
+        same[row] = True
+        for index in compared:
+            kept = lengths[index] == -2 or _same(
+                data, starts[index], lengths[index], old_starts[index], old_lengths[index]
+            )
+            if not kept:
+                same[row] = False
+                break
+    return len(rows)
+
+
+@kernel
 def _locate(data: Bytes, at: int, end: int, columns: int, width: int, starts: Int64s, lengths: Int64s) -> int:
     """Where the values of the first `width` columns of the tuple at `at` lie; length -1 is null, -2 unavailable.
 
@@ -241,3 +290,4 @@ def load() -> None:
     scan(data, offsets)
     gather(data, offsets, none)
     key_hashes(data, offsets, none, np.empty(0, np.int32), 0)
+    unchanged(data, offsets, none, np.empty(0, np.int32), 0)

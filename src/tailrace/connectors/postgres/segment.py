@@ -33,3 +33,22 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.lsn)
+
+
+@dataclass(slots=True)
+class MessageSegment:
+    """Logical messages in log order: `data[offsets[i]:offsets[i + 1]]` is a Message of protocol version 1.
+
+    The other fields are those of Segment; `total_order[i]` means nothing for a message outside of transactions, whose
+    transaction id is 0.
+    """
+
+    data: npt.NDArray[np.uint8]
+    offsets: Int64s
+    transaction: Int32s
+    ordinal: Int64s
+    transactions: Transactions
+    total_order: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.ordinal)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tailrace.columns.batch import Boundary, Int32s, Int64s, Transactions
+from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres import scan
-from tailrace.connectors.postgres.indexing import BOUNDARY, SEVERAL, Chunk
-from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.indexing import BOUNDARY, MESSAGE, SEVERAL, Chunk
+from tailrace.connectors.postgres.segment import MessageSegment, Segment
 from tailrace.connectors.postgres.spool import Rows
 
 # Below this many rows another task costs more than it saves.
@@ -60,8 +60,11 @@ def tasks(
     return _spread(units, parallelism)
 
 
-def _by_version(rows: Sequence[Rows]) -> dict[int, list[tuple[Chunk, Int64s]]]:
-    """Table version -> the rows of each chunk that belong to it, in log order, truncates included."""
+def _by_version(rows: Sequence[Rows], only: frozenset[int] | None = None) -> dict[int, list[tuple[Chunk, Int64s]]]:
+    """Table version -> the rows of each chunk that belong to it, in log order, truncates included.
+
+    `only` are the versions that are wanted, None all of them.
+    """
     picked: dict[int, list[tuple[Chunk, Int64s]]] = {}
     for part in rows:
         chunk = part.chunk
@@ -73,7 +76,7 @@ def _by_version(rows: Sequence[Rows]) -> dict[int, list[tuple[Chunk, Int64s]]]:
         for row in truncates:
             for named in chunk.truncated.get(int(chunk.rows[row]), ()):
                 extra.setdefault(named, []).append(row)
-        for found in sorted({*present, *extra}):
+        for found in sorted({*present, *extra} if only is None else {*present, *extra} & only):
             mine = taken[version == found]
             if found in extra:
                 mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
@@ -81,17 +84,22 @@ def _by_version(rows: Sequence[Rows]) -> dict[int, list[tuple[Chunk, Int64s]]]:
     return picked
 
 
+def changes_of(rows: Sequence[Rows], versions: Sequence[TableSchema], oid: int) -> list[ChangeBatch]:
+    """The decoded changes of the table `oid` among the rows: one batch for each of its versions."""
+    from tailrace.connectors.postgres.decoder import decode
+
+    picked = _by_version(rows, frozenset(place for place, table in enumerate(versions) if table.oid == oid))
+    return [decode(_segment(versions, version, parts)) for version, parts in picked.items()]
+
+
 def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[tuple[Chunk, Int64s]]) -> Segment:
     """One segment of the given rows, all of table version `version`."""
-    gathered = [scan.gather(chunk.data, chunk.offsets, chunk.rows[taken]) for chunk, taken in parts]
-    lengths = [np.diff(offsets) for _, offsets in gathered]
-    offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
-    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    data, offsets = _gathered(parts)
     numbers, transactions = _transactions(parts)
     orders = [_orders(chunk, taken, version) for chunk, taken in parts if chunk.numbers is not None]
     return Segment(
         table=versions[version],
-        data=gathered[0][0] if len(gathered) == 1 else np.concatenate([data for data, _ in gathered]),
+        data=data,
         offsets=offsets,
         lsn=np.concatenate([chunk.lsn[taken] for chunk, taken in parts]),
         transaction=numbers,
@@ -100,6 +108,31 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[tupl
         total_order=np.concatenate([total for total, _ in orders]) if orders else None,
         table_order=np.concatenate([table for _, table in orders]) if orders else None,
     )
+
+
+def _gathered(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[Bytes, Int64s]:
+    """The messages of the given rows, copied together: their bytes and their offsets."""
+    gathered = [scan.gather(chunk.data, chunk.offsets, chunk.rows[taken]) for chunk, taken in parts]
+    lengths = [np.diff(offsets) for _, offsets in gathered]
+    offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
+    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    return gathered[0][0] if len(gathered) == 1 else np.concatenate([data for data, _ in gathered]), offsets
+
+
+def messages(rows: Sequence[Rows]) -> MessageSegment | None:
+    """The logical messages among the rows: they have one topic, and so one task. None when there are none."""
+    found = [
+        (part.chunk, part.first + np.flatnonzero(part.chunk.version[part.first : part.last] == MESSAGE))
+        for part in rows
+    ]
+    parts = [(chunk, taken) for chunk, taken in found if len(taken)]
+    if not parts:
+        return None
+    data, offsets = _gathered(parts)
+    transaction, transactions = _transactions(parts)
+    orders = [chunk.numbers.total[taken] for chunk, taken in parts if chunk.numbers is not None]
+    ordinal = np.concatenate([chunk.ordinal[taken] for chunk, taken in parts])
+    return MessageSegment(data, offsets, transaction, ordinal, transactions, np.concatenate(orders) if orders else None)
 
 
 def _orders(chunk: Chunk, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:

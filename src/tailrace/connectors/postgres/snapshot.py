@@ -7,17 +7,19 @@ carries, so both feed the same converters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
-from tailrace.columns.table import TableId, TableSchema
+from tailrace.columns.batch import ChangeBatch, Flags, Image, Int64s, Marker, Transactions
+from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.connection import hold_open
+from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
 
 if TYPE_CHECKING:
@@ -31,11 +33,16 @@ _TEXT_TYPES = ("text", "varchar")
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOrigin:
-    """What every row of a snapshot says of its source: one LSN, transaction id and time (µs since 1970)."""
+    """What every row of a snapshot says of its source: one LSN, transaction id and time (µs since 1970).
+
+    `previous_end` is the end of the last commit before it, -1 where none has been seen: where the log was read before
+    (a blocking snapshot), the position of the snapshot itself.
+    """
 
     lsn: int
     xid: int
     at_us: int
+    previous_end: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +50,15 @@ class Visible:
     """The transactions that a snapshot shows, by `pg_current_snapshot()`; `before_lsn`: the log's end just after.
 
     The log holds them too when the slot is older than the snapshot: they are left out there, by id, because a
-    transaction's commit record can be in the log before new snapshots show it.
+    transaction's commit record can be in the log before new snapshots show it. `tables` are those that were read, as
+    `schema.table`, None for all that are captured: changes of the others are not left out.
     """
 
     xmin: int
     xmax: int
     in_progress: frozenset[int]
     before_lsn: int
+    tables: frozenset[str] | None = None
 
     def __call__(self, xid: int, commit_lsn: int) -> bool:
         """Whether the transaction with the 32-bit id `xid` that committed at `commit_lsn` is shown."""
@@ -58,17 +67,67 @@ class Visible:
         full = (self.xmax & ~0xFFFFFFFF) | xid
         if full > self.xmax + 0x7FFFFFFF:
             full -= 1 << 32
+        elif full < self.xmax - 0x7FFFFFFF:
+            full += 1 << 32
         return full < self.xmin or (full < self.xmax and full not in self.in_progress)
 
-    def to_json(self) -> str:
-        listed = ",".join(str(xid) for xid in sorted(self.in_progress))
-        return f"{self.xmin}:{self.xmax}:{listed}@{self.before_lsn}"
+    def shows(self, xids: Int64s) -> Flags:
+        """Which of the 32-bit ids `xids` belong to transactions that are shown, whatever their place in the log."""
+        full = (np.int64(self.xmax) & ~np.int64(0xFFFFFFFF)) | xids
+        full = np.where(full > self.xmax + 0x7FFFFFFF, full - (1 << 32), full)
+        full = np.where(full < self.xmax - 0x7FFFFFFF, full + (1 << 32), full)
+        running = np.isin(full, np.array(sorted(self.in_progress), np.int64))
+        shown: Flags = (full < self.xmin) | ((full < self.xmax) & ~running)
+        return shown
 
     @classmethod
-    def from_json(cls, text: str) -> Visible:
-        snapshot, _, before = text.partition("@")
+    def parse(cls, snapshot: str, before_lsn: int = 0) -> Visible:
+        """What `pg_current_snapshot()` says: `xmin:xmax:xip,…`."""
         xmin, xmax, listed = snapshot.split(":")
-        return cls(int(xmin), int(xmax), frozenset(int(xid) for xid in listed.split(",") if xid), int(before))
+        return cls(int(xmin), int(xmax), frozenset(int(xid) for xid in listed.split(",") if xid), before_lsn)
+
+    def to_json(self) -> str | dict[str, Any]:
+        listed = ",".join(str(xid) for xid in sorted(self.in_progress))
+        text = f"{self.xmin}:{self.xmax}:{listed}@{self.before_lsn}"
+        return text if self.tables is None else {"tables": sorted(self.tables), "transactions": text}
+
+    @classmethod
+    def from_json(cls, fields: str | dict[str, Any]) -> Visible:
+        text = fields if isinstance(fields, str) else fields["transactions"]
+        snapshot, _, before = text.partition("@")
+        tables = None if isinstance(fields, str) else frozenset(fields["tables"])
+        return replace(cls.parse(snapshot, int(before)), tables=tables)
+
+
+# What makes up each table and the tables that are read with it: heap, and columns by number and name.
+_PARTS = """
+with recursive part(root, oid) as (
+  select o, o from unnest(%s::oid[]) o
+  union
+  select part.root, i.inhrelid from part
+  join pg_catalog.pg_inherits i on i.inhparent = part.oid
+)
+"""
+# Both queries run under the snapshot. Tables are read by it, functions look at the present catalog.
+_SHOWN_FORM = f"""{_PARTS}
+select part.root::int8, string_agg(concat_ws(' ', c.oid, nullif(c.relfilenode, 0), (
+    select string_agg(concat_ws(' ', a.attnum, n.nspname, c.relname, a.attname), ',' order by a.attnum)
+    from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+  )), ';' order by c.oid)
+from part
+join pg_catalog.pg_class c on c.oid = part.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+group by part.root
+"""
+PRESENT_FORM = f"""{_PARTS}
+select part.root::int8, string_agg(concat_ws(' ', part.oid, pg_catalog.pg_relation_filenode(part.oid), (
+    select string_agg(concat_ws(' ', a.attnum, array_to_string(
+        (pg_catalog.pg_identify_object_as_address('pg_catalog.pg_class'::regclass, part.oid, a.attnum)).object_names,
+        ' ')), ',' order by a.attnum)
+    from pg_catalog.pg_attribute a where a.attrelid = part.oid and a.attnum > 0 and not a.attisdropped
+  )), ';' order by part.oid)
+from part
+group by part.root
+"""
 
 
 class SnapshotSession:
@@ -82,7 +141,7 @@ class SnapshotSession:
         `other` is a second connection in autocommit mode.
         """
         self._connection = connection
-        connection.execute("set idle_in_transaction_session_timeout = 0")
+        hold_open(connection)
         connection.execute("begin isolation level repeatable read read only")
         if slot_snapshot is not None:
             connection.execute(f"set transaction snapshot '{slot_snapshot}'")
@@ -93,32 +152,133 @@ class SnapshotSession:
         ).fetchone()
         assert row is not None
         self.name: str = row[0]
-        xmin, xmax, listed = row[1].split(":")
-        in_progress = frozenset(int(xid) for xid in listed.split(",") if xid)
-        self.visible = Visible(int(xmin), int(xmax), in_progress, row[2])
+        self.visible = Visible.parse(row[1], row[2])
         # An id that no change of the log has, from a transaction of its own: assigned to this long one, it would hold
         # up the creation of other slots. Its end also puts a record between the snapshot's LSN and the next change's.
         found = other.execute("select case when pg_is_in_recovery() then null else txid_current() end").fetchone()
         assert found is not None
-        self.origin = SnapshotOrigin(row[2], (found[0] or int(xmax)) & 0xFFFFFFFF, row[3])
+        self.origin = SnapshotOrigin(row[2], (found[0] or self.visible.xmax) & 0xFFFFFFFF, row[3])
 
-    def plan(self, tables: Sequence[tuple[int, TableId, str]], chunk_pages: int) -> SnapshotPlan:
-        """The plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out."""
+    def catalog(self, database: str, comments: bool) -> Catalog:
+        """The catalog as the snapshot shows it."""
+        return Catalog(self._connection, database, comments)
+
+    def hold(self, tables: Sequence[tuple[int, TableId, str]]) -> list[str]:
+        """Keep `tables` from being altered until `release`; the names of those that were altered before.
+
+        What a table is made of is not part of a snapshot: one that was altered after it is read in its new form, and
+        one that was written anew appears empty. So each is locked (`access share`, which every query takes), and then
+        what the snapshot shows of it is compared with what it is. A table that is gone counts as altered.
+        """
+        import psycopg
+
+        self._connection.execute("savepoint held")
+        for _, name, relkind in tables:
+            try:
+                self._connection.execute(f"lock table {only(relkind)}{qualified(name)} in access share mode".encode())
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.WrongObjectType):
+                self._connection.execute("rollback to savepoint held")
+                return [str(name)]
+        oids = [oid for oid, _, _ in tables]
+        shown = dict(self._connection.execute(_SHOWN_FORM.encode(), (oids,)).fetchall())
+        present = self.forms(oids)
+        return [str(name) for oid, name, _ in tables if oid not in shown or shown[oid] != present.get(oid)]
+
+    def release(self) -> None:
+        """Give the locks of `hold` up; the snapshot stays.
+
+        Kept, a statement that waits to alter a table would wait for this session, and the tasks for that statement.
+        """
+        self._connection.execute("rollback to savepoint held")
+
+    def forms(self, oids: Sequence[int]) -> dict[int, str]:
+        """What each table is made of now, as text to be compared; {} when a column is gone before PostgreSQL 14."""
+        import psycopg
+
+        self._connection.execute("savepoint forms")
+        try:
+            found = dict(self._connection.execute(PRESENT_FORM.encode(), (list(oids),)).fetchall())
+        except psycopg.errors.InternalError:
+            self._connection.execute("rollback to savepoint forms")
+            found = {}
+        # asked before every batch: savepoints that are kept nest
+        self._connection.execute("release savepoint forms")
+        return found
+
+    def storage(self, oids: Sequence[int]) -> dict[int, int]:
+        """The heap of each table: another number means that the table was written anew. 0 for a partitioned one."""
+        return dict(
+            self._connection.execute(
+                "select oid::int8, relfilenode::int8 from pg_catalog.pg_class where oid = any(%s::oid[])", (list(oids),)
+            ).fetchall()
+        )
+
+    def row_counts(self, tables: Sequence[tuple[int, TableId, str]]) -> dict[str, int]:
+        """About how many rows each table has: the server's estimate, or the number where it has made none."""
+        found = {}
+        for oid, name, relkind in tables:
+            row = self._connection.execute(
+                "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (oid,)
+            ).fetchone()
+            if row is None or row[0] <= 0:
+                row = self._connection.execute(
+                    f"select count(*) from {only(relkind)}{qualified(name)}".encode()
+                ).fetchone()
+            assert row is not None
+            found[str(name)] = int(row[0])
+        return found
+
+    def count(self, table: TableId, relkind: str, statement: str | None) -> int:
+        """The rows of a table, or of the statement that replaces it."""
+        source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
+        row = self._connection.execute(f"select count(*) from {source}".encode()).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def check_statement(self, table: TableSchema, statement: str) -> None:
+        """Raise ConfigError when the override `statement` of `table` fails or lacks one of its columns."""
+        import psycopg
+
+        self._connection.execute("savepoint checked")
+        try:
+            # binary, because that protocol refuses a second statement in the same text
+            query = f"select * from ({statement}\n) as rows limit 0"
+            described = self._connection.execute(query.encode(), binary=True).description
+        except psycopg.Error as error:
+            self._connection.execute("rollback to savepoint checked")
+            raise override_error(table.id, f"fails with SQLSTATE {error.sqlstate}") from None
+        names = [column.name for column in described or ()]
+        wrong = [column.name for column in table.columns if names.count(column.name) != 1]
+        if wrong:
+            listed = ", ".join(f"{name} ({names.count(name)} times)" if name in names else name for name in wrong)
+            raise override_error(table.id, f"does not give the column {listed} once")
+
+    def plan(
+        self, tables: Sequence[tuple[int, TableId, str]], chunk_pages: int, statements: Mapping[str, str]
+    ) -> SnapshotPlan:
+        """The plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out.
+
+        A table with a statement of its own in `statements` is one chunk.
+        """
         planned: list[PlannedTable] = []
         first = True
         by_pages = self._connection.info.server_version >= 140000
+        storage = self.storage([oid for oid, _, _ in tables])
         for place, (oid, name, relkind) in enumerate(tables):
-            qualified = f"{quoted(name.schema)}.{quoted(name.table)}"
-            row = self._connection.execute(f"select exists (select from {only(relkind)}{qualified})").fetchone()
+            table = qualified(name)
+            statement = statements.get(str(name))
+            source = f"{only(relkind)}{table}" if statement is None else f"({statement}\n) as rows"
+            row = self._connection.execute(f"select exists (select from {source})".encode()).fetchone()
             assert row is not None
             if not row[0]:
                 first = first and place > 0
                 continue
-            pages = self._pages(oid, qualified) if by_pages and relkind == "r" else 1
-            planned.append(PlannedTable(name.schema, name.table, pages))
+            in_pages = by_pages and relkind == "r" and statement is None
+            pages = self._pages(oid, table) if in_pages else 1
+            planned.append(PlannedTable(name.schema, name.table, pages, storage.get(oid, 0)))
         return SnapshotPlan(tuple(planned), chunk_pages, first)
 
-    def _pages(self, oid: int, qualified: str) -> int:
+    def _pages(self, oid: int, table: str) -> int:
         """Heap pages up to the last one with a visible row, searched from the end in growing steps."""
         row = self._connection.execute(
             "select pg_relation_size(%s::oid::regclass) / current_setting('block_size')::int8", (oid,)
@@ -128,7 +288,7 @@ class SnapshotSession:
         while high > 1:
             low = max(0, high - step)
             found = self._connection.execute(
-                f"select max((ctid::text::point)[0])::int8 from only {qualified} "
+                f"select max((ctid::text::point)[0])::int8 from only {table} "
                 f"where ctid >= '({low},0)' and ctid < '({high},0)'"
             ).fetchone()
             if found is not None and found[0] is not None:
@@ -136,28 +296,34 @@ class SnapshotSession:
             high, step = low, step * 4
         return 1
 
-    def schemas(self, catalog: Catalog, tables: Sequence[tuple[int, TableId, str]]) -> dict[str, TableSchema]:
-        """`schema.table` -> schema, generated columns included."""
-        found = catalog.schemas([oid for oid, _, _ in tables])
-        return {str(schema.id): schema for schema in found.values()}
-
     def close(self) -> None:
         self._connection.close()
 
 
 def only(relkind: str) -> str:
-    """A partitioned parent is read with its leaves, any other table without the tables that inherit from it."""
-    return "" if relkind == "p" else "only "
+    """Partitioned and inherited tables are read with all below them, as Debezium does; `only` spares a look there."""
+    return "" if relkind in "pi" else "only "
+
+
+def override_statement(table: TableSchema, outputs: dict[str, str], types: Mapping[str, str], statement: str) -> str:
+    """The query of a table with a statement of its own: its columns by name, in their own types, as text."""
+    columns = ", ".join(
+        f"textin({outputs[column.name]}(({quoted(column.name)})::{types[column.name]})) as {quoted(column.name)}"
+        for column in table.columns
+    )
+    return f"select {columns or '1'} from ({statement}\n) as rows"
+
+
+def override_error(table: TableId, what: str) -> ConfigError:
+    return ConfigError(
+        f"The statement of snapshot.select.statement.overrides for {table} {what}.",
+        "Correct it: it has to give every captured column of the table by its name.",
+    )
 
 
 def select_statement(table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str) -> str:
     """The query of one chunk: every column as the text of its output function."""
-    columns = ", ".join(
-        quoted(column.name)
-        if column.type_name in _TEXT_TYPES and column.kind == "base"
-        else f"textin({outputs[column.name]}({quoted(column.name)})) as {quoted(column.name)}"
-        for column in table.columns
-    )
+    columns = ", ".join(shown_as_text(column, outputs) for column in table.columns)
     conditions = []
     if chunk.first_page:
         conditions.append(f"ctid >= '({chunk.first_page},0)'")
@@ -167,16 +333,40 @@ def select_statement(table: TableSchema, outputs: dict[str, str], chunk: Chunk, 
     return f"select {columns or '1'} from {only(relkind)}{quoted(table.id.schema)}.{quoted(table.id.table)}{where}"
 
 
+def shown_as_text(column: Column, outputs: dict[str, str]) -> str:
+    """The column in a select list, as the text of its output function."""
+    if column.type_name in _TEXT_TYPES and column.kind == "base":
+        return quoted(column.name)
+    return f"textin({outputs[column.name]}({quoted(column.name)})) as {quoted(column.name)}"
+
+
 def read_chunk(
-    connection: ArrowConnection, snapshot: str, table: TableSchema, chunk: Chunk, statement: str, origin: SnapshotOrigin
+    connection: ArrowConnection,
+    snapshot: str,
+    table: TableSchema,
+    chunk: Chunk,
+    statement: str,
+    origin: SnapshotOrigin,
+    form: str,
 ) -> Iterator[ChangeBatch]:
     """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
-    `connection` is closed at the end.
+    `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
+    been altered since raises ConnectionFailed, since a new session reads it rightly. `connection` is closed at the
+    end.
     """
     try:
         connection.execute("begin isolation level repeatable read read only")
+        # From here on the table cannot be altered. Locked before the snapshot is taken over, so that this waits.
+        connection.execute(f"lock table {qualified(table.id)} in access share mode")
         connection.execute(f"set transaction snapshot '{snapshot}'")
+        query = PRESENT_FORM.replace("%s", f"'{{{table.oid}}}'")
+        found = [text for batch in connection.query(query) for text in batch.column(1).to_pylist()]
+        if found != [form]:
+            raise ConnectionFailed(
+                f"The table {table.id} was altered while its snapshot was being read.",
+                "Start again with the same checkpoint: what is left is read under a new snapshot.",
+            )
         opened, ordinal = True, 0
         batches = (batch for batch in connection.query(statement) if batch.num_rows)
         pending = next(batches, None)
@@ -211,12 +401,19 @@ def _as_changes(
         # chunk number and row: unique within the snapshot
         ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64) + (chunk.number << 40),
         transactions=Transactions(
-            xid=one * origin.xid, commit_lsn=one * origin.lsn, commit_us=one * origin.at_us, previous_end=-one
+            xid=one * origin.xid,
+            commit_lsn=one * origin.lsn,
+            commit_us=one * origin.at_us,
+            previous_end=one * origin.previous_end,
         ),
         before=None,
         after=Image(None, columns, [None] * len(columns)),
         marker=marker,
     )
+
+
+def qualified(name: TableId) -> str:
+    return f"{quoted(name.schema)}.{quoted(name.table)}"
 
 
 def quoted(name: str) -> str:

@@ -109,7 +109,7 @@ class Spool:
             if upto is not None:
                 ends = min(ends, int(np.searchsorted(chunk.end_commit, upto, "right")))
             if ends and rows + int(chunk.end_rows[ends - 1]) - first > 0:
-                best = LogPosition(int(chunk.end_commit[ends - 1]), int(chunk.end_end[ends - 1]))
+                best = chunk.end(ends - 1)
             if fitting < len(chunk):
                 if best is not start:
                     return best
@@ -133,11 +133,20 @@ class Spool:
 
     @staticmethod
     def _cut(chunk: Chunk, row: int, start: LogPosition) -> LogPosition:
-        """The position after `row`, inside its transaction: the slot may only forget what is before that."""
+        """The position after `row`, inside its transaction: the slot may only forget what is before that.
+
+        A row that is a whole transaction (a message outside of one) has nothing to be inside of.
+        """
+        ended = int(np.searchsorted(chunk.end_rows, row + 1))
+        if chunk.is_message_alone(row) and ended < len(chunk.end_rows):
+            return chunk.end(ended)
         of = int(chunk.transaction[row])
         end = int(chunk.transactions.previous_end[of])
         return LogPosition(
-            int(chunk.transactions.commit_lsn[of]), end if end > 0 else start.end_lsn, int(chunk.ordinal[row]) + 1
+            int(chunk.transactions.commit_lsn[of]),
+            end if end > 0 else start.end_lsn,
+            int(chunk.ordinal[row]) + 1,
+            at_us=start.at_us,
         )
 
     def take(self, start: LogPosition, end: LogPosition) -> list[Rows]:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tailrace.columns.batch import Boundary
+import numpy as np
+
+from tailrace.columns.batch import Boundary, LogicalMessage
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.segment import Segment
-from tailrace.connectors.postgres.snapshot import SnapshotOrigin, read_chunk
+from tailrace.connectors.postgres.pgoutput import Message, parse
+from tailrace.connectors.postgres.segment import MessageSegment, Segment
+from tailrace.connectors.postgres.snapshot import SnapshotOrigin, override_error, read_chunk
 from tailrace.errors import ConnectionFailed, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk
@@ -18,22 +21,36 @@ from tailrace.snapshot.plan import Chunk
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tailrace.connectors.postgres.incremental import Read
+    from tailrace.snapshot.incremental import Notification
+
+# Logical messages that are made into one record batch.
+_MESSAGE_BLOCK = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """Segments to decode one after another. Pure: everything it needs is in it."""
+    """Segments to decode one after another. Pure: everything it needs is in it.
+
+    `xmin` is what source blocks tell of the slot, 0 for nothing.
+    """
 
     segments: tuple[Segment, ...]
     settings: EventSettings
+    xmin: int = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.connectors.postgres.decoder import decode
+        from tailrace.columns.batch import ChangeBatch
+        from tailrace.connectors.postgres.quarantine import decoded
         from tailrace.connectors.postgres.records import to_rows
 
         for segment in self.segments:
-            batch = decode(segment)
-            batch.total_order, batch.table_order = segment.total_order, segment.table_order
-            yield from to_rows(batch, self.settings)
+            for part in decoded(segment, self.settings):
+                if isinstance(part, ChangeBatch):
+                    part.xmin = self.xmin or None
+                    yield from to_rows(part, self.settings)
+                else:
+                    yield part
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +67,83 @@ class BoundaryTask:
 
 
 @dataclass(frozen=True, slots=True)
+class MessageTask:
+    """Logical messages, for the message topic; `xmin` as in LogTask."""
+
+    segment: MessageSegment
+    settings: EventSettings
+    xmin: int = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.messages import message_rows
+
+        for first in range(0, len(self.segment), _MESSAGE_BLOCK):
+            found = self.messages(first, min(first + _MESSAGE_BLOCK, len(self.segment)))
+            yield message_rows(found, self.settings, self.xmin or None)
+
+    def messages(self, first: int, last: int) -> list[LogicalMessage]:
+        """Messages `[first, last)`, parsed. Raises DecodeError."""
+        segment = self.segment
+        total_order = np.zeros(len(segment), np.int64) if segment.total_order is None else segment.total_order
+        found = []
+        for row in range(first, last):
+            message = parse(segment.data[segment.offsets[row] : segment.offsets[row + 1]].tobytes())
+            assert isinstance(message, Message)
+            place = int(segment.transaction[row])
+            previous = int(segment.transactions.previous_end[place])
+            in_transaction = bool(message.flags & 1)
+            found.append(
+                LogicalMessage(
+                    prefix=message.prefix,
+                    content=message.content,
+                    lsn=message.lsn,
+                    xid=int(segment.transactions.xid[place]) if in_transaction else None,
+                    commit_lsn=int(segment.transactions.commit_lsn[place]),
+                    commit_us=int(segment.transactions.commit_us[place]),
+                    previous_end=previous if previous >= 0 else None,
+                    ordinal=int(segment.ordinal[row]),
+                    total_order=int(total_order[row]) if in_transaction and segment.total_order is not None else None,
+                )
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatTask:
+    """The heartbeat at the end of a batch: its time in ms since 1970, and the commit LSN that the batch reads to."""
+
+    at_ms: int
+    commit_lsn: int
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.heartbeat import heartbeat_row
+
+        yield heartbeat_row(self.at_ms, self.commit_lsn, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeTask:
+    """Notifications, each with its time in ms since 1970; `position` is the commit LSN at which the batch ends."""
+
+    notices: tuple[tuple[Notification, int], ...]
+    position: int
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.notifications import notification_rows
+
+        # beyond the numbers of changes and of the rows of chunks
+        yield notification_rows(self.notices, self.settings, self.position, 1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotTask:
     """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
 
-    Raises ConnectionFailed when the server cannot be reached or the snapshot is gone: the planner's session has
-    ended, and a restart of the query takes up the remaining chunks under a new one.
+    `overridden` tells that the statement is one of the user's. Raises ConnectionFailed when the server cannot be
+    reached or the snapshot is gone: the planner's session has ended, and a restart of the query takes up the remaining
+    chunks under a new one; ConfigError when the user's statement fails.
     """
 
     address: str
@@ -64,6 +153,8 @@ class SnapshotTask:
     statement: str
     origin: SnapshotOrigin
     settings: EventSettings
+    form: str
+    overridden: bool = False
 
     def __repr__(self) -> str:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
@@ -75,11 +166,54 @@ class SnapshotTask:
 
         try:
             connection = ArrowConnection(self.address)
-            for batch in read_chunk(connection, self.snapshot, self.table, self.chunk, self.statement, self.origin):
+            for batch in read_chunk(
+                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form
+            ):
                 yield from to_rows(batch, self.settings)
         except (adbc_driver_manager.Error, ConnectionFailed) as error:
+            if getattr(error, "remedy", ""):
+                raise
+            if self.overridden:
+                # the server's words may hold what the statement computed
+                state = getattr(error, "sqlstate", None)
+                raise override_error(self.table.id, f"fails with SQLSTATE {state}" if state else _HALF_WAY) from None
             text = str(error).strip().splitlines()[0].rstrip(".")
             raise _failure(self.table, text) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Chunks of an incremental snapshot, read one after another with the connection `address` (holds the password).
+
+    Raises ConnectionFailed when the server cannot be reached or the snapshot is gone. A table that has changed since
+    the snapshot gives nothing: the planner has its chunk read again.
+    """
+
+    address: str
+    reads: tuple[Read, ...]
+    settings: EventSettings
+
+    def __repr__(self) -> str:
+        return f"ReadTask({len(self.reads)} chunks)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import adbc_driver_manager
+
+        from tailrace.connectors.postgres.keyed import read_rows
+        from tailrace.connectors.postgres.records import to_rows
+
+        for part in self.reads:
+            try:
+                connection = ArrowConnection(self.address)
+                rows = read_rows(connection, part.snapshot, part.table, part.chunk, part.origin, part.superseded)
+                for batch in rows:
+                    yield from to_rows(batch, self.settings)
+            except (adbc_driver_manager.Error, ConnectionFailed) as error:
+                raise _failure(part.table.table, str(error).strip().splitlines()[0].rstrip(".")) from None
+
+
+# The driver gives no SQLSTATE for a query that ends half-way.
+_HALF_WAY = "has ended half-way (the server's log tells why)"
 
 
 def _failure(table: TableSchema, text: str) -> TailraceError:

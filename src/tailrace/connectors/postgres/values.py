@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from tailrace.columns import Column, TableSchema
 from tailrace.columns import logical as lt
 from tailrace.columns.logical import ABSENT, LogicalType
-from tailrace.connectors.postgres import plain
+from tailrace.connectors.postgres import plain, temporal
 from tailrace.connectors.postgres.defaults import default_value
+from tailrace.connectors.postgres.shaped import shaped
 from tailrace.events.names import field_name
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import ColumnPlan, Conversion, Kernel, Prepare
+from tailrace.serde.conversion import ColumnPlan, Conversion, Elements, Kernel, Prepare
 from tailrace.serde.json_text import dumps
 
 # Types that are a string without a semantic name, as the server writes them.
@@ -28,18 +30,30 @@ _NAMED_STRINGS = {"json": lt.JSON, "jsonb": lt.JSON, "xml": lt.XML, "ltree": lt.
 _INTEGERS = {"int2": lt.INT16, "int4": lt.INT32, "int8": lt.INT64, "oid": lt.INT64}
 _GEOMETRIC = frozenset(("line", "lseg", "box", "path", "polygon", "circle"))
 # Arrays of these have no mapping in the reference, so they count as unknown types.
-_NO_ARRAYS = frozenset(("money", "name", "interval", "varbit", "xml", "point", "refcursor", "tsvector"))
+_NO_ARRAYS = frozenset(("money", "name", "interval", "varbit", "xml", "point", "refcursor"))
+# Elements that may not be null, with enums; a NULL among them makes the array one that cannot be converted.
+_SURE_ELEMENTS = _ISN | {"tsvector", "vector", "halfvec", "sparsevec"}
+# The catalog's own arrays of one dimension, without braces and without NULLs.
+_PLAIN_VECTORS = frozenset(("oidvector", "int2vector"))
 _NO_LEGACY_ARRAYS = frozenset(("bytea",))
+# What parts the elements in an array's text, where it is no comma (typdelim in the catalog).
+_DELIMITERS = {"box": ";", "geometry": ":", "geography": ":"}
 _NIL_UUID = "00000000-0000-0000-0000-000000000000"
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
     """How a column's values are shown; None for a type that Debezium does not know and that is not included."""
     known = _known(column, settings)
-    # The reference leaves arrays of unknown elements out even where it includes unknown types.
-    if known is not None or not settings.include_unknown_datatypes or column.kind == "array":
+    if known is not None or not settings.include_unknown_datatypes:
         return known
-    return _opaque(column, settings)
+    if column.kind != "array":
+        return _opaque(column, settings)
+    element = column.element
+    if element is None or (element.kind != "domain" and _known(element, settings) is not None):
+        # An array of a known type that has no mapping of its own stays out.
+        return None
+    of = _opaque(element, settings)
+    return _list_of(lt.array(of.logical), of, element, nulls=False)
 
 
 def _known(column: Column, settings: EventSettings) -> Conversion | None:
@@ -58,7 +72,7 @@ def _known(column: Column, settings: EventSettings) -> Conversion | None:
         return _string(lt.STRING, settings)
     if name in _NAMED_STRINGS:
         zero = {"uuid": _NIL_UUID, "json": "{}", "jsonb": "{}"}.get(name, "")
-        return _string(_NAMED_STRINGS[name], settings, zero)
+        return replace(_string(_NAMED_STRINGS[name], settings, zero), missing="")
     special = _SPECIAL.get(name)
     return special(column, settings) if special is not None else None
 
@@ -81,12 +95,6 @@ def _float(single: bool) -> Callable[[Column, EventSettings], Conversion]:
     return build
 
 
-def precision_and_scale(modifier: int) -> tuple[int, int]:
-    """The precision and scale in a numeric's modifier; scales are signed and have eleven bits."""
-    packed = modifier - 4
-    return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
-
-
 def _numeric(column: Column, settings: EventSettings) -> Conversion:
     mode = settings.decimal_handling_mode
     if mode == "string" and settings.legacy:
@@ -98,7 +106,7 @@ def _numeric(column: Column, settings: EventSettings) -> Conversion:
     if column.modifier < 4:
         zero = {"scale": 0, "value": "AA=="}
         return Conversion(lt.VARIABLE_DECIMAL, plain.variable_decimal, Kernel.VARIABLE_DECIMAL, zero=zero)
-    precision, scale = precision_and_scale(column.modifier)
+    precision, scale = plain.precision_and_scale(column.modifier)
     schema = lt.decimal(scale, precision)
     return Conversion(schema, plain.fixed_decimal(scale), Kernel.DECIMAL, scale, zero="AA==")
 
@@ -135,7 +143,10 @@ def _bytea(column: Column, settings: EventSettings) -> Conversion:
     def convert(text: str) -> str:
         return shown(plain.bytea(text))
 
-    return Conversion(schema, convert, Kernel.BINARY, argument, zero="", unavailable=shown(settings.placeholder))
+    # Hexadecimal is text to consumers of today's format, and so is its placeholder.
+    as_text = settings.binary_handling_mode == "hex" and not settings.legacy
+    unavailable = settings.placeholder.decode("utf-8", "replace") if as_text else shown(settings.placeholder)
+    return Conversion(schema, convert, Kernel.BINARY, argument, zero="", unavailable=unavailable)
 
 
 def _opaque(column: Column, settings: EventSettings) -> Conversion:
@@ -152,73 +163,9 @@ def _opaque(column: Column, settings: EventSettings) -> Conversion:
 
 def _bits(column: Column, settings: EventSettings) -> Conversion:
     if column.type_name == "bit" and column.modifier in (-1, 1):
-        return Conversion(lt.BOOLEAN, lambda text: text == "1", Kernel.PLAIN, zero=False)
+        return Conversion(lt.BOOLEAN, plain.bit, Kernel.BITS, 1, zero=False)
     length = column.modifier if column.modifier > 0 else 2**31 - 1
-    return Conversion(lt.bits(length), plain.bit_string, Kernel.PLAIN, zero="")
-
-
-def time_digits(modifier: int) -> int:
-    """The digits of a second's fraction in a time's or timestamp's modifier."""
-    return modifier if 0 <= modifier <= 6 else 6
-
-
-def _date(column: Column, settings: EventSettings) -> Conversion:
-    if settings.time_precision_mode == "isostring":
-        return Conversion(lt.ISO_DATE, plain.iso_date, Kernel.DATE, 1, zero="1970-01-01Z")
-    schema = lt.CONNECT_DATE if settings.time_precision_mode == "connect" else lt.DATE
-    return Conversion(schema, plain.date_days, Kernel.DATE, 0, zero=0)
-
-
-# The argument of the time kernels: µs are divided by 1000, kept, multiplied by 1000, or shown as ISO text.
-_MILLI, _MICRO, _NANO, _ISO = 0, 1, 2, 3
-_FACTORS = {_MILLI: (1000, 1), _MICRO: (1, 1), _NANO: (1, 1000)}
-
-
-def _unit(column: Column, mode: str, adaptive: bool) -> int:
-    if mode == "isostring":
-        return _ISO
-    if mode == "nanoseconds":
-        return _NANO
-    if mode == "connect" or (adaptive and time_digits(column.modifier) <= 3):
-        return _MILLI
-    return _MICRO
-
-
-def _time(column: Column, settings: EventSettings) -> Conversion:
-    mode = settings.time_precision_mode
-    unit = _unit(column, mode, mode == "adaptive")
-    if unit == _ISO:
-        return Conversion(lt.ISO_TIME, plain.iso_time, Kernel.TIME, unit, zero="00:00:00Z")
-    schema = lt.CONNECT_TIME if mode == "connect" else (lt.TIME, lt.MICRO_TIME, lt.NANO_TIME)[unit]
-    return Conversion(schema, plain.time_in(*_FACTORS[unit]), Kernel.TIME, unit, zero=0)
-
-
-def _timestamp(column: Column, settings: EventSettings) -> Conversion:
-    mode = settings.time_precision_mode
-    unit = _unit(column, mode, mode.startswith("adaptive"))
-    if unit == _ISO:
-        return Conversion(lt.ISO_TIMESTAMP, plain.iso_timestamp, Kernel.TIMESTAMP, unit, zero="1970-01-01T00:00:00Z")
-    schemas = (lt.TIMESTAMP, lt.MICRO_TIMESTAMP, lt.NANO_TIMESTAMP)
-    schema = lt.CONNECT_TIMESTAMP if mode == "connect" else schemas[unit]
-    return Conversion(schema, plain.timestamp_in(*_FACTORS[unit]), Kernel.TIMESTAMP, unit, zero=0)
-
-
-def _timestamptz(column: Column, settings: EventSettings) -> Conversion:
-    digits = None if settings.legacy else time_digits(column.modifier)
-    convert = plain.zoned_timestamp(digits)
-    zero = convert("1970-01-01 00:00:00+00")
-    argument = -1 if digits is None else digits
-    return Conversion(lt.ZONED_TIMESTAMP, convert, Kernel.ZONED_TIMESTAMP, argument, zero=zero)
-
-
-def _timetz(column: Column, settings: EventSettings) -> Conversion:
-    return Conversion(lt.ZONED_TIME, plain.zoned_time, Kernel.ZONED_TIME, zero="00:00:00Z")
-
-
-def _interval(column: Column, settings: EventSettings) -> Conversion:
-    if settings.interval_handling_mode == "string":
-        return Conversion(lt.INTERVAL, plain.interval_iso, Kernel.PLAIN, zero="P0Y0M0DT0H0M0S")
-    return Conversion(lt.MICRO_DURATION, plain.interval_us, Kernel.INTERVAL, zero=0)
+    return Conversion(lt.bits(length), plain.bit_string, Kernel.BITS, zero="")
 
 
 def _hstore(column: Column, settings: EventSettings) -> Conversion:
@@ -226,7 +173,7 @@ def _hstore(column: Column, settings: EventSettings) -> Conversion:
     if settings.hstore_handling_mode == "map":
         schema = LogicalType("map", items=lt.STRING.with_optional(True))
         return Conversion(schema, plain.hstore, Kernel.PLAIN, zero={}, unavailable={placeholder: placeholder})
-    unavailable = dumps({placeholder: placeholder})
+    unavailable = placeholder if settings.legacy else dumps({placeholder: placeholder})
     return Conversion(lt.JSON, plain.hstore_json, Kernel.PLAIN, zero="{}", unavailable=unavailable)
 
 
@@ -235,7 +182,8 @@ def _tsvector(column: Column, settings: EventSettings) -> Conversion | None:
 
 
 def _point(column: Column, settings: EventSettings) -> Conversion:
-    return Conversion(lt.POINT, plain.point, Kernel.PLAIN, zero=plain.point("(0,0)"))
+    parts = Elements(Conversion(lt.DOUBLE, plain.floating(False), Kernel.FLOATING), "(", ")")
+    return Conversion(lt.POINT, plain.point, Kernel.POINT, zero=plain.point("(0,0)"), elements=parts)
 
 
 def _geometry(schema: LogicalType) -> Callable[[Column, EventSettings], Conversion]:
@@ -243,8 +191,21 @@ def _geometry(schema: LogicalType) -> Callable[[Column, EventSettings], Conversi
     return lambda column, settings: Conversion(schema, plain.geometry, Kernel.PLAIN, zero=plain.geometry(empty))
 
 
-def _vector(schema: LogicalType, single: bool) -> Callable[[Column, EventSettings], Conversion]:
-    return lambda column, settings: Conversion(schema, plain.vector(single), Kernel.PLAIN, zero=[])
+def _vector(schema: LogicalType, single: bool) -> Callable[[Column, EventSettings], Conversion | None]:
+    def build(column: Column, settings: EventSettings) -> Conversion | None:
+        if settings.legacy:
+            return None
+        element = lt.FLOAT if single else lt.DOUBLE
+        parts = Elements(Conversion(element, plain.floating(single), Kernel.FLOATING, int(single)), "[", "]")
+        return Conversion(schema, plain.vector(single), Kernel.LIST, zero=[], elements=parts)
+
+    return build
+
+
+def _sparse_vector(column: Column, settings: EventSettings) -> Conversion | None:
+    if settings.legacy:
+        return None
+    return Conversion(lt.SPARSE_VECTOR, plain.sparse_vector, Kernel.PLAIN, zero={"dimensions": 0, "vector": []})
 
 
 def _array(column: Column, settings: EventSettings) -> Conversion | None:
@@ -256,22 +217,43 @@ def _array(column: Column, settings: EventSettings) -> Conversion | None:
     if settings.legacy and element.type_name in _NO_LEGACY_ARRAYS:
         return None
     if element.modifier == -1 and column.modifier != -1:
-        element = Column(element.name, element.type_name, element.type_oid, column.modifier, kind=element.kind,
-                         enum_labels=element.enum_labels, element=element.element)  # fmt: skip
+        element = replace(element, modifier=column.modifier)
+    if settings.legacy and element.type_name == "time":
+        # The 1.7 form has times in arrays in µs, whatever their precision and time.precision.mode are.
+        element, settings = replace(element, modifier=-1), replace(settings, time_precision_mode="adaptive")
     of = _known(element, settings)
     if of is None or element.kind == "domain":
         return None
-    # In the reference the elements of an enum array may not be null, those of all other arrays may.
-    nulls = element.kind != "enum"
+    if column.type_name in _PLAIN_VECTORS:
+        return Conversion(lt.array(of.logical), plain.vector_of(of.plain), Kernel.PLAIN, zero=[])
+    nulls = element.kind != "enum" and element.type_name not in _SURE_ELEMENTS
     schema = lt.array(of.logical.with_optional(nulls))
-    unavailable = None if settings.legacy else _unavailable_array(element, settings)
-    return Conversion(schema, plain.array_of(of.plain, nulls), Kernel.PLAIN, zero=[], unavailable=unavailable)
+    unavailable = None if settings.legacy else _unavailable_array(element, of, settings)
+    return _list_of(schema, of, element, nulls, unavailable)
 
 
-def _unavailable_array(element: Column, settings: EventSettings) -> list[Any] | None:
+def _list_of(
+    schema: LogicalType, of: Conversion, element: Column, nulls: bool, unavailable: list[Any] | None = None
+) -> Conversion:
+    """An array of what `of` converts, `nulls` among it or not."""
+    base = element.element if element.kind == "domain" and element.element is not None else element
+    delimiter = _DELIMITERS.get(base.type_name, ",")
+    convert = plain.array_of(of.plain, nulls, delimiter)
+    elements = Elements(of, delimiter=delimiter, nulls=nulls)
+    return Conversion(schema, convert, Kernel.LIST, zero=[], unavailable=unavailable, elements=elements)
+
+
+def _signed(data: bytes) -> list[int]:
+    """Bytes as numbers, as Java has them: -128 to 127."""
+    return [(value ^ 0x80) - 0x80 for value in data]
+
+
+def _unavailable_array(element: Column, of: Conversion, settings: EventSettings) -> list[Any] | None:
     name = element.type_name
     if name in ("int2", "int4", "int8", "oid"):
-        return list(settings.placeholder)
+        return _signed(settings.placeholder)
+    if name == "date" and of.logical == lt.DATE:
+        return _signed(settings.placeholder)
     if name == "bytea":
         return [plain.binary_text(settings.binary_handling_mode)(settings.placeholder)]
     if name == "uuid":
@@ -291,12 +273,12 @@ _SPECIAL: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
     "bytea": _bytea,
     "bit": _bits,
     "varbit": _bits,
-    "date": _date,
-    "time": _time,
-    "timetz": _timetz,
-    "timestamp": _timestamp,
-    "timestamptz": _timestamptz,
-    "interval": _interval,
+    "date": temporal.date,
+    "time": temporal.time,
+    "timetz": temporal.timetz,
+    "timestamp": temporal.timestamp,
+    "timestamptz": temporal.timestamptz,
+    "interval": temporal.interval,
     "hstore": _hstore,
     "tsvector": _tsvector,
     "point": _point,
@@ -304,6 +286,7 @@ _SPECIAL: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
     "geography": _geometry(lt.GEOGRAPHY),
     "vector": _vector(lt.DOUBLE_VECTOR, False),
     "halfvec": _vector(lt.FLOAT_VECTOR, True),
+    "sparsevec": _sparse_vector,
 }
 
 
@@ -313,23 +296,39 @@ def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[Col
     plans: list[ColumnPlan] = []
     unknown: list[str] = []
     for index, column in enumerate(table.columns):
+        if not settings.shaping.shows(table.id, column.name):
+            continue
         known = conversion(column, settings)
         if known is None:
             unknown.append(column.name)
         else:
-            plans.append(_plan(index, column, known, settings, column.name in table.key))
+            plan = _plan(index, column, known, settings, table.any_bytes)
+            plans.append(shaped(plan, table, column, settings))
     return tuple(plans), tuple(unknown)
 
 
-def _plan(index: int, column: Column, known: Conversion, settings: EventSettings, in_key: bool) -> ColumnPlan:
+def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
+    """The columns of the key in the key's order, as they are: no option about columns shapes a key."""
+    plans: list[ColumnPlan] = []
+    for name in table.key:
+        index = table.index(name)
+        column = table.columns[index]
+        known = conversion(column, settings)
+        if known is not None:
+            plans.append(_plan(index, column, known, settings, table.any_bytes))
+    return tuple(plans)
+
+
+def _plan(index: int, column: Column, known: Conversion, settings: EventSettings, checked: bool) -> ColumnPlan:
     not_null_domain = column.kind == "domain" and column.element is not None and not column.element.nullable
-    optional = column.nullable and not in_key and not not_null_domain
+    optional = column.nullable and not not_null_domain
     default = default_value(column, known, settings)
     if optional:
         shown = None if default == ABSENT or not settings.replace_null_with_default else default
     else:
-        shown = known.zero if default in (ABSENT, None) else default
+        missing = known.zero if known.missing is None else known.missing
+        shown = missing if default in (ABSENT, None) else default
     null = dumps(shown).encode()
     unavailable = null if known.unavailable is None else dumps(known.unavailable).encode()
     schema = known.logical.with_optional(optional).with_default(default)
-    return ColumnPlan(index, column.name, field_name(settings, column.name), schema, known, null, unavailable)
+    return ColumnPlan(index, column.name, field_name(settings, column.name), schema, known, null, unavailable, checked)

@@ -1,0 +1,155 @@
+"""An incremental snapshot beside a stream of changes, and what a crash in an initial snapshot costs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from bench.drain import frame, options
+from bench.workload import Workload, wait
+from tailrace.sinks.interruption import briefly
+
+RATE = 500
+"""Inserted rows a second."""
+
+SECONDS = 15
+"""How long the stream is watched without a snapshot, and how long it goes on at most beside one."""
+
+DROPPED = 3
+SLOT = "bench_incremental"
+FIRST = 3_000_000_000
+CHUNK = 10_000
+SIGNAL = """insert into signals values ('bench', 'execute-snapshot', '{"data-collections": ["public.bench"]}')"""
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """`seconds` from the signal's commit to the last row; the stream's p50 and p99 in ms, without it and beside it."""
+
+    rows: int
+    seconds: float
+    p50_without: float
+    p99_without: float
+    p50: float
+    p99: float
+
+
+def measure(spark: SparkSession, workload: Workload) -> Incremental:
+    """Stream inserts into `bench` at RATE, alone and while its other rows are read by a signal.
+
+    Raises TimeoutError when rows stay away, RuntimeError when the snapshot has other rows than the table.
+    """
+    arrived: dict[int, int] = {}
+
+    def note(batch: DataFrame, _: int) -> None:
+        # READs pass through the query and stay in it: only the stream's own keys come here
+        keys = [row[0] for row in batch.where("op <> 'r'").selectExpr("cast(key as string)").collect()]
+        now = time.time_ns()
+        for key in keys:
+            arrived.setdefault(json.loads(key)["id"], now)
+
+    rows = int(workload.execute("select count(*) from bench")[0][0])
+    workload.execute("create table if not exists signals (id text primary key, type text, data text)")
+    workload.execute("create publication bench_incremental for table bench, signals")
+    workload.create_slot(SLOT)
+    settings = options(workload, "bench", {"slot.name": SLOT, "snapshot.mode": "never"}) | {
+        "publication.name": "bench_incremental",
+        "signal.data.collection": "public.signals",
+        "incremental.snapshot.chunk.size": str(CHUNK),
+    }
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
+        writer = frame(spark, settings).writeStream.foreachBatch(briefly(note)).option("checkpointLocation", checkpoint)
+        query = writer.trigger(processingTime="0 seconds").start()
+        try:
+            _finish(_start(workload, FIRST - 1, 1))
+            wait(lambda: FIRST - 1 in arrived or _ended(query), "no row arrives", 120)
+            alone = _finish(_start(workload, FIRST, RATE * SECONDS))
+            beside = _start(workload, FIRST + RATE * SECONDS, RATE * SECONDS)
+            time.sleep(DROPPED)
+            began = time.time_ns()
+            workload.execute(SIGNAL)
+            wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
+            ended = time.time_ns()
+            committed = _finish(beside)
+            wait(lambda: not (set(alone) | set(committed)) - set(arrived) or _ended(query), "not all rows arrive", 60)
+            told = [json.loads(progress.json) for progress in query.recentProgress]
+        finally:
+            query.stop()
+    workload.drop_slot(SLOT)
+    read = sum(progress["numInputRows"] for progress in told) - len(arrived)
+    # rows that the stream inserted before the signal are read as well, and a few come once as changes and once as rows
+    if not rows <= read <= rows + len(alone) + len(committed) + 1:
+        raise RuntimeError(f"the incremental snapshot has {read} rows, the table {rows}")
+    start = min(alone.values()) + DROPPED * 1_000_000_000
+    without = _percentiles({row: moment for row, moment in alone.items() if moment >= start}, arrived)
+    during = _percentiles({row: moment for row, moment in committed.items() if began <= moment <= ended}, arrived)
+    return Incremental(read, (ended - began) / 1e9, *without, *during)
+
+
+def repeated(spark: SparkSession, workload: Workload) -> float:
+    """The share of an initial snapshot of `bench` that is read again after a query ends half-way without warning."""
+    rows = int(workload.execute("select count(*) from bench")[0][0])
+    counts: list[int] = []
+    settings = options(workload, "bench", {"snapshot.mode": "initial_only"})
+
+    def run(checkpoint: str, stop_at: int) -> None:
+        def note(batch: DataFrame, _: int) -> None:
+            counts.append(batch.count())
+            if stop_at <= sum(counts):
+                # after the rows are read, before Spark takes them for delivered
+                raise RuntimeError("the end of the query")
+
+        writer = frame(spark, settings).writeStream.foreachBatch(briefly(note)).option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        except Exception:
+            if stop_at > rows:
+                raise
+
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
+        run(checkpoint, rows // 2)
+        run(checkpoint, sys.maxsize)
+    return (sum(counts) - rows) / rows
+
+
+def _is_read(query: StreamingQuery) -> bool:
+    """Whether the newest batch ends without a running snapshot, after one that had it."""
+    ends = [json.loads(progress.json)["sources"][0]["endOffset"] for progress in query.recentProgress[-200:]]
+    offsets = [json.loads(end) if isinstance(end, str) else end for end in ends]
+    running = ["state" in (offset or {}).get("progress", {}) for offset in offsets]
+    return any(running) and not running[-1]
+
+
+def _ended(query: StreamingQuery) -> bool:
+    if query.isActive:
+        return False
+    raise query.exception() or RuntimeError("the query ended by itself")
+
+
+def _start(workload: Workload, first: int, rows: int) -> subprocess.Popen[str]:
+    arguments = [workload.server.dsn(workload.database), str(first), str(rows), str(RATE)]
+    return subprocess.Popen([sys.executable, "-m", "bench.writer", *arguments], stdout=subprocess.PIPE, text=True)
+
+
+def _finish(writer: subprocess.Popen[str]) -> dict[int, int]:
+    """The time of each row's commit in ns."""
+    lines, _ = writer.communicate()
+    if writer.returncode != 0:
+        raise RuntimeError("the writer failed")
+    return {int(number): int(moment) for number, moment in map(str.split, lines.splitlines())}
+
+
+def _percentiles(committed: Mapping[int, int], arrived: Mapping[int, Any]) -> tuple[float, float]:
+    cuts = statistics.quantiles(((arrived[row] - moment) / 1e6 for row, moment in committed.items()), n=100)
+    return cuts[49], cuts[98]

@@ -1,0 +1,243 @@
+"""Snapshots: the planner's side of a running snapshot, from the exported transaction to the tasks of a batch. Planner.
+
+The tables are listed and described once for each session, under the snapshot itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.base import Task
+from tailrace.connectors.postgres import connection as connections
+from tailrace.connectors.postgres import setup
+from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.history import History
+from tailrace.connectors.postgres.offset import SnapshotProgress
+from tailrace.connectors.postgres.snapshot import (
+    SnapshotSession,
+    override_statement,
+    select_statement,
+)
+from tailrace.connectors.postgres.tasks import SnapshotTask
+from tailrace.errors import PrerequisiteError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.plan import Chunk, SnapshotPlan
+from tailrace.snapshot.selection import by_row_count, overrides, selected
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+# How often a snapshot is taken again because tables were altered before they could be locked.
+_ATTEMPTS = 5
+# A blocking snapshot reads what its signal names, whatever this option says.
+_ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
+
+
+class Snapshots:
+    """The snapshots of one query, at most one at a time.
+
+    `control` gives the planner's ordinary connection; `admit` checks a schema and gives it its key. All methods raise
+    TailraceError.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        settings: EventSettings,
+        tables: TableFilter,
+        control: Callable[[], psycopg.Connection[Any]],
+        admit: Callable[[TableSchema], TableSchema],
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._filter = tables
+        self._control = control
+        self._admit = admit
+        self._session: SnapshotSession | None = None
+        self._tables: dict[str, setup.CapturedTable] = {}
+        self._catalog: Catalog | None = None
+        self._storage: dict[int, int] = {}
+        self._forms: dict[int, str] = {}
+        # of all captured tables, by `schema.table`, as the running snapshot shows them
+        self.schemas: dict[str, TableSchema] = {}
+        self._statements: dict[str, str] = {}
+        self._reread: set[str] = set()
+        self._planned: list[str] = []
+        self._chosen: Mapping[str, str | None] | None = None
+
+    def choose(self, statements: Mapping[str, str | None] | None) -> None:
+        """Read only these tables, by `schema.table`, with a statement of its own where there is one; None: as the
+        options say."""
+        self._chosen = statements
+
+    def covered(self) -> frozenset[str] | None:
+        """The tables that the snapshot reads, None for all that are captured."""
+        return None if set(self._planned) == set(self._tables) else frozenset(self._planned)
+
+    def _selected(self, captured: Mapping[str, setup.CapturedTable]) -> list[str]:
+        """The names of the tables to read; Debezium 1.7 reads partitions, and not the tables that they belong to."""
+        if self._chosen is None:
+            names = selected(self._config, list(captured))
+            return [name for name in names if not (self._settings.legacy and captured[name][2] == "p")]
+        # in the order of an initial snapshot, not of the signal; the signal table too, if it is asked for
+        rest = [name for name in captured if name in self._chosen]
+        ordered = [name for name in selected({**self._config, **_ALL}, list(captured)) if name in self._chosen]
+        return ordered + [name for name in rest if name not in ordered]
+
+    @property
+    def session(self) -> SnapshotSession:
+        """The session of the running snapshot."""
+        assert self._session is not None
+        return self._session
+
+    def start(self, exported: str | None, chunk_pages: int) -> tuple[SnapshotPlan, bool]:
+        """Take a snapshot, or take over the `exported` one, and plan the selected tables.
+
+        Also tells whether it is the exported one: when a table was altered since, that snapshot is of no use, and
+        another one is taken in its place.
+        """
+        taken_over = self._open(exported)
+        names = self._selected(self._tables)
+        if self._config["snapshot.tables.order.by.row.count"] != "disabled":
+            counts = self.session.row_counts([self._tables[name] for name in names])
+            names = by_row_count(self._config, names, counts)
+        for name in names:
+            if name in self._statements:
+                self.session.check_statement(self._table(name), self._statements[name])
+        self._planned = names
+        plan = self.session.plan([self._tables[name] for name in names], chunk_pages, self._statements)
+        self.session.release()
+        return plan, taken_over
+
+    def _open(self, exported: str | None) -> bool:
+        """A session whose tables are held and described; whether it shows the `exported` snapshot."""
+        for _ in range(_ATTEMPTS):
+            self.close()
+            self._session = SnapshotSession(connections.connect(self._config), exported, self._control())
+            catalog = self._session.catalog(self._config["database.dbname"], self._settings.shaping.comments)
+            captured = setup.captured_tables(catalog.tables(), self._filter)
+            by_name = {str(entry[1]): entry for entry in captured}
+            read = [by_name[name] for name in self._selected(by_name)]
+            altered = self._session.hold(read)
+            if not altered:
+                self._catalog = catalog
+                self._tables = by_name
+                self._statements = overrides(self._config, list(by_name))
+                for name, statement in (self._chosen or {}).items():
+                    if statement is not None:
+                        self._statements[name] = statement.strip().rstrip(";").rstrip()
+                self._storage = self._session.storage([oid for oid, _, _ in captured])
+                self._forms = self._session.forms([oid for oid, _, _ in read])
+                self.schemas = {
+                    str(found.id): found for found in catalog.schemas([oid for oid, _, _ in captured]).values()
+                }
+                return exported is not None
+            log.warning("taking the snapshot again: %s altered meanwhile", ", ".join(altered))
+            exported = None
+        self.close()
+        raise PrerequisiteError(
+            f"Tables were altered at each of {_ATTEMPTS} attempts to take a snapshot of them.",
+            "Start again when no schema change is running.",
+        )
+
+    def tasks(self, progress: SnapshotProgress, first: int) -> list[Task]:
+        """The tasks of the chunks `[first, done)` of `progress`.
+
+        After a restart, and when a table has been altered, the chunks that are missing are read under a new snapshot,
+        and the log makes them converge. A table that was dropped meanwhile has no rows any more; one that was written
+        anew, with its rows elsewhere, is read from its beginning.
+        """
+        if self._session is None or self.session.forms(list(self._forms)) != self._forms:
+            self._open(None)
+            self.session.release()
+        address = connections.uri(self._config, any_bytes=connections.has_no_encoding(self._control()))
+        tasks: list[Task] = []
+        for chunk in progress.plan.chunks(first, progress.done):
+            name = str(chunk.table)
+            if name not in self._tables:
+                log.warning("the table %s was dropped while its snapshot was running: left out", name)
+                continue
+            oid, _, relkind = self._tables[name]
+            if chunk.table.storage and chunk.table.storage != self._storage.get(oid):
+                if name in self._reread:
+                    continue
+                log.warning("the table %s was written anew while its snapshot was running: read again", name)
+                self._reread.add(name)
+                chunk = replace(chunk, first_page=0, last_page=None)  # noqa: PLW2901
+            tasks.append(
+                SnapshotTask(
+                    address,
+                    self.session.name,
+                    self._table(name),
+                    chunk,
+                    self._statement(name, chunk, relkind),
+                    progress.origin,
+                    self._settings,
+                    self._forms[oid],
+                    name in self._statements,
+                )
+            )
+        return tasks
+
+    def count(self) -> dict[tuple[str, str], int]:
+        """How many rows the snapshot shows of each planned table, in the order of reading: reads them all."""
+        found = {}
+        for name in self._planned:
+            _, table, relkind = self._tables[name]
+            found[table.schema, table.table] = self.session.count(table, relkind, self._statements.get(name))
+        return found
+
+    def history(self, tables: frozenset[str] | None) -> History:
+        """What the log will not tell of the captured tables, or of `tables` alone, as the snapshot shows it.
+
+        True for every change that the log has after the snapshot: a table is altered before a transaction changes it
+        or after that, and what is altered after the snapshot, the log announces.
+        """
+        assert self._catalog is not None
+        return _history(
+            self._catalog, [found for name, found in self.schemas.items() if tables is None or name in tables]
+        )
+
+    def history_at(self, exported: str) -> History:
+        """The same for a snapshot of which no rows are wanted."""
+        connection = connections.connect(self._config)
+        try:
+            connection.execute("begin isolation level repeatable read read only")
+            connection.execute(f"set transaction snapshot '{exported}'".encode())
+            catalog = Catalog(connection, self._config["database.dbname"], self._settings.shaping.comments)
+            captured = setup.captured_tables(catalog.tables(), self._filter)
+            return _history(catalog, list(catalog.schemas([oid for oid, _, _ in captured]).values()))
+        finally:
+            connection.close()
+
+    def _table(self, name: str) -> TableSchema:
+        """The table as its reads show it: with its key, and without the columns that no event needs."""
+        return self._settings.shaping.read(self._admit(self.schemas[name]))
+
+    def _statement(self, name: str, chunk: Chunk, relkind: str) -> str:
+        assert self._catalog is not None
+        table = self._table(name)
+        outputs = self._catalog.output_functions(table.columns)
+        if name in self._statements:
+            types = self._catalog.type_names(table.columns)
+            return override_statement(table, outputs, types, self._statements[name])
+        return select_statement(table, outputs, chunk, relkind)
+
+    def close(self) -> None:
+        """End the snapshot, if one is running."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+        self._tables, self._forms, self._storage, self.schemas = {}, {}, {}, {}
+        self._catalog = None
+
+
+def _history(catalog: Catalog, tables: Sequence[TableSchema]) -> History:
+    return History(tuple(sorted(catalog.attributes(tables).items(), key=lambda entry: entry[0])))

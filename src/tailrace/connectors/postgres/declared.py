@@ -1,0 +1,74 @@
+"""Declared types: the name, length and scale of a column's type as PostgreSQL's JDBC driver tells them.
+
+Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and cuts hashes to the length.
+Lengths are characters of text, decimal digits of numbers, else characters of the longest text.
+"""
+
+from __future__ import annotations
+
+from tailrace.columns import Column
+
+UNLIMITED = 2**31 - 1
+TEXT_TYPES = frozenset(("text", "varchar", "bpchar", "char", "name"))
+"""Types that JDBC calls character types; enums and domains over them are as well."""
+
+_MOST_DIGITS = 131_089
+_LENGTHS = {"int2": 5, "int4": 10, "oid": 10, "int8": 19, "float4": 8, "float8": 17, "bool": 1, "char": 1,
+            "date": 13, "interval": 49}  # fmt: skip
+_SCALES = {"float4": 8, "float8": 17}
+# Without the fraction of a second: a time, a zone, the longest date and a blank.
+_CLOCKS = {"time": 8, "timetz": 14, "timestamp": 22, "timestamptz": 28}
+
+
+def _base(column: Column) -> Column:
+    """What a domain is made of, what an array holds, or the column itself; with the modifier that counts."""
+    if column.kind in ("domain", "array") and column.element is not None:
+        return column.element
+    return column
+
+
+def is_text(column: Column) -> bool:
+    """Whether the column's values are text to JDBC: those that a mask replaces."""
+    base = _base(column) if column.kind == "domain" else column
+    return base.kind == "enum" or (base.kind == "base" and base.type_name in TEXT_TYPES)
+
+
+def length(column: Column) -> int:
+    """The length of the column's type; UNLIMITED where it has none."""
+    base = _base(column)
+    modifier = column.modifier if column.kind == "array" and base.modifier < 0 else base.modifier
+    name = base.type_name
+    if name in ("varchar", "bpchar"):
+        return modifier - 4 if modifier >= 4 else UNLIMITED
+    if name == "numeric":
+        return (modifier - 4) >> 16 & 0xFFFF if modifier >= 4 else _MOST_DIGITS
+    if name in ("bit", "varbit"):
+        return modifier if modifier > 0 else (1 if name == "bit" else UNLIMITED)
+    if name in _CLOCKS:
+        # The driver counts two digits for one.
+        digits = {-1: 6, 1: 2}.get(modifier, modifier)
+        return _CLOCKS[name] + (digits + 1 if digits else 0)
+    return _LENGTHS.get(name, UNLIMITED)
+
+
+def scale(column: Column) -> int:
+    """The digits behind the point, or of a second's fraction."""
+    base = _base(column)
+    modifier = column.modifier if column.kind == "array" and base.modifier < 0 else base.modifier
+    if base.type_name == "numeric":
+        return ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400 if modifier >= 4 else 0
+    if base.type_name in _CLOCKS:
+        return 6 if modifier < 0 else modifier
+    if base.type_name == "interval":
+        return 6 if modifier < 0 or modifier & 0xFFFF == 0xFFFF else modifier & 0xFFFF
+    return _SCALES.get(base.type_name, 0)
+
+
+def parameters(column: Column, legacy: bool, comments: bool) -> tuple[tuple[str, str], ...]:
+    """The schema parameters that tell the column's type in the database; `legacy` leaves out its name."""
+    told = {"type": column.type_name.upper(), "length": str(length(column)), "scale": str(scale(column))}
+    if not legacy:
+        told["name"] = column.name
+    if comments and column.comment is not None:
+        told["comment"] = column.comment
+    return tuple((f"__debezium.source.column.{name}", value) for name, value in told.items())

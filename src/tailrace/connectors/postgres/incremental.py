@@ -1,0 +1,500 @@
+"""Incremental: what the planner does for signals and incremental snapshots, beside reading the log.
+
+The progress is part of every offset. A batch that has a window says where the snapshot stood before it as well: a
+planner that starts anew cannot know whether the window's rows were delivered or the batch was only replayed, so it
+reads that window again. A replayed batch delivers its changes and no rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import ChangeBatch, Flags
+from tailrace.columns.table import TableSchema
+from tailrace.config.filters import table_name
+from tailrace.connectors.postgres import segments
+from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.keyed import KeyChunk, KeyedTable, WindowOrigin
+from tailrace.connectors.postgres.position import lsn_text
+from tailrace.connectors.postgres.reconcile import NOTHING, Superseded, Unclear, superseded
+from tailrace.connectors.postgres.snapshot import quoted
+from tailrace.connectors.postgres.spool import Rows
+from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
+from tailrace.snapshot import signals
+from tailrace.snapshot.channels import Channels
+from tailrace.snapshot.incremental import (
+    Collection,
+    IncrementalSnapshot,
+    Notification,
+    Notifications,
+    requested,
+)
+from tailrace.snapshot.signals import (
+    ExecuteSnapshot,
+    LogMessage,
+    MalformedSignal,
+    PauseSnapshot,
+    ResumeSnapshot,
+    Signal,
+    StopSnapshot,
+)
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+# The least time of a batch with a window, in s, that the automatic number of chunks aims at.
+WINDOW_PACE = 0.25
+# So many transactions may be unknown to be visible before the server is asked at the next batch.
+UNSETTLED = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The part of an offset that belongs to signals and incremental snapshots.
+
+    `state` is the running snapshot, `before` where it stood before the batch's window (None: the batch has none),
+    `blocking` the tables that a blocking snapshot is to read next, `reading` those that one is reading, `notices` what
+    the batch tells, each with its time in ms, `positions` how far each channel outside the log has been read.
+    `windows` counts the windows: one that is read again must not have the offset that it had before, or Spark would
+    see nothing new.
+    """
+
+    state: IncrementalSnapshot | None = None
+    before: IncrementalSnapshot | None = None
+    blocking: tuple[Collection, ...] = ()
+    reading: tuple[Collection, ...] = ()
+    notices: tuple[tuple[Notification, int], ...] = ()
+    positions: tuple[tuple[str, int], ...] = ()
+    windows: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        if self.state is not None:
+            fields["state"] = self.state.to_json()
+        if self.before is not None:
+            fields["before"] = self.before.to_json()
+        for name, collections in (("blocking", self.blocking), ("reading", self.reading)):
+            if collections:
+                fields[name] = [[c.schema, c.table, c.filter, c.surrogate] for c in collections]
+        if self.notices:
+            fields["notices"] = [
+                [notice.id, notice.aggregate, notice.type, [list(pair) for pair in notice.data], at]
+                for notice, at in self.notices
+            ]
+        if self.positions:
+            fields["positions"] = [list(pair) for pair in self.positions]
+        if self.windows:
+            fields["windows"] = self.windows
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Progress:
+        state, before = fields.get("state"), fields.get("before")
+        return cls(
+            None if state is None else IncrementalSnapshot.from_json(state),
+            None if before is None else IncrementalSnapshot.from_json(before),
+            tuple(Collection(*parts) for parts in fields.get("blocking", ())),
+            tuple(Collection(*parts) for parts in fields.get("reading", ())),
+            tuple(
+                (Notification(id_, aggregate, kind, tuple((name, value) for name, value in data)), at)
+                for id_, aggregate, kind, data, at in fields.get("notices", ())
+            ),
+            tuple((name, position) for name, position in fields.get("positions", ())),
+            fields.get("windows", 0),
+        )
+
+
+NO_PROGRESS = Progress()
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A chunk of the window, ready for a task."""
+
+    snapshot: str
+    table: KeyedTable
+    chunk: KeyChunk
+    origin: WindowOrigin
+    superseded: Superseded
+
+
+@dataclass(slots=True)
+class _Logged:
+    """A change of the signal table, as the log has it."""
+
+    signal: Signal
+    op: str
+    xid: int
+    lsn: int
+    previous_end: int
+    commit_lsn: int
+    commit_us: int
+
+
+@dataclass(slots=True)
+class _Open:
+    """The window of the batch that is being planned or read."""
+
+    window: Window
+    end: dict[str, Any] = field(default_factory=dict)
+    unclear: bool = False
+
+
+class Incremental:
+    """Signals and windows of one query. Planner, its main thread.
+
+    `captured` lists the tables that may be read, `(schema, table)` in the order of their names; `is_captured(schema,
+    table)` tells of one; `admit` gives a schema the key that its events have, and leaves out what they do not show;
+    with `comments` schemas hold the comments of columns.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        legacy: bool,
+        parallelism: int,
+        connect: Callable[[], psycopg.Connection[Any]],
+        captured: Callable[[], Sequence[tuple[str, str]]],
+        is_captured: Callable[[str, str], bool],
+        admit: Callable[[TableSchema], TableSchema],
+        comments: bool,
+    ) -> None:
+        self._comments = comments
+        self._admit = admit
+        self._captured = captured
+        self._is_captured = is_captured
+        self._database = config["database.dbname"]
+        name = config["signal.data.collection"]
+        self.signal_table = table_name(name) if name else None
+        self._reads_source = "source" in config["signal.enabled.channels"]
+        self._pace = Pace(config["incremental.snapshot.window.chunks"], parallelism)
+        writes = self.signal_table is not None and not config["read.only"]
+        settings = WindowSettings(
+            ".".join(quoted(part) for part in self.signal_table) if writes and self.signal_table else None,
+            config["incremental.snapshot.watermarking.strategy"] == "insert_delete",
+            legacy,
+            config["incremental.snapshot.chunk.size"],
+        )
+        self._notifications = Notifications(config["topic.prefix"])
+        self._windows = Windows(settings, connect, self._describe, self._notifications)
+        self._open: _Open | None = None
+        self._resumed = False
+        self._state: IncrementalSnapshot | None = None
+        self._channels = Channels.of(config)
+        self.streamed = Streamed()
+
+    def close(self) -> None:
+        self._windows.close()
+        self._channels.close()
+
+    def follow(self, control: psycopg.Connection[Any]) -> None:
+        """The log is going to be read: its transactions that wait for a standby may have been streamed before.
+
+        Who waits is shown to members of pg_read_all_stats alone. Others take every running transaction for one that
+        waits, where the server has standbys to wait for: the first window then comes when these have ended.
+        """
+        rows = control.execute(_WAITING).fetchall()
+        waiting = np.array([row[0] for row in rows], np.int64)
+        if len(waiting):
+            self.streamed.add(waiting, np.zeros(len(waiting), np.int64))
+
+    # --- the course of a batch -----------------------------------------------------------------------------------
+
+    def begin(self, progress: Progress) -> Progress:
+        """Where the next batch begins: `progress` is that of the last one, whose notices and window are past."""
+        self._pace.returned()
+        state = progress.state
+        if len(self.streamed) > UNSETTLED:
+            self._windows.settle(self.streamed)
+        again = None
+        if not self._resumed:
+            again = progress.before
+        elif self._open is not None and progress.before is not None and self._is_lost():
+            log.info("a table has changed while it was read; its chunks are read again")
+            again = progress.before
+        self._resumed = True
+        self._open = None
+        if again is not None:
+            state = again
+        return replace(progress, state=state, before=None, notices=())
+
+    def _is_lost(self) -> bool:
+        assert self._open is not None
+        return self._open.unclear or self._windows.has_changed(self._open.window)
+
+    def open(self, progress: Progress, upto_lsn: int) -> Window | None:
+        """The next window, if a snapshot is running; the log was delivered up to the commit at `upto_lsn`."""
+        if progress.state is None or progress.state.paused:
+            return None
+        window = self._windows.open(progress.state, self.streamed, upto_lsn, self._pace.chunks())
+        if window is not None:
+            self._open = _Open(window)
+        return window
+
+    def give_up(self) -> None:
+        """The log of the window cannot be read in time: the window is void, and nothing of it was delivered."""
+        self._open = None
+
+    def finish(self, progress: Progress, rows: Sequence[Rows], versions: Sequence[TableSchema]) -> Progress:
+        """The progress after the batch of `rows`: its window read, its signals and those of the channels obeyed."""
+        notes: list[Notification] = []
+        before = None
+        if self._open is not None:
+            window = self._open.window
+            notes += window.notifications
+            before = window.before
+            progress = replace(progress, state=window.after, windows=progress.windows + 1)
+        logged = self._logged(rows, versions) if self._reads_source else []
+        arrived = [(one.signal, lsn_text(one.lsn)) for one in logged if one.op == "c"]
+        received, positions = self._channels.poll(dict(progress.positions))
+        progress = replace(progress, positions=tuple(sorted(positions.items())))
+        for signal, position in arrived + [(signal, signal.id) for signal in received]:
+            progress, before, told = self._obey(signal, position, progress, before)
+            notes += told
+        now = time.time_ns() // 1_000_000
+        self._state = progress.state
+        return replace(progress, before=before, notices=tuple((note, now) for note in notes))
+
+    def status(self) -> dict[str, Any] | None:
+        """How far the running snapshot is, in the form that `tailrace.status` describes; None when none runs."""
+        state = self._state
+        if state is None:
+            return None
+        told: dict[str, Any] = {
+            "table": str(state.current),
+            "rows": state.cursor.rows,
+            "waiting": len(state.collections) - 1,
+            "paused": state.paused,
+        }
+        estimate = self._windows.estimates.get(str(state.current))
+        if estimate is not None:
+            told["of"] = max(estimate, state.cursor.rows)
+        return told
+
+    def planned(self, end: dict[str, Any]) -> None:
+        """The batch ends at the offset `end`."""
+        self._pace.planned(self._open is not None)
+        if self._open is not None:
+            self._open.end = end
+
+    def reads(self, end: dict[str, Any], rows: Sequence[Rows], versions: Sequence[TableSchema]) -> list[Read]:
+        """The chunks of the batch that ends at `end`; none for a batch that another planner has planned."""
+        if self._open is None or self._open.end != end:
+            return []
+        window = self._open.window
+        origin = self._origin(window, rows, versions)
+        told: dict[int, Superseded] = {}
+        for table, _ in window.chunks:
+            if table.table.oid not in told:
+                changes = segments.changes_of(rows, versions, table.table.oid)
+                try:
+                    told[table.table.oid] = superseded(
+                        table.table, table.identity, changes, lambda batch: _is_shown(batch, window)
+                    )
+                except Unclear:
+                    self._open.unclear = True
+                    told[table.table.oid] = Superseded(everything=True)
+        return [
+            Read(window.snapshot, table, chunk, origin, told.get(table.table.oid, NOTHING))
+            for table, chunk in window.chunks
+        ]
+
+    def spread(self, reads: Sequence[Read], count: int) -> list[tuple[Read, ...]]:
+        """The chunks over at most `count` tasks; neighbours in one task are read by one query."""
+        count = min(count, len(reads))
+        parts = [reads[len(reads) * part // count : len(reads) * (part + 1) // count] for part in range(count)]
+        return [tuple(_joined(part)) for part in parts]
+
+    def _origin(self, window: Window, rows: Sequence[Rows], versions: Sequence[TableSchema]) -> WindowOrigin:
+        """What the rows of the window say of their source: the closing watermark's event, where there is one."""
+        for one in reversed(self._logged(rows, versions)):
+            if one.signal.id == window.watermark:
+                return WindowOrigin(one.xid, one.lsn, one.previous_end, one.commit_lsn, one.commit_us)
+        upto = window.upto_lsn
+        return WindowOrigin(window.visible.xmax & 0xFFFFFFFF, upto, upto, upto, window.at_us)
+
+    # --- signals -------------------------------------------------------------------------------------------------
+
+    def _logged(self, rows: Sequence[Rows], versions: Sequence[TableSchema]) -> list[_Logged]:
+        """The inserts and deletes of the signal table among `rows`, in log order."""
+        if self.signal_table is None or not rows:
+            return []
+        oids = {table.oid for table in versions if (table.id.schema, table.id.table) == self.signal_table}
+        found: list[_Logged] = []
+        for oid in oids:
+            for batch in segments.changes_of(rows, versions, oid):
+                found += _signals(batch)
+        return sorted(found, key=lambda one: (one.commit_lsn, one.lsn))
+
+    def _obey(
+        self, signal: Signal, position: str, progress: Progress, before: IncrementalSnapshot | None
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        """The progress, and what was before its window, after `signal`; what there is to tell. Never raises."""
+        try:
+            action = signals.read(signal)
+            if isinstance(action, ExecuteSnapshot):
+                return self._execute(action, progress, before)
+            if isinstance(action, LogMessage):
+                log.warning("%s", action.message.replace("{}", position))
+            elif isinstance(action, StopSnapshot) and progress.state is not None:
+                left = progress.state.without(action.collections)
+                before = None if before is None else before.without(action.collections)
+                kept = () if left is None else left.collections
+                gone = [one for one in progress.state.collections if one not in kept]
+                note = self._notifications.stopped(progress.state, gone if kept else ())
+                return replace(progress, state=left), before, [note] if gone else []
+            elif isinstance(action, PauseSnapshot | ResumeSnapshot) and progress.state is not None:
+                paused = isinstance(action, PauseSnapshot)
+                state = replace(progress.state, paused=paused)
+                note = self._notifications.listing(state, "PAUSED" if paused else "RESUMED")
+                before = None if before is None else replace(before, paused=paused)
+                return replace(progress, state=state), before, [note]
+        except MalformedSignal as fault:
+            log.warning("a signal is ignored: %s", fault)
+        return progress, before, []
+
+    def _execute(
+        self, action: ExecuteSnapshot, progress: Progress, before: IncrementalSnapshot | None
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        if not action.collections:
+            log.info("signal %s names no tables: nothing to do", action.id)
+            return progress, before, []
+        found, missing = signals.resolve(action.collections, self._captured())
+        for entry in missing:
+            log.warning("signal %s: no captured table is named %s", action.id, entry)
+        collections = requested(action, found)
+        if action.blocking:
+            return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
+        # a table that is not there is told as such when its turn comes
+        collections += [Collection(*table_name(entry)) for entry in missing]
+        if before is not None:
+            # when the window is read again, what was asked for since is still to be read
+            before = before.added(action.id, collections)
+        if progress.state is not None:
+            return replace(progress, state=progress.state.added(action.id, collections)), before, []
+        state = IncrementalSnapshot(action.id, tuple(collections))
+        log.info("incremental snapshot %s of %s", action.id, ", ".join(map(str, collections)))
+        return replace(progress, state=state), before, [self._notifications.listing(state, "STARTED")]
+
+    def _describe(self, connection: psycopg.Connection[Any], collection: Collection) -> Described | None:
+        if not self._is_captured(collection.schema, collection.table):
+            return None
+        row = connection.execute(_TABLE, (collection.schema, collection.table)).fetchone()
+        if row is None:
+            return None
+        catalog = Catalog(connection, self._database, self._comments)
+        found = catalog.schemas([row[0]]).get(row[0])
+        if found is None:
+            return None
+        shown = self._admit(found)
+        names = {column.name for column in shown.columns}
+        # rows are told apart by their own key and cut into chunks by the surrogate: they are read whatever events show
+        needed = {*found.key, collection.surrogate} - names
+        missing = tuple(column for column in found.columns if column.name in needed)
+        shown = replace(shown, columns=shown.columns + missing)
+        return shown, row[1], found.key, catalog.output_functions(found.columns)
+
+
+# A transaction keeps the lock of its id until new snapshots show it. Servers hide the rows of others by nulls.
+_WAITING = """
+select backend_xid::text::int8 from pg_catalog.pg_stat_activity
+where wait_event = 'SyncRep' and backend_xid is not null
+union
+select transactionid::text::int8 from pg_catalog.pg_locks
+where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted and pid <> pg_catalog.pg_backend_pid()
+  and not pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
+  and pg_catalog.current_setting('synchronous_standby_names') <> ''
+"""
+_TABLE = """
+select c.oid::int8, c.relkind::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')
+"""
+
+
+class Pace:
+    """How many chunks a window has: `fixed`, or with 0 as many as double the time of a batch, or take WINDOW_PACE.
+
+    The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. It is counted
+    from the plan of a batch to the call for the next one.
+    """
+
+    def __init__(self, fixed: int, parallelism: int) -> None:
+        self._fixed = fixed
+        self._least = parallelism
+        self._chunks = float(parallelism)
+        self._planned: float | None = None
+        self._with_window = False
+        # what a batch without a window takes, in s; 0 before there was one
+        self._plain = 0.0
+
+    def chunks(self) -> int:
+        """The number of chunks of the window that is opened now."""
+        return self._fixed or int(self._chunks)
+
+    def planned(self, with_window: bool) -> None:
+        """A batch is given to Spark."""
+        self._planned, self._with_window = time.monotonic(), with_window
+
+    def returned(self) -> None:
+        """Spark asks for the next batch."""
+        if self._planned is None:
+            return
+        took, self._planned = time.monotonic() - self._planned, None
+        if self._with_window:
+            wanted = max(WINDOW_PACE, 2 * self._plain)
+            factor = min(max(wanted / max(took, 0.001), 0.5), 1.5)
+            self._chunks = min(max(self._chunks * factor, self._least), 1024 * self._least)
+        else:
+            self._plain = took if not self._plain else 0.8 * self._plain + 0.2 * took
+
+
+def _joined(reads: Sequence[Read]) -> list[Read]:
+    """The same rows with neighbouring chunks of a table as one."""
+    found: list[Read] = []
+    for read in reads:
+        last = found[-1] if found else None
+        if last is not None and last.table is read.table and last.chunk.upto == read.chunk.after:
+            chunk = replace(last.chunk, upto=read.chunk.upto, rows=last.chunk.rows + read.chunk.rows)
+            found[-1] = replace(last, chunk=chunk)
+        else:
+            found.append(read)
+    return found
+
+
+def _is_shown(batch: ChangeBatch, window: Window) -> Flags:
+    """Which changes the window's snapshot shows."""
+    shown: Flags = window.visible.shows(batch.transactions.xid)[batch.transaction]
+    return shown
+
+
+def _signals(batch: ChangeBatch) -> list[_Logged]:
+    """The rows of the signal table that were inserted or deleted: id, type and data are its first three columns."""
+    found = []
+    for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
+        image = batch.after if batch.op[row] == ord("c") else batch.before
+        if image is None or len(image.columns) < 3:
+            continue
+        texts = [column[row].as_py() for column in image.columns[:3]]
+        id_, kind, data = (None if text is None else text.decode("utf-8", "replace") for text in texts)
+        of = int(batch.transaction[row])
+        found.append(
+            _Logged(
+                Signal(id_ or "", kind or "", data),
+                chr(batch.op[row]),
+                int(batch.transactions.xid[of]),
+                int(batch.lsn[row]),
+                int(batch.transactions.previous_end[of]),
+                int(batch.transactions.commit_lsn[of]),
+                int(batch.transactions.commit_us[of]),
+            )
+        )
+    return found

@@ -1,0 +1,335 @@
+"""Chunks of a table by ranges of its key, for incremental snapshots: where they end, and how they are read.
+
+Chunks are found by the planner under an exported snapshot, and read by tasks under the same one. Neither the planner's
+transaction nor anything else that waits for a task holds a lock on the table, so that a DDL statement in between is
+never part of a deadlock; a task takes its own lock first and then makes sure that the table is still the one that the
+snapshot shows. If it is not, the task reads nothing, and the planner, which finds the same, has the chunk read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.arrow import ArrowConnection
+from tailrace.connectors.postgres.snapshot import only, qualified, quoted, shown_as_text
+from tailrace.snapshot.incremental import Collection, Cursor, Key
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from tailrace.connectors.postgres.reconcile import Superseded
+
+# As the snapshot of the transaction shows it: its columns' places, names and types, and whether they may be null.
+_COLUMNS = """
+select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not a.attnotnull,
+       concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname))
+from pg_catalog.pg_attribute a
+join pg_catalog.pg_class c on c.oid = a.attrelid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
+"""
+
+# The catalog rows that a DDL statement on the table, or on one of its partitions, leaves changed.
+_FINGERPRINT = """
+with recursive tree(oid) as (
+  select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
+)
+select md5(string_agg(line, ';' order by line)) from (
+  select 'c' || c.oid || ':' || c.relfilenode || ':' || c.relname as line
+  from pg_catalog.pg_class c join tree on c.oid = tree.oid
+  union all
+  select 'a' || a.attrelid || ':' || a.attnum || ':' || a.xmin
+  from pg_catalog.pg_attribute a join tree on a.attrelid = tree.oid
+  where a.attnum > 0
+) found
+"""
+
+# The files of the table and its partitions. The condition `still` asks functions that read the server's own
+# caches what they are now, whatever the transaction's snapshot shows.
+_FILES = """
+with recursive tree(oid) as (
+  select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
+)
+select c.oid::int8, c.relfilenode::int8 from pg_catalog.pg_class c join tree on c.oid = tree.oid where c.relkind = 'r'
+order by c.oid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChunk:
+    """The rows with a key behind `after`, up to and including `upto`; with `nulls` also those without a whole key.
+
+    `after` None: from the first row; `upto` None: only the rows without a whole key. `rows` is how many there are.
+    """
+
+    number: int
+    after: Key | None
+    upto: Key | None
+    rows: int
+    nulls: bool = False
+
+
+class UnusableTable(Exception):
+    """A table that cannot be read in chunks; the argument is the status that its notification gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTable:
+    """A table under a snapshot, ordered by the columns `key`; the columns `identity` identify its rows, if any do.
+
+    `outputs` names each column's output function, `types` the type that a key's text is cast back to, `nullable`
+    tells whether a key column may be null, `still` is the SQL condition under which the table is still the one that
+    the snapshot shows, `fingerprint` changes with every DDL statement on it.
+    """
+
+    table: TableSchema
+    relkind: str
+    key: tuple[str, ...]
+    identity: tuple[str, ...]
+    outputs: dict[str, str]
+    types: tuple[str, ...]
+    nullable: bool
+    filter: str | None
+    still: str
+    fingerprint: str
+
+    @classmethod
+    def find(
+        cls,
+        connection: psycopg.Connection[Any],
+        table: TableSchema,
+        relkind: str,
+        identity: tuple[str, ...],
+        outputs: dict[str, str],
+        collection: Collection,
+    ) -> KeyedTable:
+        """The table as the transaction of `connection` sees it; `identity` is its own key. Raises UnusableTable."""
+        columns = {found[0]: found[1:] for found in connection.execute(_COLUMNS, (table.oid,)).fetchall()}
+        key = (collection.surrogate,) if collection.surrogate else identity or table.key
+        if not key:
+            raise UnusableTable("NO_PRIMARY_KEY")
+        if any(name not in columns for name in (*key, *(column.name for column in table.columns))):
+            raise UnusableTable("UNKNOWN_SCHEMA")
+        files = connection.execute(_FILES, (table.oid,)).fetchall()
+        conditions = [f"{literal(qualified(table.id))}::regclass::oid = {table.oid}"]
+        conditions += [f"coalesce(pg_relation_filenode({oid}), 0) = {file}" for oid, file in files]
+        conditions += [
+            f"(select identity from pg_identify_object('pg_class'::regclass, {table.oid}, {columns[column.name][0]}))"
+            f" = {literal(columns[column.name][3])}"
+            for column in table.columns
+        ]
+        return cls(
+            table,
+            relkind,
+            tuple(key),
+            identity,
+            outputs,
+            tuple(columns[name][1] for name in key),
+            any(columns[name][2] for name in key),
+            collection.filter,
+            " and ".join(conditions),
+            fingerprint(connection, table.oid),
+        )
+
+    # --- SQL -------------------------------------------------------------------------------------------------------
+
+    @property
+    def source(self) -> str:
+        return f"{only(self.relkind)}{qualified(self.table.id)}"
+
+    def _keys(self, direction: str = "") -> str:
+        # qualified, because a bare name to order by would mean what the select list gives that name to
+        return ", ".join(f"{qualified(self.table.id)}.{quoted(name)}{direction}" for name in self.key)
+
+    def _texts(self, names: Sequence[str]) -> str:
+        """The texts of the key, whose columns the query has under `names`."""
+        return ", ".join(
+            f"textin({self.outputs[column]}({name}))" for column, name in zip(self.key, names, strict=True)
+        )
+
+    def _bound(self, operator: str, key: Key) -> str:
+        values = ", ".join(f"{literal(text)}::{kind}" for text, kind in zip(key, self.types, strict=True))
+        return f"({self._keys()}) {operator} ({values})"
+
+    def _where(self, conditions: Sequence[str]) -> str:
+        if self.filter:
+            # on lines of its own, so that a comment at its end hides nothing
+            conditions = [*conditions, f"(\n{self.filter}\n)"]
+        return f" where {' and '.join(conditions)}" if conditions else ""
+
+    def _whole(self) -> list[str]:
+        return [f"{quoted(name)} is not null" for name in self.key] if self.nullable else []
+
+    def maximum(self, connection: psycopg.Connection[Any]) -> tuple[Key | None, bool]:
+        """The largest key, None where no row has one; and whether there are rows without a whole key."""
+        texts = self._texts([quoted(name) for name in self.key])
+        row = _run(
+            connection,
+            f"select {texts} from {self.source}{self._where(self._whole())} order by {self._keys(' desc')} limit 1",
+        ).fetchone()
+        others = False
+        if self.nullable:
+            broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
+            found = _run(
+                connection, f"select exists (select from {self.source}{self._where([f'({broken})'])})"
+            ).fetchone()
+            others = found is not None and found[0]
+        return (None if row is None else tuple(row)), others
+
+    def estimate(self, connection: psycopg.Connection[Any]) -> int | None:
+        """About how many rows there are, as the server estimates it; None where it has none, or only some are read."""
+        row = connection.execute(
+            "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (self.table.oid,)
+        ).fetchone()
+        return row[0] if row is not None and row[0] > 0 and self.filter is None else None
+
+    def chunks(
+        self, connection: psycopg.Connection[Any], cursor: Cursor, size: int, count: int, number: int, nulls: bool
+    ) -> list[KeyChunk]:
+        """The next `count` chunks of `size` rows after `cursor.last`; fewer at the end of the table.
+
+        The rows of one key stay together, whatever the size. With `nulls` the first chunk has the rows without a
+        whole key as well.
+        """
+        found: list[KeyChunk] = []
+        after, seen = cursor.last, 0
+        if cursor.maximum:
+            conditions = [self._bound("<=", cursor.maximum)] + ([self._bound(">", after)] if after else [])
+            # names of their own for the key's columns, which may be called as anything else here
+            names = [f"key_{place}" for place in range(len(self.key))]
+            keys = f"select {self._keys()} from {self.source}{self._where(conditions)} order by {self._keys()} limit"
+            numbered = (
+                "select *, row_number() over () as number, count(*) over () as total "
+                f"from ({keys} {size * count}) k({', '.join(names)})"
+            )
+            ends = _run(
+                connection,
+                f"select {self._texts(names)}, number from ({numbered}) k where number % {size} = 0 or number = total "
+                "order by number",
+            ).fetchall()
+            for *key, last in ends:
+                end = tuple(key)
+                if end != after:
+                    found.append(KeyChunk(number + len(found), after, end, last - seen, nulls and not found))
+                    after, seen = end, last
+        if nulls and not found:
+            found.append(KeyChunk(number, None, None, 0, True))
+        return found
+
+    def select(self, chunk: KeyChunk) -> str:
+        """The query of a chunk's rows, every column as the text of its output function, ordered by the key."""
+        if chunk.upto is None:
+            ranged = ""
+        else:
+            bounds = [self._bound("<=", chunk.upto)] + ([self._bound(">", chunk.after)] if chunk.after else [])
+            ranged = " and ".join(bounds)
+        if chunk.nulls:
+            broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
+            ranged = f"({ranged} or {broken})" if ranged else f"({broken})"
+        columns = ", ".join(shown_as_text(column, self.outputs) for column in self.table.columns)
+        return f"select {columns} from {self.source}{self._where([ranged])} order by {self._keys()}"
+
+
+def fingerprint(connection: psycopg.Connection[Any], oid: int) -> str:
+    """A text that differs after every DDL statement on the table; empty when the table is gone."""
+    row = connection.execute(_FINGERPRINT, (oid,)).fetchone()
+    return "" if row is None or row[0] is None else str(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOrigin:
+    """What the rows of a window say of their source: the closing watermark's, or the snapshot's where there is none.
+
+    `position` is the LSN at which the window ends, `at_us` its time in µs since 1970.
+    """
+
+    xid: int
+    lsn: int
+    previous_end: int
+    position: int
+    at_us: int
+
+
+def read_rows(
+    connection: ArrowConnection,
+    snapshot: str,
+    table: KeyedTable,
+    chunk: KeyChunk,
+    origin: WindowOrigin,
+    superseded: Superseded,
+) -> Iterator[ChangeBatch]:
+    """The rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
+
+    Gives nothing when the table has changed since the snapshot. `connection` is closed at the end.
+    """
+    import adbc_driver_manager
+
+    try:
+        connection.execute("begin isolation level repeatable read read only")
+        try:
+            connection.execute(f"lock table {table.source} in access share mode")
+            connection.execute(f"set transaction snapshot '{snapshot}'")
+            still = next(iter(connection.query(f"select coalesce({table.still}, false)")))
+        except adbc_driver_manager.Error as error:
+            if getattr(error, "sqlstate", None) in GONE:
+                return
+            raise
+        if not still.column(0)[0].as_py():
+            return
+        ordinal = (chunk.number + 1) << 40
+        for rows in connection.query(table.select(chunk)):
+            columns = [rows.column(place).cast(pa.binary()) for place in range(len(table.table.columns))]
+            columns = superseded.without(table, columns)
+            count = len(columns[0]) if columns else rows.num_rows
+            if count:
+                yield _as_reads(table.table, columns, count, origin, ordinal)
+            ordinal += count
+    finally:
+        connection.close()
+
+
+# SQLSTATEs of what a table that was dropped or changed meanwhile is refused with: table, schema, column, object.
+GONE = ("42P01", "3F000", "42703", "42704", "42809")
+
+
+def _as_reads(
+    table: TableSchema, columns: list[pa.Array], count: int, origin: WindowOrigin, ordinal: int
+) -> ChangeBatch:
+    one = np.ones(1, np.int64)
+    return ChangeBatch(
+        table=table,
+        op=np.full(count, ord("r"), np.uint8),
+        lsn=np.full(count, origin.lsn, np.int64),
+        transaction=np.zeros(count, np.int32),
+        ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64),
+        transactions=Transactions(
+            xid=one * origin.xid,
+            commit_lsn=one * origin.position,
+            commit_us=one * origin.at_us,
+            previous_end=one * origin.previous_end,
+        ),
+        before=None,
+        after=Image(None, columns, [None] * len(columns)),
+        marker=np.full(count, Marker.INCREMENTAL, np.uint8),
+    )
+
+
+def literal(text: str) -> str:
+    """The text as an SQL literal, whatever standard_conforming_strings says."""
+    escaped = text.replace("'", "''")
+    return "E'" + escaped.replace("\\", "\\\\") + "'" if "\\" in text else f"'{escaped}'"
+
+
+def _run(connection: psycopg.Connection[Any], query: str) -> psycopg.Cursor[Any]:
+    """Run a query that may hold a signal's condition.
+
+    Asked for binary results psycopg takes the protocol that refuses a second statement in the same text.
+    """
+    return connection.execute(query.encode(), binary=True)

@@ -1,0 +1,151 @@
+"""Relations: the table version that each Relation message of the log announces. Planner, the reader's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from tailrace.columns.table import Column, TableSchema
+from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.evolution import Moment, Present, evolve, is_after
+from tailrace.connectors.postgres.history import Attributes, SchemaHistory
+from tailrace.connectors.postgres.pgoutput import Relation
+
+UNCAPTURED = -1
+
+
+class Relations:
+    """Turns Relation messages into table versions, whose ids are places in `versions`.
+
+    `captured(relation)` tells whether a table belongs to the capture; `admit` has the last word on each new schema: it
+    returns the one to use, or raises. `use` comes before everything else, and again for each new session. The catalog
+    is read once for the messages of a run, and not at all for those that the history has decided.
+    """
+
+    def __init__(
+        self,
+        history: SchemaHistory,
+        captured: Callable[[Relation], bool],
+        admit: Callable[[TableSchema], TableSchema],
+    ) -> None:
+        self.history = history
+        self.versions: list[TableSchema] = []
+        self._captured = captured
+        self._admit = admit
+        self._catalog: Catalog | None = None
+        self._current: dict[int, tuple[Relation, int]] = {}
+        self._present: dict[int, Present] = {}
+        self._expected: set[int] = set()
+        # The oldest transaction whose work on the table was held back, as 32 bits.
+        self._held: dict[int, int] = {}
+        # The transaction id that was next when the catalog was read for the table, as 32 bits.
+        self._read_before: dict[int, int] = {}
+        self._labels: dict[int, frozenset[tuple[int, str]]] = {}
+
+    def use(self, catalog: Catalog) -> None:
+        """Read `catalog` from now on."""
+        self._catalog = catalog
+
+    def expect(self, announced: Sequence[Relation]) -> None:
+        """A run begins in which these messages stand. What the catalog says is read anew for them."""
+        self._present.clear()
+        self._expected = {relation.relation_id for relation in announced if self._captured(relation)}
+        self._watch_labels()
+
+    def announce(self, relation: Relation, at: Moment, resent: bool) -> int:
+        """The version id of the table that `relation` announces at `at`, or `UNCAPTURED`; a new one when anything
+        about the table has changed. `resent`: the session has sent one for the table before.
+        """
+        if not self._captured(relation):
+            return UNCAPTURED
+        oid = relation.relation_id
+        if self.history.is_decided(oid, at.place):
+            attributes = self.history.at(oid, at.place)
+            assert attributes is not None
+            self._held.pop(oid, None)
+        else:
+            attributes = self._decide(relation, at, resent)
+        return self._version(relation, attributes)
+
+    def is_due(self, oid: int, xid: int) -> bool:
+        """Whether a change of the transaction `xid` comes after work that was held back, and that no message announces:
+        a label of an enum, or what a transaction with an older id did late.
+        """
+        held = self._held.get(oid)
+        return held is not None and is_after(xid, held)
+
+    @property
+    def has_held(self) -> bool:
+        """Whether `is_due` can be true for any table."""
+        return bool(self._held)
+
+    def review(self, oid: int, at: Moment) -> int:
+        """The version id of a table for which `is_due` is true, from the change at `at` on."""
+        relation, _ = self._current[oid]
+        if self.history.is_decided(oid, at.place):
+            self._held.pop(oid, None)
+            attributes = self.history.at(oid, at.place)
+            assert attributes is not None
+        else:
+            # Whatever was read at the last message and not announced since was before this change.
+            before = self._read_before.get(oid)
+            is_later = before is not None and is_after(at.xid, before - 1)
+            attributes = self._decide(relation, at, resent=is_later)
+        return self._version(relation, attributes)
+
+    def _decide(self, relation: Relation, at: Moment, resent: bool) -> Attributes:
+        oid = relation.relation_id
+        older = self.history.at(oid, at.place)
+        present = self._read(relation)
+        attributes, held = evolve(relation, older, present, at, resent)
+        self._read_before[oid] = present.next_xid & 0xFFFFFFFF
+        self._held.pop(oid, None)
+        if held:
+            self._held[oid] = held
+        self.history.add(oid, at.place, attributes)
+        return attributes
+
+    def _read(self, relation: Relation) -> Present:
+        assert self._catalog is not None
+        oid = relation.relation_id
+        if oid not in self._present:
+            self._present = self._catalog.present({oid, *self._expected})
+        found = self._present[oid]
+        self._catalog.add_types(found, (column.type_oid for column in relation.columns))
+        return found
+
+    def _version(self, relation: Relation, attributes: Attributes) -> int:
+        assert self._catalog is not None
+        known = self._current.get(relation.relation_id)
+        version = self.versions[known[1]].version + 1 if known else 1
+        schema = self._admit(self._catalog.streamed(relation, attributes, version))
+        if known is not None and schema == replace(self.versions[known[1]], version=version):
+            place = known[1]
+        else:
+            self.versions.append(schema)
+            place = len(self.versions) - 1
+            for kind in attributes.types:
+                if kind.labels:
+                    self._labels.setdefault(kind.oid, frozenset(kind.labels))
+        self._current[relation.relation_id] = (relation, place)
+        return place
+
+    def _watch_labels(self) -> None:
+        """A label that is added to an enum is announced by no message: tables that use it are reviewed."""
+        if not self._labels:
+            return
+        assert self._catalog is not None
+        for oid, (labels, newest) in self._catalog.labels(list(self._labels)).items():
+            if self._labels[oid] == labels:
+                continue
+            self._labels[oid] = labels
+            self._present.clear()
+            for table, (_, place) in self._current.items():
+                if any(_uses(column, oid) for column in self.versions[place].columns):
+                    self._held.setdefault(table, newest)
+
+
+def _uses(column: Column | None, oid: int) -> bool:
+    while column is not None and column.type_oid != oid:
+        column = column.element
+    return column is not None

@@ -1,0 +1,94 @@
+"""Column plans under the options about columns: texts cut, masked or hashed, types told in schemas. Planner, workers.
+
+At most one option shapes a column: cuts count before masks, these before hashes, and all of them before told types.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+
+from tailrace.columns import Column, TableSchema
+from tailrace.connectors.postgres import declared
+from tailrace.events.settings import EventSettings
+from tailrace.serde.conversion import ColumnPlan, Kernel, Prepare
+from tailrace.serde.json_text import dumps
+from tailrace.serde.shapes import ByteTruncation, Digest, Mask, Shape, Truncation
+
+
+def shaped(plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings) -> ColumnPlan:
+    """The plan with the first option that names the column applied: a cut, a mask, a hash, or a told type."""
+    found = settings.shaping.treatment(table.id, column.name)
+    if found is None:
+        if not settings.shaping.annotates(table.id, column):
+            return plan
+        return _told(plan, declared.parameters(column, settings.legacy, settings.shaping.comments))
+    length = declared.length(column)
+    if found.kind == "truncate":
+        if length <= found.length:
+            return plan
+        plan = _told(plan, (("truncateLength", str(found.length)),))
+        if plan.conversion.kernel is Kernel.BINARY and plan.schema.connect == "bytes":
+            # Debezium 1.7 cuts strings alone.
+            return plan if settings.legacy else _with_bytes_cut(plan, found.length)
+        return _with_shape(plan, Truncation(found.length)) if plan.schema.connect == "string" else plan
+    plan = _told(plan, (("masked", "true"),))
+    if not declared.is_text(column):
+        return plan
+    if found.kind == "mask":
+        return _with_shape(plan, Mask(found.length))
+    return _with_shape(plan, Digest(found.digest, found.salt, found.version, length))
+
+
+def _told(plan: ColumnPlan, parameters: tuple[tuple[str, str], ...]) -> ColumnPlan:
+    return replace(plan, schema=replace(plan.schema, parameters=(*plan.schema.parameters, *parameters)))
+
+
+def _with_shape(plan: ColumnPlan, shape: Shape) -> ColumnPlan:
+    """The plan of a column that events show as a string, with that string shaped."""
+    known = plan.conversion
+    kernel = Kernel.STRING if known.kernel is Kernel.STRING and known.prepare is Prepare.NOTHING else Kernel.PLAIN
+
+    def convert(text: str) -> str | None:
+        value = known.plain(text)
+        return None if value is None else _shape_text(shape, value)
+
+    null, covered = plan.null, shape.null()
+    if covered is not None:
+        null = dumps(covered.decode()).encode()
+    elif not plan.schema.optional:
+        # What stands for a value that the log did not carry is shaped as any other.
+        null = dumps(_shape_text(shape, json.loads(null))).encode()
+    unavailable = null if known.unavailable is None else dumps(_shape_text(shape, known.unavailable)).encode()
+    changed = replace(known, plain=convert, kernel=kernel, prepare=Prepare.NOTHING)
+    return replace(plan, conversion=changed, null=null, unavailable=unavailable, shape=shape)
+
+
+def _with_bytes_cut(plan: ColumnPlan, length: int) -> ColumnPlan:
+    """The plan of a column that events show as bytes, cut to as many."""
+    shape = ByteTruncation(length)
+    known = plan.conversion
+
+    def convert(text: str) -> object:
+        return known.plain(shape.text(text.encode()).decode())
+
+    unavailable = plan.unavailable
+    if isinstance(known.unavailable, str):
+        cut = base64.b64decode(known.unavailable)[:length]
+        unavailable = dumps(base64.b64encode(cut).decode()).encode()
+    return replace(plan, conversion=replace(known, plain=convert), unavailable=unavailable, shape=shape)
+
+
+def _shape_text(shape: Shape, text: str) -> str:
+    return shape.text(text.encode()).decode()
+
+
+def unmasked(table: TableSchema, settings: EventSettings) -> list[str]:
+    """The columns that an option masks in name only, since their values are no text: dates, numbers, JSON."""
+    masks = [
+        (column, settings.shaping.treatment(table.id, column.name))
+        for column in table.columns
+        if settings.shaping.shows(table.id, column.name)
+    ]
+    return [c.name for c, found in masks if found and found.kind != "truncate" and not declared.is_text(c)]

@@ -1,0 +1,337 @@
+"""Windows of an incremental snapshot: watermarks written, a snapshot taken, chunks planned, log and rows reconciled.
+
+A window is a part of one batch. Its rows were read under a snapshot S that was taken while the window was open, the
+batch holds every change up to a position behind S, and a row whose key one of these changes has is left out: the log
+wins. A change that is in the log may be invisible to S (its transaction has not left the server's list of running ones
+yet); such a change of an earlier batch would be overtaken by an older row, so S is taken again then. Planner.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import Int64s
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.connection import hold_open, is_lost
+from tailrace.connectors.postgres.keyed import KeyChunk, KeyedTable, UnusableTable, fingerprint
+from tailrace.connectors.postgres.snapshot import Visible
+from tailrace.errors import ConnectionFailed
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
+from tailrace.snapshot.signals import WINDOW_CLOSE, WINDOW_OPEN
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+# How often a snapshot that does not show a streamed transaction is taken again, and the pause in between, in s.
+_TRIES, _PAUSE = 50, 0.01
+
+
+class Streamed:
+    """The transactions that have been read from the log and may be invisible to new snapshots still.
+
+    The reader's thread adds, the planner asks.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Int64s, Int64s]] = []
+        self._lock = threading.Lock()
+
+    def add(self, xids: Int64s, commit_lsn: Int64s) -> None:
+        """Transactions that were read, and where they committed; 0 stands for none, as a message alone has."""
+        real = xids != 0
+        if not real.all():
+            xids, commit_lsn = xids[real], commit_lsn[real]
+        with self._lock:
+            self._parts.append((xids, commit_lsn))
+
+    def hidden(self, visible: Visible, upto_lsn: int | None = None) -> int:
+        """How many of those that committed up to `upto_lsn` the snapshot does not show; the others are forgotten."""
+        with self._lock:
+            parts, self._parts = self._parts, []
+        if not parts:
+            return 0
+        xids, commits = (np.concatenate(column) for column in zip(*parts, strict=True))
+        left = ~visible.shows(xids)
+        xids, commits = xids[left], commits[left]
+        if len(xids):
+            self.add(xids, commits)
+        return len(xids) if upto_lsn is None else int((commits <= upto_lsn).sum())
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(len(xids) for xids, _ in self._parts)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """How windows are made.
+
+    `signal_table` is the quoted name of the table that gets the watermarks, None where nothing is written; `deletes`
+    tells that the closing watermark is the deletion of the opening one; `legacy` that watermarks have no data, as in
+    Debezium 1.7. A chunk has `chunk_size` rows.
+    """
+
+    signal_table: str | None
+    deletes: bool
+    legacy: bool
+    chunk_size: int
+
+
+@dataclass(slots=True)
+class Window:
+    """One window: the state `before` and `after` it, its chunks, and what the batch must reach.
+
+    `watermark` is the id of the signal row whose event closes the window (its deletion under `insert_delete`), None
+    without watermarks. `upto_lsn` is behind the snapshot and the watermark.
+    """
+
+    before: IncrementalSnapshot
+    after: IncrementalSnapshot | None
+    chunks: list[tuple[KeyedTable, KeyChunk]]
+    notifications: list[Notification]
+    snapshot: str
+    visible: Visible
+    at_us: int
+    watermark: str | None
+    upto_lsn: int
+
+
+Described = tuple[TableSchema, str, tuple[str, ...], dict[str, str]]
+"""A table's schema as events show it, its relkind, its own key, and its columns' output functions."""
+
+
+class Windows:
+    """Opens the windows of a query, one at a time. `describe(connection, collection)` tells of a table as the
+    connection's transaction sees it, None of one that is gone or not captured.
+    """
+
+    def __init__(
+        self,
+        settings: WindowSettings,
+        connect: Callable[[], psycopg.Connection[Any]],
+        describe: Callable[[psycopg.Connection[Any], Collection], Described | None],
+        notifications: Notifications,
+    ) -> None:
+        self.settings = settings
+        self._connect = connect
+        self._describe = describe
+        self._notifications = notifications
+        self._connections: list[psycopg.Connection[Any]] = []
+        self._number = 0
+        # the signal table's first column, whatever it is called
+        self._id_column = ""
+        # about how many rows the tables have that were begun, by name; absent where the server has no estimate
+        self.estimates: dict[str, int | None] = {}
+
+    def open(self, state: IncrementalSnapshot, streamed: Streamed, upto_lsn: int, count: int) -> Window | None:
+        """The next window of `state`, of `count` chunks; None when no snapshot shows all that was streamed up to
+        the commit at `upto_lsn` yet, and while the server cannot be reached.
+
+        The exported snapshot lasts until the next call.
+        """
+        try:
+            exporter, planning = self._sessions()
+        except ConnectionFailed as error:
+            log.warning("the incremental snapshot waits: %s", error.message)
+            return None
+        name = str(uuid.uuid4())
+        opened = self._write_open(planning, name)
+        taken = self._take_snapshot(exporter, streamed, upto_lsn)
+        if taken is None:
+            self._write_close(planning, name, opened)
+            return None
+        snapshot, visible, at_us = taken
+        planning.execute("begin isolation level repeatable read read only")
+        try:
+            planning.execute(f"set transaction snapshot '{snapshot}'".encode())
+            chunks, after, notes = self._plan(planning, state, count)
+        finally:
+            planning.execute("rollback")
+        watermark = self._write_close(planning, name, opened)
+        upto = self._flushed_lsn(planning, wait=watermark is None)
+        return Window(state, after, chunks, notes, snapshot, visible, at_us, watermark, upto)
+
+    def has_changed(self, window: Window) -> bool:
+        """Whether a DDL statement may have changed one of the window's tables since its snapshot."""
+        try:
+            _, connection = self._sessions()
+        except ConnectionFailed:
+            return True
+        tables = {table.table.oid: table.fingerprint for table, _ in window.chunks}
+        return any(fingerprint(connection, oid) != known for oid, known in tables.items())
+
+    def settle(self, streamed: Streamed) -> None:
+        """Forget the streamed transactions that new snapshots show; later, while the server cannot be reached."""
+        try:
+            _, connection = self._sessions()
+        except ConnectionFailed:
+            return
+        row = connection.execute("select pg_current_snapshot()::text").fetchone()
+        assert row is not None
+        streamed.hidden(Visible.parse(row[0]))
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections = []
+
+    # --- sessions, snapshots and watermarks ------------------------------------------------------------------------
+
+    def _sessions(self) -> tuple[psycopg.Connection[Any], psycopg.Connection[Any]]:
+        """The session that exports snapshots and the one that does the rest."""
+        if not self._connections or any(is_lost(connection) for connection in self._connections):
+            self.close()
+            self._connections = [self._connect(), self._connect()]
+            hold_open(self._connections[0])
+            self._connections[1].execute("set synchronous_commit = local")
+            if self.settings.signal_table is not None and self.settings.deletes:
+                row = self._connections[1].execute(_FIRST_COLUMN, (self.settings.signal_table,)).fetchone()
+                self._id_column = "" if row is None else row[0]
+        return self._connections[0], self._connections[1]
+
+    @staticmethod
+    def _take_snapshot(
+        exporter: psycopg.Connection[Any], streamed: Streamed, upto_lsn: int
+    ) -> tuple[str, Visible, int] | None:
+        for _ in range(_TRIES):
+            exporter.execute("rollback")
+            exporter.execute("begin isolation level repeatable read read only")
+            row = exporter.execute(
+                "select pg_export_snapshot(), pg_current_snapshot()::text, "
+                "(extract(epoch from clock_timestamp()) * 1000000)::int8"
+            ).fetchone()
+            assert row is not None
+            visible = Visible.parse(row[1])
+            if not streamed.hidden(visible, upto_lsn):
+                return row[0], visible, row[2]
+            time.sleep(_PAUSE)
+        log.warning("a transaction of the log is not visible to new snapshots yet; the incremental snapshot waits")
+        return None
+
+    @staticmethod
+    def _flushed_lsn(connection: psycopg.Connection[Any], wait: bool) -> int:
+        """An LSN that the log is sent up to, behind every commit that the snapshot shows.
+
+        The commit of a closing watermark has flushed all that was before it. Without one, `wait` for the server's own
+        flushes: a commit under synchronous_commit=off is shown before it is flushed, which takes at most three times
+        wal_writer_delay; what is unflushed after that is no commit.
+        """
+        row = connection.execute(
+            "select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8, "
+            "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
+            "(select setting::int from pg_settings where name = 'wal_writer_delay')"
+        ).fetchone()
+        assert row is not None
+        flushed, inserted, delay_ms = row
+        deadline = time.monotonic() + 3.5 * delay_ms / 1000
+        while wait and flushed < inserted and time.monotonic() < deadline:
+            time.sleep(_PAUSE)
+            found = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
+            assert found is not None
+            flushed = found[0]
+        return int(flushed)
+
+    def _write_open(self, connection: psycopg.Connection[Any], name: str) -> datetime:
+        now = datetime.now(UTC)
+        if self.settings.signal_table is not None:
+            self._insert(connection, f"{name}-open", WINDOW_OPEN, {"openWindowTimestamp": _instant(now)})
+        return now
+
+    def _write_close(self, connection: psycopg.Connection[Any], name: str, opened: datetime) -> str | None:
+        if self.settings.signal_table is None:
+            return None
+        if self.settings.deletes:
+            statement = f"delete from {self.settings.signal_table} where {self._id_column} = %s"
+            connection.execute(statement.encode(), (f"{name}-open",))
+            return f"{name}-open"
+        stamps = {"openWindowTimestamp": _instant(opened), "closeWindowTimestamp": _instant(datetime.now(UTC))}
+        self._insert(connection, f"{name}-close", WINDOW_CLOSE, stamps)
+        return f"{name}-close"
+
+    def _insert(self, connection: psycopg.Connection[Any], name: str, kind: str, stamps: dict[str, str]) -> None:
+        data = None if self.settings.legacy else json.dumps(stamps)
+        # by place, not by name: the table's column names are the user's own
+        connection.execute(f"insert into {self.settings.signal_table} values (%s, %s, %s)".encode(), (name, kind, data))
+
+    # --- chunks ----------------------------------------------------------------------------------------------------
+
+    def _plan(
+        self, connection: psycopg.Connection[Any], state: IncrementalSnapshot, count: int
+    ) -> tuple[list[tuple[KeyedTable, KeyChunk]], IncrementalSnapshot | None, list[Notification]]:
+        """The next chunks; the state after them; what there is to tell."""
+        found: list[tuple[KeyedTable, KeyChunk]] = []
+        notes: list[Notification] = []
+        left: IncrementalSnapshot | None = state
+        while left is not None and len(found) < count:
+            status = "SUCCEEDED"
+            try:
+                table, chunks, cursor = self._table_chunks(connection, left, count - len(found))
+            except UnusableTable as reason:
+                status, chunks, cursor = str(reason), [], left.cursor
+                log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
+            left = left.moved(cursor)
+            if chunks:
+                notes.append(self._notifications.progress(left))
+                found += [(table, chunk) for chunk in chunks]
+                continue
+            notes.append(self._notifications.scanned(left, "EMPTY" if cursor.maximum == () else status))
+            left = left.next_table()
+        if left is None:
+            notes.append(self._notifications.of(state.id, "COMPLETED"))
+        return found, left, notes
+
+    def _table_chunks(
+        self, connection: psycopg.Connection[Any], state: IncrementalSnapshot, count: int
+    ) -> tuple[KeyedTable, list[KeyChunk], Cursor]:
+        """The next chunks of the first table, and the cursor behind them. Raises UnusableTable."""
+        import psycopg
+
+        collection, cursor = state.current, state.cursor
+        described = self._describe(connection, collection)
+        if described is None:
+            raise UnusableTable("UNKNOWN_SCHEMA")
+        connection.execute("savepoint tailrace_table")
+        try:
+            table = KeyedTable.find(connection, *described, collection)
+            nulls = False
+            if cursor.maximum is None:
+                maximum, nulls = table.maximum(connection)
+                cursor = Cursor(None, maximum or ())
+                self.estimates[str(collection)] = table.estimate(connection)
+            chunks = table.chunks(connection, cursor, self.settings.chunk_size, count, self._number, nulls)
+        except psycopg.DatabaseError as error:
+            connection.execute("rollback to savepoint tailrace_table")
+            log.warning("a query of %s.%s fails: %s", collection.schema, collection.table, error.sqlstate)
+            raise UnusableTable("SQL_EXCEPTION") from None
+        self._number += len(chunks)
+        rows = cursor.rows + sum(chunk.rows for chunk in chunks)
+        last = chunks[-1].upto if chunks and chunks[-1].upto is not None else cursor.last
+        return table, chunks, Cursor(last, cursor.maximum, rows)
+
+
+_FIRST_COLUMN = """
+select pg_catalog.quote_ident(attname) from pg_catalog.pg_attribute
+where attrelid = %s::regclass and attnum > 0 and not attisdropped order by attnum limit 1
+"""
+_REASONS = {
+    "UNKNOWN_SCHEMA": "it is not captured, was dropped, or lacks the surrogate key",
+    "NO_PRIMARY_KEY": "it has no primary key, and the signal names no surrogate-key",
+    "SQL_EXCEPTION": "its query fails; see the filter of the signal and the user's privileges",
+}
+
+
+def _instant(at: datetime) -> str:
+    """The time as Java's Instant prints it."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"

@@ -1,0 +1,170 @@
+"""The command `tailrace signal`: a signal from its arguments, sent by a channel that the configuration enables. Driver.
+
+The signal is read as the pipeline would read it before it is sent, so that a mistake is told here and not in a log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tailrace.config import Config
+from tailrace.errors import ConfigError
+from tailrace.snapshot import signals
+from tailrace.snapshot.channels import written
+from tailrace.snapshot.signals import MalformedSignal, Signal
+
+_ORDER = ("source", "kafka", "file")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of the command, beside the file."""
+    parser.add_argument("action", metavar="ACTION", choices=signals.TYPES, help=", ".join(signals.TYPES))
+    add = parser.add_argument
+    add(
+        "--table",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="schema.table to read or to leave, or a regular expression over such names; repeatable",
+    )
+    add(
+        "--filter",
+        metavar="NAME=SQL",
+        action="append",
+        default=[],
+        help="read only the rows of a table for which an SQL condition holds; repeatable",
+    )
+    add("--surrogate-key", metavar="COLUMN", help="order the rows by this column, not by the key")
+    add(
+        "--type",
+        metavar="TYPE",
+        choices=("incremental", "blocking"),
+        help="incremental (beside the stream, the default) or blocking",
+    )
+    add("--message", metavar="TEXT", help="of a log signal; {} stands for the position in the log")
+    add("--id", metavar="ID", help="of the signal; a new UUID when left out")
+    add("--channel", metavar="CHANNEL", choices=_ORDER,
+        help="source, kafka or file; the first one that is enabled and configured when left out")  # fmt: skip
+
+
+def from_arguments(arguments: argparse.Namespace) -> Signal:
+    """The signal that the arguments describe. Raises ConfigError for those that do not belong to its type."""
+    given = {
+        name: value
+        for name in ("table", "filter", "surrogate_key", "type", "message")
+        if (value := getattr(arguments, name))
+    }
+    for name in given:
+        if name not in _TAKEN[arguments.action]:
+            taken = ", ".join(f"--{other}" for other in _TAKEN[arguments.action]) or "none but --id and --channel"
+            raise ConfigError(
+                f"--{name.replace('_', '-')} does not belong to {arguments.action}.",
+                f"It takes {taken.replace('_', '-')}.",
+            )
+    for name in _NEEDED.get(arguments.action, ()):
+        if name not in given:
+            raise ConfigError(f"{arguments.action} needs --{name}.", "tailrace signal --help shows the arguments.")
+    data: dict[str, Any] = {}
+    if arguments.action == "log":
+        data["message"] = given["message"]
+    else:
+        if arguments.action in ("execute-snapshot", "stop-snapshot"):
+            data["type"] = given.get("type", "incremental")
+        if "table" in given:
+            data["data-collections"] = given["table"]
+        if "filter" in given:
+            data["additional-conditions"] = [_condition(entry) for entry in given["filter"]]
+        if "surrogate_key" in given:
+            data["surrogate-key"] = given["surrogate_key"]
+    signal = Signal(arguments.id or str(uuid.uuid4()), arguments.action, json.dumps(data) if data else None)
+    try:
+        signals.read(signal)
+        for entry in given.get("table", ()):
+            signals.matching(entry, ())
+    except MalformedSignal as fault:
+        raise ConfigError(f"The signal would be refused: {fault}.", "Correct the arguments.") from None
+    return signal
+
+
+_TAKEN: dict[str, tuple[str, ...]] = {
+    "execute-snapshot": ("table", "filter", "surrogate_key", "type"),
+    "stop-snapshot": ("table",),
+    "pause-snapshot": (),
+    "resume-snapshot": (),
+    "log": ("message",),
+}
+_NEEDED = {"execute-snapshot": ("table",), "log": ("message",)}
+
+
+def _condition(entry: str) -> dict[str, str]:
+    """`NAME=SQL`; the name may be in double quotes, and then hold an equals sign."""
+    at = 0
+    inside = False
+    while at < len(entry) and (inside or entry[at] != "="):
+        inside ^= entry[at] == '"'
+        at += 1
+    name, sql = entry[:at].strip(), entry[at + 1 :].strip()
+    if not name or not sql:
+        raise ConfigError("--filter has no NAME=SQL.", "Write --filter 'public.orders=id > 1000'.")
+    return {"data-collection": name, "filter": sql}
+
+
+def usable(config: Config) -> list[str]:
+    """The channels that signals can be sent by: enabled and configured, in the order of their preference."""
+    enabled: Sequence[str] = config["signal.enabled.channels"]
+    return [name for name in _ORDER if name in enabled and (name != "source" or config["signal.data.collection"])]
+
+
+def send(config: Config, signal: Signal, channel: str | None = None) -> str:
+    """Send the signal; returns a sentence that tells what was done.
+
+    Raises ConfigError when the configuration has no such channel, and what the channel raises.
+    """
+    channels = usable(config)
+    if channel is None and not channels:
+        raise ConfigError(
+            "The configuration has no channel for signals.",
+            "Name a table in signal.data.collection, or kafka or file in signal.enabled.channels.",
+        )
+    chosen = channel or channels[0]
+    if chosen not in channels:
+        raise ConfigError(
+            f"The channel {chosen} is not enabled, so that the signal would not be read.",
+            f"Name it in signal.enabled.channels{' and a table in signal.data.collection' * (chosen == 'source')}.",
+        )
+    named = f"{signal.type} {signal.id}"
+    if chosen == "source":
+        from tailrace.connectors.postgres.signal_table import SignalTable
+
+        table = SignalTable(config)
+        table.insert(signal)
+        return f"{named}: a row of the signal table {table}."
+    if chosen == "kafka":
+        from tailrace.snapshot import kafka
+
+        kafka.send(config, signal)
+        return f"{named}: a record of the topic {config['signal.kafka.topic']}."
+    path = Path(config["signal.file"])
+    append(path, signal)
+    return f"{named}: a line of {path}."
+
+
+def append(path: Path, signal: Signal) -> None:
+    """Add the signal to a file as a line of its own. Raises ConfigError when the file cannot be written."""
+    try:
+        with path.open("ab+") as file:
+            size = file.seek(0, 2)
+            broken = False
+            if size:
+                file.seek(size - 1)
+                broken = file.read(1) != b"\n"
+            file.write(f"{chr(10) * broken}{written(signal)}\n".encode())
+    except OSError as error:
+        raise ConfigError(
+            f"The file {path} of signal.file cannot be written: {error.strerror}.", "Check its name and its rights."
+        ) from None

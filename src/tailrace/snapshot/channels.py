@@ -1,0 +1,165 @@
+"""Channels: where signals come from beside the log, a file or a Kafka topic, and how far each has been read.
+
+A channel keeps no position of its own. The planner stores the position after each signal in its offset and hands it
+back, so that a signal takes effect exactly once, whatever is killed when. Planner.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from tailrace.errors import ConfigError
+from tailrace.snapshot.signals import MalformedSignal, Signal
+
+log = logging.getLogger("tailrace")
+
+Polled = list[tuple[Signal | None, int]]
+"""What was found, each signal with the position behind it; None where there is nothing to do but to move on."""
+
+
+class Channel(Protocol):
+    """One source of signals. `name` is its word in `signal.enabled.channels`."""
+
+    name: str
+
+    def poll(self, position: int | None) -> Polled:
+        """What has come since `position`, in order; empty when there is nothing new.
+
+        Asked again with the same position it gives the same again. `position` None: the channel has never been read;
+        the answer then says where it begins. Raises ConfigError for a channel that can never work.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileChannel:
+    """`signal.file`: one JSON object a line, `{"id": …, "type": …, "data": …}`. A position counts bytes.
+
+    A file that is shorter than the position was written anew and is read from its start. A last line without its end
+    is taken as soon as it is a whole object, which no beginning of a longer one is. A file that is missing is empty.
+    """
+
+    name = "file"
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+
+    def poll(self, position: int | None) -> Polled:
+        start = position or 0
+        try:
+            with self._path.open("rb") as file:
+                if file.seek(0, 2) < start:
+                    start = 0
+                file.seek(start)
+                rest = file.read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise ConfigError(
+                f"The file {self._path} of signal.file cannot be read: {error.strerror}.",
+                "Name a file that the user of this process may read, or leave file out of signal.enabled.channels.",
+            ) from None
+        found: Polled = []
+        for line in rest.splitlines(keepends=True):
+            place, start = start, start + len(line)
+            ended = line.endswith((b"\n", b"\r"))
+            if line.strip():
+                try:
+                    found.append((parse(line.removeprefix(b"\xef\xbb\xbf"), f"{self._path.name}-{place}"), start))
+                    continue
+                except MalformedSignal as fault:
+                    if not ended:
+                        break
+                    log.warning("a line of %s at byte %d is no signal and is skipped: %s", self._path, place, fault)
+            if ended:
+                found.append((None, start))
+        return found
+
+    def close(self) -> None:
+        """There is nothing to close: the file is opened for each look."""
+
+
+class Channels:
+    """The channels of one query beside the log, each read at most every `interval` seconds."""
+
+    def __init__(
+        self, channels: Mapping[str, Channel], interval: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._channels = channels
+        self._interval = interval
+        self._clock = clock
+        self._looked: float | None = None
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Channels:
+        """Those that `signal.enabled.channels` names. Nothing is opened before the first look."""
+        enabled = config["signal.enabled.channels"]
+        found: dict[str, Channel] = {}
+        if "file" in enabled:
+            found["file"] = FileChannel(config["signal.file"])
+        if "kafka" in enabled:
+            from tailrace.snapshot.kafka import KafkaChannel
+
+            found["kafka"] = KafkaChannel(config)
+        return cls(found, config["signal.poll.interval.ms"] / 1000)
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._channels)
+
+    def poll(self, positions: Mapping[str, int]) -> tuple[list[Signal], dict[str, int]]:
+        """The signals since `positions` (by the channels' names), and the positions behind them.
+
+        Nothing new before the interval has passed. What is not kept in an offset comes again with the next look.
+        """
+        reached = dict(positions)
+        now = self._clock()
+        if self._looked is not None and now - self._looked < self._interval:
+            return [], reached
+        self._looked = now
+        signals: list[Signal] = []
+        for name, channel in self._channels.items():
+            for signal, position in channel.poll(positions.get(name)):
+                reached[name] = position
+                if signal is not None:
+                    signals.append(signal)
+        return signals, reached
+
+    def close(self) -> None:
+        for channel in self._channels.values():
+            channel.close()
+
+
+def parse(text: bytes, name: str) -> Signal:
+    """The signal of a JSON object with `type`, and, where they are given, `id` (else it is `name`) and `data`.
+
+    `data` is an object or its JSON as a text. Raises MalformedSignal, which says what is wrong but not what was given.
+    """
+    try:
+        fields = json.loads(text.decode())
+    except (ValueError, RecursionError):
+        raise MalformedSignal("it is no JSON in UTF-8") from None
+    if not isinstance(fields, dict):
+        raise MalformedSignal("it is no JSON object")
+    id_, kind, data = fields.get("id"), fields.get("type"), fields.get("data")
+    if not isinstance(kind, str) or not kind:
+        raise MalformedSignal("it has no type")
+    if isinstance(id_, bool) or not isinstance(id_, str | int | None):
+        raise MalformedSignal("its id is no text")
+    if not isinstance(data, str | dict | None):
+        raise MalformedSignal("its data are neither an object nor its text")
+    return Signal(name if id_ is None else str(id_), kind, json.dumps(data) if isinstance(data, dict) else data)
+
+
+def written(signal: Signal) -> str:
+    """The JSON object, on one line, that `parse` makes `signal` of."""
+    fields: dict[str, Any] = {"id": signal.id, "type": signal.type}
+    if signal.data is not None:
+        fields["data"] = json.loads(signal.data)
+    return json.dumps(fields, ensure_ascii=False)

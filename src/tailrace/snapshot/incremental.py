@@ -1,0 +1,207 @@
+"""IncrementalSnapshot: how far an incremental snapshot is. Part of the offset; immutable; no I/O.
+
+Tables are read one after another, ordered by key, in chunks. What a table's key is, and where its chunks end, the
+connector finds out; keys are kept as the server's text.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tailrace.snapshot.signals import ExecuteSnapshot, matching
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A table to read: the rows for which the SQL condition `filter` holds, ordered by `surrogate` or by the key."""
+
+    schema: str
+    table: str
+    filter: str | None = None
+    surrogate: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far the first table has been read: through the row with key `last`, of the rows up to key `maximum`.
+
+    `maximum` None: nothing of the table has been read yet. `rows` counts the rows read so far.
+    """
+
+    last: Key | None = None
+    maximum: Key | None = None
+    rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """What a user may want to know: `type` of the aggregate, with `data` as text (Debezium's "Notifications")."""
+
+    id: str
+    aggregate: str
+    type: str
+    data: tuple[tuple[str, str], ...] = ()
+
+
+INCREMENTAL, INITIAL = "Incremental Snapshot", "Initial Snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class IncrementalSnapshot:
+    """A snapshot that a signal called `id` started: `collections` are still to be read, the first one by `cursor`."""
+
+    id: str
+    collections: tuple[Collection, ...]
+    cursor: Cursor = field(default_factory=Cursor)
+    paused: bool = False
+
+    @property
+    def current(self) -> Collection:
+        return self.collections[0]
+
+    def added(self, signal: str, collections: Sequence[Collection]) -> IncrementalSnapshot:
+        """With further tables behind the others; one that waits already is read twice, as it is asked for twice."""
+        return replace(self, id=signal, collections=self.collections + tuple(collections))
+
+    def without(self, entries: Sequence[str]) -> IncrementalSnapshot | None:
+        """Without the tables that `entries` name, or without any if there are no entries; None when none is left."""
+        names = [(one.schema, one.table) for one in self.collections]
+        gone = {name for entry in entries for name in matching(entry, names)} if entries else set(names)
+        left = tuple(one for one in self.collections if (one.schema, one.table) not in gone)
+        if not left:
+            return None
+        cursor = self.cursor if left[0] == self.current else Cursor()
+        return replace(self, collections=left, cursor=cursor)
+
+    def moved(self, cursor: Cursor) -> IncrementalSnapshot:
+        return replace(self, cursor=cursor)
+
+    def next_table(self) -> IncrementalSnapshot | None:
+        """After the first table has been read; None when it was the last."""
+        left = self.collections[1:]
+        return replace(self, collections=left, cursor=Cursor()) if left else None
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {
+            "collections": [[c.schema, c.table, c.filter, c.surrogate] for c in self.collections],
+            "id": self.id,
+            "rows": self.cursor.rows,
+        }
+        if self.cursor.last is not None:
+            fields["last"] = list(self.cursor.last)
+        if self.cursor.maximum is not None:
+            fields["maximum"] = list(self.cursor.maximum)
+        if self.paused:
+            fields["paused"] = True
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> IncrementalSnapshot:
+        last, maximum = fields.get("last"), fields.get("maximum")
+        return cls(
+            fields["id"],
+            tuple(Collection(*parts) for parts in fields["collections"]),
+            Cursor(None if last is None else tuple(last), None if maximum is None else tuple(maximum), fields["rows"]),
+            fields.get("paused", False),
+        )
+
+
+def requested(action: ExecuteSnapshot, tables: Sequence[tuple[str, str]]) -> list[Collection]:
+    """The tables of a request, each with the first condition that is meant for it. Raises MalformedSignal."""
+    found = []
+    for schema, table in tables:
+        condition = next((sql for entry, sql in action.conditions if matching(entry, [(schema, table)])), None)
+        found.append(Collection(schema, table, condition, action.surrogate))
+    return found
+
+
+class Notifications:
+    """Notifications of one connector, with the contents that Debezium gives them."""
+
+    def __init__(self, connector: str) -> None:
+        self._connector = connector
+
+    def of(self, signal: str, kind: str, aggregate: str = INCREMENTAL, **data: str) -> Notification:
+        named = (("connector_name", self._connector), *data.items())
+        return Notification(signal, aggregate, kind, named)
+
+    def listing(self, snapshot: IncrementalSnapshot, kind: str) -> Notification:
+        """STARTED, PAUSED and RESUMED: with the tables that are to be read."""
+        return self.of(snapshot.id, kind, data_collections=_names(snapshot))
+
+    def stopped(self, snapshot: IncrementalSnapshot, gone: Sequence[Collection] = ()) -> Notification:
+        """ABORTED: the whole snapshot, or only the tables `gone` when the rest goes on."""
+        named = {"data_collections": ",".join(map(str, gone))} if gone else {}
+        return self.of(snapshot.id, "ABORTED", **named)
+
+    def progress(self, snapshot: IncrementalSnapshot) -> Notification:
+        """IN_PROGRESS: which table is being read, through which key, up to which key."""
+        cursor = snapshot.cursor
+        return self.of(
+            snapshot.id,
+            "IN_PROGRESS",
+            data_collections=_names(snapshot),
+            current_collection_in_progress=str(snapshot.current),
+            maximum_key=_shown(cursor.maximum),
+            last_processed_key=_shown(cursor.last),
+        )
+
+    def scanned(self, snapshot: IncrementalSnapshot, status: str) -> Notification:
+        """TABLE_SCAN_COMPLETED of the first table."""
+        return self.of(
+            snapshot.id,
+            "TABLE_SCAN_COMPLETED",
+            data_collections=_names(snapshot),
+            scanned_collection=str(snapshot.current),
+            total_rows_scanned=str(snapshot.cursor.rows),
+            status=status,
+        )
+
+
+class InitialNotifications:
+    """Notifications about the initial snapshot of one connector, each with an id of its own, as in Debezium."""
+
+    def __init__(self, connector: str) -> None:
+        self._connector = connector
+
+    def of(self, kind: str, **data: str) -> Notification:
+        """STARTED, COMPLETED, ABORTED (it failed) and SKIPPED (the mode asks for none, or it was taken before)."""
+        return Notification(str(uuid.uuid4()), INITIAL, kind, (("connector_name", self._connector), *data.items()))
+
+    def begun(self, tables: Sequence[tuple[str, str]], current: tuple[str, str]) -> Notification:
+        """IN_PROGRESS: the table `current` of the snapshot's `tables`, `(schema, table)`, is going to be read."""
+        return self.of(
+            "IN_PROGRESS", data_collections=_listed(tables), current_collection_in_progress=".".join(current)
+        )
+
+    def scanned(
+        self, tables: Sequence[tuple[str, str]], current: tuple[str, str], rows: int, status: str = "SUCCEEDED"
+    ) -> Notification:
+        """TABLE_SCAN_COMPLETED: all `rows` rows of `current` were read; of an empty table 0, SUCCEEDED as well."""
+        return self.of(
+            "TABLE_SCAN_COMPLETED",
+            data_collections=_listed(tables),
+            scanned_collection=".".join(current),
+            total_rows_scanned=str(rows),
+            status=status,
+        )
+
+
+def _listed(tables: Sequence[tuple[str, str]]) -> str:
+    return ",".join(".".join(table) for table in tables)
+
+
+def _names(snapshot: IncrementalSnapshot) -> str:
+    return ",".join(str(one) for one in snapshot.collections)
+
+
+def _shown(key: Key | None) -> str:
+    return ",".join(key or ())

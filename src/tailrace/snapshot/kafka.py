@@ -1,0 +1,253 @@
+"""KafkaChannel: signals that come as records of a Kafka topic. Planner; the one place that imports a Kafka client."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tailrace.errors import ConfigError, ConnectionFailed
+from tailrace.snapshot.channels import Polled, parse, written
+from tailrace.snapshot.signals import MalformedSignal, Signal
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError
+
+log = logging.getLogger("tailrace")
+_client_log = logging.getLogger("tailrace.kafka")
+
+_PREFIX = "signal.consumer."
+_RECORDS = 500
+_METADATA_S, _SEND_S = 2.0, 15.0
+# Asking brokers that do not answer holds the planner up, so it is not done at every look.
+_RETRY_S = 30.0
+
+# What is decided here, and what belongs to Java alone.
+_OURS = ("bootstrap.servers", "group.id", "enable.auto.commit", "enable.auto.offset.store")
+_IGNORED = ("key.deserializer", "value.deserializer", "auto.commit.interval.ms")
+_JKS = ("ssl.truststore.", "ssl.keystore.")
+_SHARED = ("security.", "sasl.", "ssl.", "socket.", "client.", "broker.", "metadata.", "reconnect.", "debug")
+
+
+class KafkaChannel:
+    """The records of `signal.kafka.topic` whose key is `topic.prefix`. A position is the next offset of partition 0.
+
+    Read for the first time it begins at the topic's end, as Debezium does; with `signal.consumer.auto.offset.reset`
+    `earliest` at its beginning; a topic that does not exist yet begins with its first record. While the brokers cannot
+    be reached there are no signals, and one warning says so: capture goes on.
+    """
+
+    name = "kafka"
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Connects to nothing. Raises ConfigError where there is no Kafka client, or for options that it lacks."""
+        _require_client()
+        self._topic: str = config["signal.kafka.topic"]
+        self._key = str(config["topic.prefix"]).encode()
+        self._timeout = config["signal.kafka.poll.timeout.ms"] / 1000
+        self._options = client_options(config)
+        self._earliest = self._options.pop("auto.offset.reset", "latest").lower() in ("earliest", "beginning")
+        self._group: str = config["signal.kafka.groupId"]
+        self._consumer: Consumer | None = None
+        self._next: int | None = None
+        self._trouble = 0
+        self._again = 0.0
+
+    def poll(self, position: int | None) -> Polled:
+        from confluent_kafka import KafkaException
+
+        if time.monotonic() < self._again:
+            return []
+        try:
+            if position is None or self._next != position:
+                begin = self._begin(position)
+                if position is None:
+                    return [] if begin is None else [(None, begin)]
+                if begin is None:
+                    return []
+            assert self._consumer is not None
+            found: Polled = []
+            for message in self._consumer.consume(_RECORDS, self._timeout):
+                fault = message.error()
+                if fault is not None:
+                    self._warn(fault)
+                    # What was fetched behind it is asked for again.
+                    self._next = None
+                    return found
+                self._trouble = 0
+                offset = message.offset() or 0
+                found.append((self._signal(message.key(), message.value(), offset), offset + 1))
+                self._next = offset + 1
+        except KafkaException as error:
+            self._next = None
+            self._warn(error.args[0])
+            return []
+        return found
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer, self._next = None, None
+
+    def _begin(self, position: int | None) -> int | None:
+        """Assign the partition from `position`, or from where it is read first; None when there is no partition."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        if self._consumer is None:
+            self._consumer = _client(
+                Consumer,
+                self._options | {"group.id": self._group, "enable.auto.commit": False, "auto.offset.reset": "earliest"},
+            )
+        if not _partitions(self._consumer, self._topic):
+            return 0 if position is None else None
+        partition = TopicPartition(self._topic, 0)
+        low, high = self._consumer.get_watermark_offsets(partition, timeout=_METADATA_S)
+        begin = position
+        if begin is None:
+            begin = low if self._earliest else high
+        elif not low <= begin <= high:
+            log.warning("signals: the topic %s begins anew or has lost records; it is read from its start", self._topic)
+            begin = low
+        partition.offset = begin
+        self._consumer.assign([partition])
+        self._trouble = 0
+        if position is not None:
+            self._next = position
+        return begin
+
+    def _signal(self, key: object, value: object, offset: int) -> Signal | None:
+        given = key.encode() if isinstance(key, str) else key
+        if given != self._key or value is None:
+            return None
+        text = value.encode() if isinstance(value, str) else value
+        try:
+            return parse(bytes(text), f"{self._topic}-{offset}")  # type: ignore[call-overload]
+        except MalformedSignal as fault:
+            log.warning("a record of %s at offset %d is no signal and is skipped: %s", self._topic, offset, fault)
+            return None
+
+    def _warn(self, error: KafkaError) -> None:
+        """Say once what keeps signals from coming, and leave the brokers alone for a while."""
+        self._again = time.monotonic() + _RETRY_S
+        if error.code() != self._trouble:
+            self._trouble = error.code()
+            log.warning("no signals from the topic %s: %s", self._topic, error.str())
+
+
+def send(config: Mapping[str, Any], signal: Signal) -> None:
+    """Write `signal` to the topic, as a record that `KafkaChannel` of the same configuration reads. Driver.
+
+    Raises ConnectionFailed when the brokers do not take it, ConfigError for a topic with several partitions and where
+    there is no Kafka client.
+    """
+    _require_client()
+    from confluent_kafka import KafkaException, Producer
+
+    topic = config["signal.kafka.topic"]
+    options = {name: text for name, text in client_options(config).items() if name.startswith(_SHARED)}
+    options["bootstrap.servers"] = ",".join(config["signal.kafka.bootstrap.servers"])
+    faults: list[str] = []
+    producer = _client(Producer, options | {"message.timeout.ms": int(_SEND_S * 1000)})
+    try:
+        _partitions(producer, topic)
+        producer.produce(
+            topic,
+            written(signal).encode(),
+            str(config["topic.prefix"]).encode(),
+            partition=0,
+            on_delivery=lambda error, _: faults.append(error.str()) if error is not None else None,
+        )
+        waiting = producer.flush(_SEND_S + 5)
+    except KafkaException as error:
+        faults, waiting = [error.args[0].str()], 0
+    if waiting:
+        faults.append("the brokers do not answer")
+    if faults:
+        raise ConnectionFailed(
+            f"The signal was not written to the topic {topic}: {faults[0]}.",
+            "Check signal.kafka.bootstrap.servers, signal.kafka.topic and the signal.consumer options.",
+        )
+
+
+def client_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The Kafka client's options. Raises ConfigError for those of `signal.consumer` that have no meaning here."""
+    named: dict[str, Any] = {"bootstrap.servers": ",".join(config["signal.kafka.bootstrap.servers"])}
+    for full in config:
+        if not full.lower().startswith(_PREFIX):
+            continue
+        name, text = full[len(_PREFIX) :].lower(), str(config[full]).strip()
+        if name in _OURS:
+            raise ConfigError(
+                f"{full} is not supported: the channel sets {name} itself.",
+                "Use the option signal.kafka of the same meaning, or leave it out.",
+            )
+        if name.startswith(_JKS):
+            raise ConfigError(
+                f"{full} is not supported: the Kafka client reads no Java key stores.",
+                "Name PEM files in signal.consumer.ssl.ca.location, ssl.certificate.location and ssl.key.location.",
+            )
+        if name == "sasl.jaas.config":
+            named |= _login(full, text)
+        elif name not in _IGNORED:
+            named[name] = text
+    return named
+
+
+def _login(option: str, text: str) -> dict[str, str]:
+    """User and password of a JAAS entry."""
+    parts = dict(re.findall(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"', text))
+    if not re.match(r"\S*(?:Plain|Scram)LoginModule\s", text) or not {"username", "password"} <= parts.keys():
+        raise ConfigError(
+            f"{option} is not supported in this form: only PlainLoginModule and ScramLoginModule with username and "
+            "password are.",
+            "Give the options that librdkafka has for the mechanism.",
+        )
+    return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", parts[name]) for name in ("username", "password")}
+
+
+def _client(kind: Any, options: dict[str, Any]) -> Any:
+    """A consumer or producer. Raises ConfigError for an option that the client does not know or take."""
+    from confluent_kafka import KafkaException
+
+    try:
+        # Its own log repeats what exceptions and answers say.
+        quiet = {"log_level": 2, "error_cb": lambda _: None}
+        return kind(quiet | options, logger=_client_log)
+    except KafkaException as error:
+        # The text names the option and, where the value is wrong, the value too.
+        wrong = next((name for name in options if f'"{name}"' in error.args[0].str()), "")
+        raise ConfigError(
+            f"The Kafka client refuses {f'signal.consumer.{wrong}' if wrong else 'its options'}.",
+            "See librdkafka's list of options.",
+        ) from None
+
+
+def _require_client() -> None:
+    if importlib.util.find_spec("confluent_kafka") is None:
+        raise ConfigError(
+            "The channel kafka of signal.enabled.channels needs the package confluent-kafka.",
+            "pip install 'tailrace[kafka]'",
+        )
+
+
+def _partitions(client: Any, topic: str) -> int:
+    """How many partitions the topic has, 0 when it does not exist. Raises ConfigError for more than one."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    metadata = client.list_topics(topic, _METADATA_S).topics.get(topic)
+    if metadata is None:
+        return 0
+    if metadata.error is not None:
+        if metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return 0
+        raise KafkaException(metadata.error)
+    count = len(metadata.partitions)
+    if count > 1:
+        raise ConfigError(
+            f"The topic {topic} of signal.kafka.topic has {count} partitions, between which signals have no order.",
+            "Use a topic with one partition.",
+        )
+    return count

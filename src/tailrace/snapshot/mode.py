@@ -1,0 +1,44 @@
+"""SnapshotMode: what `snapshot.mode` and its switches ask for, in three answers. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+_SWITCH = "snapshot.mode.configuration.based."
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotMode:
+    """When rows are read, and whether the log is.
+
+    `reads` tells when a snapshot is taken: never, `once` for a query without position, or at `each start` that does
+    not go on with an unfinished one. `mends` tells that one is taken, too, when the log no longer reaches the
+    position. `streams` tells that the log is read after it.
+    """
+
+    reads: Literal["never", "once", "each start"]
+    mends: bool = False
+    streams: bool = True
+
+
+_MODES = {
+    "initial": SnapshotMode("once"),
+    "initial_only": SnapshotMode("once", streams=False),
+    "always": SnapshotMode("each start"),
+    "no_data": SnapshotMode("never"),
+    "when_needed": SnapshotMode("once", mends=True),
+}
+
+
+def snapshot_mode(config: Mapping[str, Any]) -> SnapshotMode:
+    """The mode of a configuration, whose older words `parse` has replaced."""
+    name = config["snapshot.mode"]
+    if name != "configuration_based":
+        return _MODES[name]
+    return SnapshotMode(
+        "each start" if config[f"{_SWITCH}snapshot.data"] else "never",
+        config[f"{_SWITCH}snapshot.on.data.error"],
+        config[f"{_SWITCH}start.stream"],
+    )

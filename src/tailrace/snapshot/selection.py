@@ -1,0 +1,72 @@
+"""Which of the captured tables a snapshot reads, in which order, and which of them by a statement of their own.
+
+No I/O. Tables are told by `schema.table`, the name that the lists match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tailrace.config.filters import compile_expression, table_name
+from tailrace.errors import ConfigError
+
+_OVERRIDES = "snapshot.select.statement.overrides"
+
+
+def selected(config: Mapping[str, Any], captured: Sequence[str]) -> list[str]:
+    """The tables of `captured` (sorted by name) that the snapshot reads, in its order.
+
+    That is the order of `table.include.list`'s expressions, and of names where there is no list or one expression
+    means several tables. `snapshot.include.collection.list` leaves tables out and changes no order. Today's format
+    leaves the signal table out, that of 1.7 reads it like any other.
+    """
+    names = list(captured)
+    signals = config["signal.data.collection"]
+    if signals and config["event.format"] != "1.7":
+        names = [name for name in names if name != ".".join(table_name(signals))]
+    if config["table.include.list"]:
+        expressions = [compile_expression(text) for text in config["table.include.list"]]
+        places = {name: _first(expressions, name) for name in names}
+        names.sort(key=lambda name: places[name])
+    wanted = [compile_expression(text) for text in config["snapshot.include.collection.list"]]
+    return [name for name in names if not wanted or any(expression.fullmatch(name) for expression in wanted)]
+
+
+def _first(expressions: Sequence[Any], name: str) -> int:
+    return next((place for place, found in enumerate(expressions) if found.fullmatch(name)), len(expressions))
+
+
+def by_row_count(config: Mapping[str, Any], names: Sequence[str], rows: Mapping[str, int]) -> list[str]:
+    """`names` in the order that `snapshot.tables.order.by.row.count` asks for; equal counts keep their order."""
+    order = config["snapshot.tables.order.by.row.count"]
+    if order == "disabled":
+        return list(names)
+    return sorted(names, key=lambda name: rows[name] if order == "ascending" else -rows[name])
+
+
+def overrides(config: Mapping[str, Any], captured: Sequence[str]) -> dict[str, str]:
+    """The statement of each captured table that has one, without closing semicolon.
+
+    Option names may arrive in small letters (Spark does that), so a table without a statement under its exact name
+    takes one whose name differs by case alone. Raises ConfigError for a listed table without a statement, and for
+    a statement whose table is not listed.
+    """
+    listed: list[str] = config[_OVERRIDES]
+    prefix = f"{_OVERRIDES}."
+    given = {name[len(prefix) :]: config[name] for name in config if name.lower().startswith(prefix)}
+    found: dict[str, str] = {}
+    unused = dict(given)
+    for table in listed:
+        matching = [table] if table in given else [name for name in given if name.lower() == table.lower()]
+        if len(matching) != 1:
+            raise ConfigError(
+                f"{_OVERRIDES} lists {table}, which has no statement.", f"Give it one with {prefix}{table}."
+            )
+        unused.pop(matching[0], None)
+        found[table] = given[matching[0]].strip().rstrip(";").rstrip()
+    if unused:
+        first = min(unused)
+        raise ConfigError(f"{prefix}{first} is given, but {_OVERRIDES} does not list {first}.", "List the table there.")
+    known = set(captured)
+    return {table: statement for table, statement in found.items() if table in known}

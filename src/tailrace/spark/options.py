@@ -1,0 +1,60 @@
+"""Options on their way through Spark, which makes the names of a Python source's options lower case.
+
+Some names carry what tells case apart: a salt, a digest, a table. So all options travel in the value of one, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from tailrace.config import secret_names
+from tailrace.errors import ConfigError
+
+CARRIER = "tailrace.options"
+"""The option whose value is the JSON object of all options, their names as they were written."""
+
+_CASE_COUNTS = re.compile(r"column\.mask\.hash\..+", re.IGNORECASE | re.DOTALL)
+
+
+def options(mapping: Mapping[str, str]) -> dict[str, str]:
+    """`mapping` in a form that keeps the case of names: `readStream.format(…).options(**options(mapping))`. Driver.
+
+    Secrets stay options of their own, since Spark hides those from its pages by their names.
+    """
+    secret = secret_names()
+    apart = {name: text for name, text in mapping.items() if name.strip().lower() in secret}
+    together = {name: text for name, text in mapping.items() if name not in apart}
+    return apart | {CARRIER: json.dumps(together, ensure_ascii=False)}
+
+
+def unpacked(given: Mapping[str, str]) -> dict[str, str]:
+    """The options that Spark handed over, with those of CARRIER among them under their own names.
+
+    Raises ConfigError when CARRIER is no JSON object of texts, when an option is given twice with different texts,
+    and for a name whose case counts but did not travel inside CARRIER.
+    """
+    bare = {name: text for name, text in given.items() if name.lower() != CARRIER}
+    for name in bare:
+        if _CASE_COUNTS.fullmatch(name):
+            raise ConfigError(
+                "column.mask.hash.… came as an option of its own, and Spark makes the names of options lower case: "
+                "the salt is not what it was.",
+                "Pass all options through tailrace.spark.options: .options(**tailrace.spark.options(mapping)).",
+            )
+    carried = next((text for name, text in given.items() if name.lower() == CARRIER), None)
+    if carried is None:
+        return bare
+    try:
+        inside = json.loads(carried)
+    except ValueError:
+        inside = None
+    if not isinstance(inside, dict) or not all(isinstance(text, str) for text in inside.values()):
+        raise ConfigError(f"{CARRIER} is no JSON object of texts.", "Let tailrace.spark.options(mapping) write it.")
+    places = {name.lower(): name for name in inside}
+    for name, text in bare.items():
+        same = places.get(name.lower())
+        if same is not None and inside[same] != text:
+            raise ConfigError(f"{name} is given beside {CARRIER} and, differently, in it.", "Give it once.")
+    return {name: text for name, text in bare.items() if name.lower() not in places} | inside

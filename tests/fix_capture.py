@@ -1,0 +1,142 @@
+"""A query without Spark: a planner and its tasks, driven batch by batch, and the records as a consumer reads them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tailrace.config import parse
+from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.events.settings import EventSettings
+from tests.fix_postgres import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record: `key` and `value` are the JSON as read, None where the record has none; `row` is what Spark gets."""
+
+    key: Any
+    value: Any
+    row: dict[str, Any]
+
+    @property
+    def topic(self) -> str:
+        return str(self.row["topic"])
+
+    @property
+    def op(self) -> str:
+        return str(self.row["op"])
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """The headers by their names, which do not repeat."""
+        pairs = self.row["headers"] or []
+        found = {pair["key"]: strict(pair["value"]) for pair in pairs}
+        assert len(found) == len(pairs)
+        return found
+
+    @property
+    def id(self) -> Any:
+        """The key without its schema."""
+        return payload(self.key)
+
+    @property
+    def payload(self) -> Any:
+        """The value without its schema."""
+        return payload(self.value)
+
+    @property
+    def source(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.payload["source"]
+        return found
+
+
+def payload(content: Any) -> Any:
+    """What a key or a value holds, with its schema taken off where it has one."""
+    return content["payload"] if isinstance(content, dict) and set(content) == {"schema", "payload"} else content
+
+
+def strict(text: bytes | None) -> Any:
+    """The value of JSON in UTF-8; ValueError for anything beyond RFC 8259, and for a name twice in one object."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(dict(pairs)) != len(pairs):
+            raise ValueError("a name stands twice in one object")
+        return dict(pairs)
+
+    if text is None:
+        return None
+    return json.loads(text.decode("utf-8"), parse_constant=refuse, object_pairs_hook=members)
+
+
+class Capture:
+    """One query over `database`, named as in the documents: its server is PostgreSQL_server, in the 1.7 form."""
+
+    def __init__(self, database: Database, **options: str) -> None:
+        names = {"database.server.name": "PostgreSQL_server", "slot.name": f"slot_{database.name}"[:60]}
+        if "topic.prefix" in options:
+            names.pop("database.server.name")
+        config = parse("postgres", database.options(**{**names, "poll.interval.ms": "50", **options}))
+        self.planner = PostgresPlanner(config, EventSettings.from_options(config, "run"))
+        self.events: list[Event] = []
+        self._committed: dict[str, Any] = self.planner.initial_offset()
+
+    def step(self) -> None:
+        """Plan a batch, read it and commit it; nothing when nothing is new."""
+        end = self.planner.latest_offset(self._committed, None, 64 << 20)
+        if end == self._committed:
+            return
+        for task in self.planner.partitions(self._committed, end):
+            for rows in task.read():
+                self.events += [Event(strict(row["key"]), strict(row["value"]), row) for row in rows.to_pylist()]
+        self._committed = end
+
+    def take(self, count: int, seconds: float = 20) -> list[Event]:
+        """The next `count` events, and no more than those: a moment longer is waited for one too many."""
+        deadline = time.monotonic() + seconds
+        while len(self.events) < count and time.monotonic() < deadline:
+            self.step()
+        self.step()
+        taken, self.events = self.events, []
+        assert len(taken) == count, [(event.op, event.topic, event.id) for event in taken]
+        return taken
+
+
+class Captures:
+    """Makes captures of the test's database, and closes them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._made: list[Capture] = []
+
+    def __call__(self, *statements: str, **options: str) -> Capture:
+        """A capture that streams from after `statements` on; snapshot_mode=initial, it begins with their rows.
+
+        The names of options are written with underscores for dots.
+        """
+        self._database.execute(*statements)
+        named = {name.replace("_", "."): text for name, text in options.items()}
+        made = Capture(self._database, **{"snapshot.mode": "never", **named})
+        self._made.append(made)
+        made.step()
+        return made
+
+    def close(self) -> None:
+        for made in self._made:
+            made.planner.close()
+
+
+@pytest.fixture
+def capture(database: Database) -> Iterator[Captures]:
+    """Makes captures of the test's database."""
+    made = Captures(database)
+    yield made
+    made.close()

@@ -1,0 +1,153 @@
+"""What Spark does with a planner, in the test's own process: batches planned, read, committed, killed, replayed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tailrace.columns.batch import ChangeBatch
+from tailrace.config import parse
+from tailrace.connectors.postgres.arrow import ArrowConnection
+from tailrace.connectors.postgres.decoder import decode
+from tailrace.connectors.postgres.keyed import read_rows
+from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.postgres.snapshot import read_chunk
+from tailrace.connectors.postgres.tasks import (
+    BoundaryTask,
+    HeartbeatTask,
+    LogTask,
+    MessageTask,
+    NoticeTask,
+    ReadTask,
+    SnapshotTask,
+)
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.incremental import Notification
+from tests.fix_postgres import Database
+
+Change = tuple[str, str, tuple[Any, ...] | None]
+
+
+class Query:
+    """What Spark does with a planner: plans batches, reads them, commits; can be killed at any point."""
+
+    def __init__(self, database: Database, **options: str) -> None:
+        self.database = database
+        self.options = {"slot.name": f"slot_{database.name}"[:60], "topic.prefix": "s", **options}
+        self.committed: dict[str, Any] | None = None
+        self.planned: dict[str, Any] | None = None
+        self.changes: list[Change] = []
+        self.boundaries: list[int | None] = []
+        self.heartbeats: list[int] = []
+        self.messages: list[str] = []
+        self.notices: list[Notification] = []
+        self.at: list[tuple[int, int]] = []
+        self.max_rows: int | None = None
+        self.max_bytes: int | None = 64 << 20
+        self.planner = self.start()
+
+    def start(self, available_now: bool = False) -> PostgresPlanner:
+        config = parse("postgres", self.database.options(**self.options))
+        planner = PostgresPlanner(config, EventSettings.from_options(config, "run"))
+        if available_now:
+            planner.stop_at_present()
+        return planner
+
+    def kill(self) -> None:
+        self.planner.close()
+        self.planner = self.start()
+
+    def drain_now(self) -> int:
+        """A run with Trigger.AvailableNow; returns the number of its batches."""
+        self.planner.close()
+        self.planner = self.start(available_now=True)
+        batches = 0
+        while self.step():
+            batches += 1
+        return batches
+
+    def step(self, commit: bool = True) -> bool:
+        """One trigger: False when nothing was new."""
+        start = self.committed if self.committed is not None else self.planner.initial_offset()
+        if self.planned is None:
+            end = self.planner.latest_offset(start, self.max_rows, self.max_bytes)
+            if end == start:
+                return False
+            self.planned = end
+        tasks = self.planner.partitions(start, self.planned)
+        changes = [
+            change for task in tasks if isinstance(task, LogTask | ReadTask | SnapshotTask) for change in read(task)
+        ]
+        if commit:
+            for task in tasks:
+                if isinstance(task, BoundaryTask):
+                    self.boundaries += [
+                        None if found.counts is None else found.counts.total for found in task.boundaries
+                    ]
+                elif isinstance(task, MessageTask):
+                    found = task.messages(0, len(task.segment))
+                    self.messages += [message.content.decode() for message in found]
+                    self.at += [(message.commit_lsn, message.ordinal) for message in found]
+                elif isinstance(task, HeartbeatTask):
+                    self.heartbeats.append(task.at_ms)
+                elif isinstance(task, NoticeTask):
+                    self.notices += [notice for notice, _ in task.notices]
+            self.changes.extend(changes)
+            self.committed, self.planned = self.planned, None
+        return True
+
+    def until(self, count: int, seconds: float = 20) -> list[Change]:
+        """Trigger until there are `count` changes; a moment longer, to notice one too many."""
+        deadline = time.monotonic() + seconds
+        while len(self.changes) < count and time.monotonic() < deadline:
+            self.step()
+        self.step()
+        return self.changes
+
+
+def read(task: Any) -> Iterator[Change]:
+    if isinstance(task, LogTask):
+        for segment in task.segments:
+            yield from changes(decode(segment))
+    elif isinstance(task, ReadTask):
+        for part in task.reads:
+            rows = ArrowConnection(task.address)
+            for batch in read_rows(rows, part.snapshot, part.table, part.chunk, part.origin, part.superseded):
+                yield from changes(batch)
+    else:
+        assert isinstance(task, SnapshotTask)
+        connection = ArrowConnection(task.address)
+        for batch in read_chunk(
+            connection, task.snapshot, task.table, task.chunk, task.statement, task.origin, task.form
+        ):
+            yield from changes(batch)
+
+
+def changes(batch: ChangeBatch) -> Iterator[Change]:
+    for row in range(len(batch)):
+        op = chr(batch.op[row])
+        image = batch.after if op in "cur" else batch.before
+        values = None
+        if image is not None and op != "t":
+            values = tuple(column[row].as_py() for column in image.columns)
+        yield op, batch.table.id.table, values
+
+
+@pytest.fixture
+def query(database: Database) -> Iterator[Any]:
+    made: list[Query] = []
+
+    def make(**options: str) -> Query:
+        made.append(Query(database, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.planner.close()
+
+
+def row(number: int, text: str) -> tuple[bytes, bytes]:
+    return str(number).encode(), text.encode()

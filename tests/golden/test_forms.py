@@ -1,0 +1,115 @@
+"""The fixed parts of every recorded record are ours, field by field, in both formats: no server is needed for that.
+
+A golden case shows the same for its own records, and more, where it runs; this holds for the recordings of cases that
+cannot run here, too.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.columns import TableId, TableSchema
+from tailrace.columns.logical import LogicalType
+from tailrace.events import boundaries, heartbeat, messages
+from tailrace.events.envelope import event_schemas
+from tailrace.events.settings import EventSettings
+from tailrace.serde.json_text import schema_text
+from tests.golden import case as cases
+from tests.golden import runner
+
+FORMATS = {"postgres-1.7": "1.7", "postgres": "3"}
+ENVELOPE = "Envelope"
+COMMON = "io.debezium.connector.common."
+CONNECTOR = "io.debezium.connector.postgresql."
+OTHERS = {
+    COMMON + "TransactionMetadataKey": boundaries.key_schema,
+    COMMON + "TransactionMetadataValue": boundaries.value_schema,
+    COMMON + "ServerNameKey": heartbeat.key_schema,
+    COMMON + "Heartbeat": heartbeat.value_schema,
+    CONNECTOR + "MessageKey": messages.key_schema,
+    CONNECTOR + "MessageValue": messages.value_schema,
+}
+
+
+@cache
+def recorded(folder: str) -> dict[str, list[tuple[str, str, list[str]]]]:
+    """What the recordings of a format show, once each, by the last part of an envelope's name or the whole of
+    another: the case, the schema's text, the names in the payload."""
+    found: dict[str, dict[tuple[str, str], tuple[str, str, list[str]]]] = {}
+    for case in cases.find(runner.default_cases()):
+        if case.database == "postgresql" and case.name.partition("/")[0] == folder and "format" not in case.knobs:
+            for schema, payload in _parts(case.path):
+                name = str(schema.get("name"))
+                kind = ENVELOPE if name.endswith("." + ENVELOPE) else name
+                # the content of a message has the form of that option, which its own cases show
+                shaped = kind.endswith("MessageValue") and "binary.handling.mode" in case.properties
+                if kind in (ENVELOPE, *OTHERS) and not shaped:
+                    text = json.dumps(without_rows(schema))
+                    found.setdefault(kind, {}).setdefault((text, str(list(payload))), (case.name, text, list(payload)))
+    return {kind: list(shown.values()) for kind, shown in found.items()}
+
+
+def _parts(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The schemas and payloads of a recording's keys and values."""
+    with gzip.open(path / "expected.jsonl.gz", "rt", encoding="utf-8") as lines:
+        for line in lines:
+            record = json.loads(line)
+            for part in (record["key"], record["value"]):
+                if isinstance(part, dict) and list(part) == ["schema", "payload"] and isinstance(part["schema"], dict):
+                    yield part["schema"], part["payload"]
+
+
+def without_rows(schema: dict[str, Any]) -> dict[str, Any]:
+    """An envelope's schema without the name, the field and the columns that it has from its table."""
+    if not str(schema.get("name")).endswith("." + ENVELOPE):
+        return schema
+    fields = [
+        {key: value for key, value in field.items() if key not in ("fields", "name")}
+        if field["field"] in ("before", "after")
+        else field
+        for field in schema["fields"]
+    ]
+    return schema | {"fields": fields, "name": ENVELOPE}
+
+
+def ours(kind: str, settings: EventSettings) -> tuple[str, list[str]]:
+    """The schema's text and the names of its fields, as this product writes them."""
+    schema: LogicalType
+    if kind == ENVELOPE:
+        schema = event_schemas(TableSchema(TableId("d", "public", "t"), (), ()), (), (), settings).value
+    else:
+        schema = OTHERS[kind](settings)
+    parsed = json.loads(schema_text(schema))
+    return json.dumps(without_rows(parsed)), [field["field"] for field in parsed["fields"]]
+
+
+@pytest.mark.seed("000-23", "000-23b", "000-24")
+@pytest.mark.parametrize("folder", FORMATS)
+@pytest.mark.parametrize("kind", [ENVELOPE, *OTHERS])
+def test_the_fixed_schemas_are_those_of_all_recordings(folder: str, kind: str) -> None:
+    shown = recorded(folder).get(kind)
+    if not shown:
+        pytest.skip(f"no recording in {folder} has {kind}")
+    expected = ours(kind, EventSettings("server", "d", event_format=FORMATS[folder]))
+    assert [(case, *expected) for case, _, _ in shown] == shown
+
+
+@pytest.mark.parametrize("folder", FORMATS)
+def test_every_recording_of_events_has_envelopes(folder: str) -> None:
+    assert recorded(folder)[ENVELOPE]
+    assert set(recorded(folder)) >= {COMMON + "ServerNameKey", COMMON + "Heartbeat"}
+
+
+def test_a_field_that_is_missing_or_elsewhere_would_be_seen() -> None:
+    new, old = (ours(ENVELOPE, EventSettings("s", "d", event_format=form)) for form in ("3", "1.7"))
+    assert new != old
+    names = [name for name in new[1] if name in old[1]]
+    assert sorted(names) == sorted(old[1])
+    assert names != old[1]

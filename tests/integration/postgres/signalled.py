@@ -1,0 +1,40 @@
+"""Snapshots that are asked for by signals: how tests ask for them, and what came of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.fix_postgres import Database
+from tests.fix_query import Query
+
+SIGNALS = "create table debezium_signal (id varchar(42) primary key, type varchar(32) not null, data varchar(2048))"
+SINK = {"notification_enabled_channels": "sink", "notification_sink_topic_name": "notices"}
+
+
+def execute(database: Database, *tables: str, id: str = "ad-hoc", **data: Any) -> None:  # noqa: A002
+    fields = {"data-collections": list(tables), "type": "incremental", **data}
+    with database.connect() as connection:
+        connection.execute("insert into debezium_signal values (%s, 'execute-snapshot', %s)", (id, json.dumps(fields)))
+
+
+def run(query: Query, until: Callable[[Query], bool], steps: int = 60) -> None:
+    for _ in range(steps):
+        query.step()
+        if until(query):
+            return
+    raise AssertionError("it does not come")
+
+
+def reads(query: Query, table: str = "t") -> list[Any]:
+    return [values for op, name, values in query.changes if op == "r" and name == table]
+
+
+def is_over(query: Query) -> bool:
+    state = (query.committed or {}).get("progress", {})
+    return "state" not in state and "before" not in state
+
+
+def kinds(query: Query) -> list[tuple[str, str]]:
+    return [(notice.aggregate.split()[0], notice.type) for notice in query.notices]

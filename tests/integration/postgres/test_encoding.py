@@ -1,0 +1,90 @@
+"""Databases without an encoding: their texts are any bytes, and none of them may stop a session or break JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tailrace.config import parse
+from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.errors import ConversionError
+from tailrace.events.settings import EventSettings
+from tests.fix_postgres import Database, Postgres, drop
+
+NAME = "test_no_encoding"
+
+
+@pytest.fixture
+def plain_bytes(postgres: Postgres) -> Iterator[Database]:
+    """A fresh database of the encoding SQL_ASCII."""
+    drop(postgres, NAME)
+    with postgres.connect() as connection:
+        connection.execute(
+            f"create database {NAME} template template0 encoding 'SQL_ASCII' lc_collate 'C' lc_ctype 'C'".encode()
+        )
+    yield Database(postgres, NAME)
+    drop(postgres, NAME)
+
+
+def after(planner: PostgresPlanner, count: int, start: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The `after` of the next `count` records, read as the tasks read them, and the offset behind them."""
+    rows: list[Any] = []
+    deadline = time.monotonic() + 30
+    while len(rows) < count and time.monotonic() < deadline:
+        end = planner.latest_offset(start, None, 64 << 20)
+        if end == start:
+            continue
+        for task in planner.partitions(start, end):
+            for batch in task.read():
+                rows += [json.loads(value)["after"] for value in batch.column("value").to_pylist()]
+        start = end
+    return rows, start
+
+
+def planner_of(database: Database, **options: str) -> PostgresPlanner:
+    given = {"slot.name": NAME, "topic.prefix": "s", "value.converter.schemas.enable": "false"}
+    given |= {"tombstones.on.delete": "false", **options}
+    config = parse("postgres", database.options(**given))
+    return PostgresPlanner(config, EventSettings.from_options(config, "run"))
+
+
+BAD = "E'a\\377b'"
+
+
+def test_texts_that_are_not_utf8_are_null_in_snapshot_stream_and_catch_up(plain_bytes: Database) -> None:
+    plain_bytes.execute(
+        "create table t (id int primary key, v text, ok text, xs text[])",
+        f"insert into t values (1, {BAD}, 'é', array[{BAD}]), (2, 'good', {BAD}, array['é'])",
+    )
+    wanted = [{"v": None, "ok": "é", "xs": None}, {"v": "good", "ok": None, "xs": ["é"]}]
+    planner = planner_of(plain_bytes)
+    try:
+        rows, start = after(planner, 2, planner.initial_offset())
+        assert rows == [{"id": number + 1, **row} for number, row in enumerate(wanted)]
+        plain_bytes.execute("update t set id = id + 10")
+        rows, start = after(planner, 4, start)
+        assert [row for row in rows if row] == [{"id": number + 11, **row} for number, row in enumerate(wanted)]
+    finally:
+        planner.close()
+    plain_bytes.execute("insert into t select id + 10, v, ok, xs from t")
+    again = planner_of(plain_bytes)
+    again.stop_at_present()
+    try:
+        rows, _ = after(again, 2, start)
+        assert rows == [{"id": number + 21, **row} for number, row in enumerate(wanted)]
+    finally:
+        again.close()
+
+
+def test_a_text_that_is_not_utf8_fails_where_failures_are_asked_for(plain_bytes: Database) -> None:
+    plain_bytes.execute("create table t (id int primary key, v text)", f"insert into t values (1, {BAD})")
+    planner = planner_of(plain_bytes, **{"event.converting.failure.handling.mode": "fail"})
+    try:
+        with pytest.raises(ConversionError, match="column v of public"):
+            after(planner, 1, planner.initial_offset())
+    finally:
+        planner.close()

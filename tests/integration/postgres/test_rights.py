@@ -1,0 +1,91 @@
+"""A user with the rights that the guide names, and no others: every part of the pipeline works for it."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.fix_postgres import Database
+from tests.fix_query import Query
+
+
+@pytest.fixture
+def modest(database: Database) -> Iterator[Database]:
+    """The database through the eyes of a user who may read the log and the tables, and write signals."""
+    name = f"modest_{secrets.token_hex(4)}"
+    database.execute(
+        "create schema app",
+        "create table app.t (id int primary key, v text)",
+        "insert into app.t select i, 'v' || i from generate_series(1, 10) i",
+        "create table app.beat (id int primary key, at timestamptz)",
+        "create table app.signal (id varchar(42) primary key, type varchar(32) not null, data text)",
+        f"create role {name} login replication password 'modest'",
+        f"grant usage on schema app to {name}",
+        f"grant select on all tables in schema app to {name}",
+        f"grant insert on app.signal, app.beat to {name}",
+        f"grant update on app.beat to {name}",
+    )
+    yield replace(database, server=replace(database.server, user=name, password="modest"))
+    database.execute(f"drop owned by {name}", f"drop role {name}")
+
+
+def signal(database: Database, kind: str) -> None:
+    data = json.dumps({"data-collections": ["app.t"], "type": kind})
+    with database.connect() as connection:
+        connection.execute("insert into app.signal values (%s, 'execute-snapshot', %s)", (kind, data))
+
+
+def until(query: Query, count: int, op: str) -> list[int]:
+    """The first values of the changes of `app.t` with `op`, once there are `count`."""
+    for _ in range(100):
+        found = [int(values[0]) for kind, table, values in query.changes if kind == op and table == "t"]
+        if len(found) >= count:
+            return found
+        query.step()
+    raise AssertionError(f"{op}: {len(found)} of {count}")
+
+
+@pytest.mark.parametrize("maker", ["superuser", "owner"])
+def test_every_part_works_without_a_superuser(database: Database, modest: Database, maker: str) -> None:
+    if maker == "superuser":
+        database.execute("create publication dbz_publication for all tables")
+    else:
+        # a publication is made by the owner of the tables, with create on the database
+        database.execute(
+            f"grant create on database {database.name} to {modest.server.user}",
+            *(f"alter table app.{table} owner to {modest.server.user}" for table in ("t", "beat", "signal")),
+        )
+    query = Query(
+        modest,
+        **{
+            "signal.data.collection": "app.signal",
+            "publication.autocreate.mode": "disabled" if maker == "superuser" else "filtered",
+            "heartbeat.interval.ms": "100",
+            "heartbeat.action.query": "insert into app.beat values (1) on conflict (id) do update set at = now()",
+            "incremental.snapshot.chunk.size": "4",
+            "poll.interval.ms": "50",
+        },
+    )
+    try:
+        assert until(query, 10, "r") == list(range(1, 11))
+        database.execute("insert into app.t values (11, 'streamed')")
+        assert until(query, 1, "c") == [11]
+        time.sleep(0.2)
+        query.step()
+        with database.connect() as connection:
+            assert connection.execute("select count(*) from app.beat").fetchone() == (1,)
+        signal(database, "incremental")
+        assert sorted(until(query, 21, "r")[10:]) == list(range(1, 12))
+        signal(database, "blocking")
+        assert sorted(until(query, 32, "r")[21:]) == list(range(1, 12))
+        query.kill()
+        database.execute("insert into app.t select i, repeat('x', 1000) from generate_series(100, 199) i")
+        query.planner.stop_at_present()
+        assert until(query, 101, "c")[1:] == list(range(100, 200))
+    finally:
+        query.planner.close()
