@@ -8,28 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, connect, naming, postgres, signals
+from tailrace.config import columns, naming, postgres, signals
+from tailrace.config.connector import Connector, Draft
 from tailrace.config.filters import compile_expression
 from tailrace.config.option import Kind, Option
 from tailrace.errors import ConfigError
 
-TABLES: dict[str, tuple[Option, ...]] = {
-    "postgres": (
-        *postgres.IDENTITY,
-        *postgres.CONNECTION,
-        *postgres.SLOT,
-        *postgres.FILTERS,
-        *postgres.EVENTS,
-        *postgres.SNAPSHOT,
-        *signals.SIGNALS,
-        *postgres.FLOW,
-        *postgres.OWN,
-        *connect.CONNECT,
-    ),
+CONNECTORS: dict[str, Connector] = {
+    "postgres": postgres.CONNECTOR,
 }
-"""Every option of each connector, by the connector's name; the reference pages are made from it as well."""
+"""The connectors by their names."""
 
-REQUIRED = {"postgres": ("database.hostname", "database.user", "database.dbname")}
+TABLES: dict[str, tuple[Option, ...]] = {name: connector.table for name, connector in CONNECTORS.items()}
+"""Every option of each connector, by the connector's name; the reference pages are made from it as well."""
 
 _log = logging.getLogger("tailrace")
 _told: set[str] = set()
@@ -39,9 +30,10 @@ _told: set[str] = set()
 class Config(Mapping[str, Any]):
     """A connector's configuration: `config[name]` is the typed value, with the default applied. Picklable.
 
-    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Three values
+    The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Some values
     are settled beyond the table: `topic.prefix` is the logical name however it was given, `event.format` is the
-    chosen format, and `skipped.operations` holds `t` exactly when `truncate.handling.mode` is `skip`.
+    chosen format, and each connector settles what its own options say together (PostgreSQL: `skipped.operations`
+    holds `t` exactly when `truncate.handling.mode` is `skip`).
     `given` holds the option texts as they were given, under the names of the table; `notices` the sentences about
     deprecated names and options without effect.
     """
@@ -81,7 +73,7 @@ class Config(Mapping[str, Any]):
 
     @property
     def event_format(self) -> str:
-        """`1.7` or `3`: whose wire format is written."""
+        """The version of the connector's document, or `3`: whose wire format is written."""
         return str(self.typed["event.format"])
 
     @property
@@ -111,10 +103,10 @@ def parse(connector: str, options: Mapping[str, str]) -> Config:
     """
     if connector not in TABLES:
         raise ConfigError(f"There is no connector {connector!r}.", f"Known: {', '.join(sorted(TABLES))}.")
-    reading = _Reading(TABLES[connector])
+    reading = _Reading(CONNECTORS[connector])
     for name, text in options.items():
         reading.take(name.strip(), text)
-    values = reading.settle(connector)
+    values = reading.settle()
     if reading.faults:
         raise _config_error(reading.faults)
     for notice in reading.notices:
@@ -134,14 +126,15 @@ def _config_error(faults: list[str]) -> ConfigError:
 class _Reading:
     """The state of one `parse`: what was given under which name, and what is wrong with it."""
 
-    def __init__(self, table: tuple[Option, ...]) -> None:
-        self.table = table
+    def __init__(self, connector: Connector) -> None:
+        self.connector = connector
+        self.table = table = connector.table
         self.given: dict[str, str] = {}
         self.values: dict[str, Any] = {}
         self.faults: list[str] = []
         self.notices: list[str] = []
         self._written: dict[str, str] = {}
-        self._generation = ""
+        self._used: set[str] = set()
         self._names = {option.name.lower(): option for option in table if not option.pattern}
         self._older = {old.lower(): option for option in table for old in option.deprecated_names}
         self._aliases = {alias.lower(): option for option in table for alias in option.aliases}
@@ -164,11 +157,8 @@ class _Reading:
                 f"{columns.without_salt(self._written[canonical])} and {shown} are one option and contradict each other"
             )
             return
-        if lower == "database.server.name":
-            self._generation = "1.7"
-        elif option.name == "topic.prefix":
-            self._generation = self._generation or "3"
-        elif lower in self._older:
+        self._used.add(lower)
+        if lower in self._older:
             self.notices.append(f"{name} is the older name of {option.name}: use that.")
         try:
             value = option.parse(text)
@@ -198,48 +188,36 @@ class _Reading:
         close = difflib.get_close_matches(lower, known, n=1, cutoff=0.6)
         return f"; the nearest is {known[close[0]]}" if close else ""
 
-    def settle(self, connector: str) -> dict[str, Any]:
+    def settle(self) -> dict[str, Any]:
         """All values with their defaults, after the rules that concern several options."""
-        given = self.values
-        form = given.get("event.format") or self._generation or "1.7"
+        connector, given = self.connector, self.values
+        chosen = next((form for name, form in connector.generations.items() if name in self._used), connector.form)
+        form = given.get("event.format") or chosen
         values: dict[str, Any] = {}
         for option in self.table:
             if not option.pattern:
-                old = form == "1.7" and option.default_1x is not None
+                old = form.startswith("1.") and option.default_1x is not None
                 values[option.name] = option.default_1x if old else option.default
         values.update(given)
         values["event.format"] = form
-        for name in REQUIRED[connector]:
+        for name in connector.required:
             if not values[name]:
                 self.faults.append(f"{name} is missing")
         if not values["topic.prefix"]:
-            values["topic.prefix"] = values["name"] or values["database.dbname"] or ""
-        values["snapshot.mode"] = _MODES_1X.get(values["snapshot.mode"], values["snapshot.mode"])
-        self._settle_truncates(values, form)
+            values["topic.prefix"] = values["name"] or values.get("database.dbname") or ""
+        values["snapshot.mode"] = connector.modes.get(values["snapshot.mode"], values["snapshot.mode"])
         self._settle_converters(values)
         self._settle_field_names(values)
-        self._check_filters(values)
-        self._check_messages(form)
+        self._check_lists(values)
         self.faults.extend(columns.faults(values))
         self.faults.extend(naming.faults(values, self.given))
         self._check_snapshot_mode(values)
         self.faults.extend(signals.settle(values))
+        draft = Draft(values, frozenset(self.given), form)
+        connector.settle(draft)
+        self.faults.extend(draft.faults)
+        self.notices.extend(draft.notices)
         return values
-
-    def _settle_truncates(self, values: dict[str, Any], form: str) -> None:
-        """One answer from the two options that decide about truncates: 1.x has both, 3 only skipped.operations."""
-        mode = values["truncate.handling.mode"]
-        skipped: frozenset[str] = values["skipped.operations"]
-        if mode is None:
-            mode = "skip" if "t" in skipped or form == "1.7" else "include"
-        elif mode == "include" and "t" in skipped:
-            if "skipped.operations" in self.given:
-                self.faults.append("truncate.handling.mode = include contradicts skipped.operations, which names t")
-            skipped = skipped - {"t"}
-        if mode == "skip":
-            skipped = skipped | {"t"}
-        values["truncate.handling.mode"] = mode
-        values["skipped.operations"] = skipped
 
     def _settle_converters(self, values: dict[str, Any]) -> None:
         for option in ("schemas.enable", "replace.null.with.default"):
@@ -254,7 +232,7 @@ class _Reading:
 
     def _settle_field_names(self, values: dict[str, Any]) -> None:
         """The 1.x switch stands for one mode of today's option."""
-        if not values["sanitize.field.names"]:
+        if not values.get("sanitize.field.names"):
             return
         mode = "field.name.adjustment.mode"
         if mode in self.given and values[mode] != "avro":
@@ -271,28 +249,16 @@ class _Reading:
                 f"{based}.start.stream is true"
             )
 
-    def _check_messages(self, form: str) -> None:
-        for name in ("message.prefix.include.list", "message.prefix.exclude.list"):
-            if form == "1.7" and name in self.given:
-                self.faults.append(f"{name} is not supported in the 1.7 format, which has no records of messages")
-
-    def _check_filters(self, values: dict[str, Any]) -> None:
-        for kind in ("schema", "table", "message.prefix"):
-            include, exclude = f"{kind}.include.list", f"{kind}.exclude.list"
-            if values[include] and values[exclude]:
-                self.faults.append(f"{include} and {exclude} exclude each other: give one of them")
-            for name in (include, exclude):
-                for expression in values[name]:
-                    try:
-                        compile_expression(expression)
-                    except ValueError as fault:
-                        self.faults.append(f"{name}: {fault}")
-        for expression in values["snapshot.include.collection.list"]:
-            try:
-                compile_expression(expression)
-            except ValueError as fault:
-                self.faults.append(f"snapshot.include.collection.list: {fault}")
-
-
-_MODES_1X = {"never": "no_data", "exported": "initial"}
-"""Snapshot modes of 1.x and 2.x, and the mode of today that does the same for PostgreSQL."""
+    def _check_lists(self, values: dict[str, Any]) -> None:
+        """Every pair of an include and an exclude list, and every expression; columns have a check of their own."""
+        for name in [name for name in values if name.endswith((".include.list", ".exclude.list"))]:
+            if name in columns.COLUMN_LISTS:
+                continue
+            other = name.replace(".include.", ".exclude.")
+            if name != other and values[name] and values.get(other):
+                self.faults.append(f"{name} and {other} exclude each other: give one of them")
+            for expression in values[name] or ():
+                try:
+                    compile_expression(expression)
+                except ValueError as fault:
+                    self.faults.append(f"{name}: {fault}")

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tailrace.config.config import Config, parse
+from tailrace.config.config import CONNECTORS, Config, parse
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
 
-_CONNECTORS = {"postgres": "postgres", "postgresql": "postgres", "postgresconnector": "postgres"}
 _ELSEWHERE = ("mysql", "mariadb", "oracle", "sqlserver", "mongodb", "db2", "cassandra", "vitess", "spanner", "informix")
 _FORMATS = {
     "jsonbytearray": "it is the same JSON: say json",
@@ -200,11 +199,15 @@ def _take_format(entry: str, name: str, text: str, options: dict[str, str], faul
 def _connector(name: str) -> str:
     """Our name of a connector's class; PostgreSQL when none is given."""
     short = name.strip().rpartition(".")[2].lower()
-    if not short or short in _CONNECTORS:
+    if not short:
         return "postgres"
+    for known, connector in CONNECTORS.items():
+        if short in connector.names:
+            return known
+    titles = ", ".join(connector.title for connector in CONNECTORS.values())
     if any(short.startswith(other) for other in _ELSEWHERE):
-        raise ConfigError(f"connector.class = {name} is not supported: only PostgreSQL is, for now.")
+        raise ConfigError(f"connector.class = {name} is not supported, for now.", f"Known are: {titles}.")
     raise ConfigError(
         f"connector.class = {name} is no connector that is known.",
-        "Name io.debezium.connector.postgresql.PostgresConnector.",
+        f"Name one as Debezium does, as io.debezium.connector.postgresql.PostgresConnector; known are: {titles}.",
     )

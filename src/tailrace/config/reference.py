@@ -1,7 +1,7 @@
 """The reference page of a connector's options, written from the same table that parses them.
 
-`python -m tailrace.config.reference docs/reference/postgres.md` renews the part of the page between its two marks;
-with `--check` it only tells, by the exit code 1, that the page is out of date.
+`python -m tailrace.config.reference` renews the part of each page between its two marks; with `--check` it only
+tells, by the exit code 1, that a page is out of date. A page is named after its connector: `postgres.md`.
 """
 
 from __future__ import annotations
@@ -12,78 +12,67 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tailrace.config import connect, postgres, signals
-from tailrace.config.config import REQUIRED
+from tailrace.config.config import CONNECTORS
+from tailrace.config.connector import Connector
 from tailrace.config.option import Kind, Option
 
 BEGIN = "<!-- options: written by `python -m tailrace.config.reference`; do not edit -->"
 END = "<!-- end of options -->"
 
-AREAS: tuple[tuple[str, tuple[Option, ...]], ...] = (
-    ("Names and topics", postgres.IDENTITY),
-    ("Connection", postgres.CONNECTION),
-    ("Slot and publication", postgres.SLOT),
-    ("What is captured", postgres.FILTERS),
-    ("Events", postgres.EVENTS),
-    ("Snapshot", postgres.SNAPSHOT),
-    ("Signals, incremental snapshots, notifications", signals.SIGNALS),
-    ("Batches and retries", postgres.FLOW),
-    ("tailrace's own", postgres.OWN),
-    ("Kafka Connect", connect.CONNECT),
-)
-"""The areas of the PostgreSQL connector's table, in the order of the page."""
-
 _FORMS = (Kind.LIST, Kind.EXPRESSIONS, Kind.STATEMENTS, Kind.LETTERS)
 """Kinds whose form the meaning of an option does not tell by itself."""
 
 
-def page(areas: Sequence[tuple[str, tuple[Option, ...]]] = AREAS) -> str:
-    """The part of the page between the marks: a table of what works for each area, then what does not."""
-    return "\n".join(["", *_supported(areas), *_without_effect(areas), *_unsupported(areas)])
+def page(name: str) -> str:
+    """The part of a connector's page between the marks: a table of what works for each area, then what does not."""
+    connector = CONNECTORS[name]
+    return "\n".join(["", *_supported(connector), *_without_effect(connector), *_unsupported(connector)])
 
 
-def renew(text: str) -> str:
-    """The page `text` with its part between the marks renewed; raises ValueError where it has no marks."""
+def renew(name: str, text: str) -> str:
+    """The page `text` of a connector with its part between the marks renewed; raises ValueError without marks."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(f"the page lacks the marks {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{page()}{END}{after}"
+    return f"{before}{BEGIN}\n{page(name)}{END}{after}"
 
 
-def _supported(areas: Sequence[tuple[str, tuple[Option, ...]]]) -> Iterator[str]:
-    for title, options in areas:
+def _supported(connector: Connector) -> Iterator[str]:
+    for title, options in connector.areas:
         shown = [option for option in options if not option.unsupported and not option.notice]
         if shown:
             yield from (f"### {title}", "", "| option | default | meaning |", "|---|---|---|")
-            yield from (f"| {_code(option.name)} | {_default(option)} | {_meaning(option)} |" for option in shown)
+            yield from (
+                f"| {_code(option.name)} | {_default(option, connector)} | {_meaning(option)} |" for option in shown
+            )
             yield ""
 
 
-def _without_effect(areas: Sequence[tuple[str, tuple[Option, ...]]]) -> Iterator[str]:
+def _without_effect(connector: Connector) -> Iterator[str]:
     yield from ("### Accepted without effect", "", "A value other than the default is told in a warning.", "")
     yield from ("| option | why |", "|---|---|")
-    for _, options in areas:
+    for _, options in connector.areas:
         yield from (f"| {_code(option.name)} | {_cell(option.notice)} |" for option in options if option.notice)
     yield ""
 
 
-def _unsupported(areas: Sequence[tuple[str, tuple[Option, ...]]]) -> Iterator[str]:
+def _unsupported(connector: Connector) -> Iterator[str]:
     yield from ("### Not supported", "", "Any value but the default is an error that gives this reason.", "")
     yield from ("| option | default | why |", "|---|---|---|")
-    for _, options in areas:
+    for _, options in connector.areas:
         for option in options:
             if option.unsupported and not option.notice:
-                yield f"| {_code(option.name)} | {_default(option)} | {_cell(option.unsupported)} |"
+                yield f"| {_code(option.name)} | {_default(option, connector)} | {_cell(option.unsupported)} |"
     yield ""
 
 
-def _default(option: Option) -> str:
-    if option.name in REQUIRED["postgres"]:
+def _default(option: Option, connector: Connector) -> str:
+    if option.name in connector.required:
         return "required"
     shown = _value(option.default)
-    if option.default_1x is not None:
-        shown += f"; {_value(option.default_1x)} in the format 1.7"
+    if option.default_1x is not None and connector.form.startswith("1."):
+        shown += f"; {_value(option.default_1x)} in the format {connector.form}"
     return shown
 
 
@@ -122,15 +111,18 @@ def _cell(text: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tailrace.config.reference", description=__doc__)
-    parser.add_argument("page", type=Path, nargs="?", default=Path("docs/reference/postgres.md"))
+    pages = [Path("docs", "reference", f"{name}.md") for name in CONNECTORS]
+    parser.add_argument("page", type=Path, nargs="*", default=pages)
     parser.add_argument("--check", action="store_true", help="write nothing")
     arguments = parser.parse_args(argv)
-    text = arguments.page.read_text("utf-8")
-    fresh = renew(text)
-    if arguments.check:
-        return int(fresh != text)
-    arguments.page.write_text(fresh, "utf-8")
-    return 0
+    stale = False
+    for path in arguments.page:
+        text = path.read_text("utf-8")
+        fresh = renew(path.stem, text)
+        stale = stale or fresh != text
+        if not arguments.check:
+            path.write_text(fresh, "utf-8")
+    return int(stale and arguments.check)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,180 @@
+"""Connector: what one connector's configuration consists of, and the options that every connector has. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tailrace.config.naming import STRATEGIES
+from tailrace.config.option import Kind, Option, at_least, matching
+
+NO_JVM = "it names a Java class, and no Java plug-ins are loaded"
+"""Why classes are refused."""
+
+NO_QUEUE = "there is no queue between reader and converter that it could tune"
+
+
+@dataclass(slots=True)
+class Draft:
+    """A configuration that is being settled: the typed `values` with their defaults, to be completed in place.
+
+    `given` are the names, as the table has them, of the options that were given, and `form` the format that is
+    written. `faults` and `notices` are sentences; those of faults have no end.
+    """
+
+    values: dict[str, Any]
+    given: frozenset[str]
+    form: str
+    faults: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+def _settled(draft: Draft) -> None:
+    """No rules between options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """The configuration of one connector.
+
+    `title` is the database's name in texts, `areas` the options under their headings, in the order of the reference
+    page; `required` the names of those without which nothing works. `form` is the format of the document that the
+    connector follows; today's is `3`. `generations` tells which format the name of an option chooses, if none is
+    given otherwise: an earlier entry goes before a later one. `modes` are older words for snapshot modes, `names` the
+    last parts, in small letters, of the class names that files call it by. `settle` holds the rules that concern
+    several options; they run after those that all connectors share.
+    """
+
+    title: str
+    areas: tuple[tuple[str, tuple[Option, ...]], ...]
+    required: tuple[str, ...]
+    form: str
+    names: tuple[str, ...]
+    generations: Mapping[str, str]
+    modes: Mapping[str, str] = field(default_factory=dict)
+    settle: Callable[[Draft], None] = _settled
+
+    @property
+    def table(self) -> tuple[Option, ...]:
+        """Every option."""
+        return tuple(option for _, options in self.areas for option in options)
+
+
+NAMES = (
+    Option("name", Kind.TEXT, "Name of the connector; names the checkpoint as well."),
+    Option(
+        "tasks.max", Kind.INTEGER, "Number of Kafka Connect tasks.", 1, check=at_least(1),
+        notice="the log has one reader, and the parallelism of the rest is Spark's",
+    ),
+    Option(
+        "topic.prefix", Kind.TEXT, "Logical name of the server: first part of topics and schema names.",
+        aliases=("database.server.name",),
+        check=matching(r"[\w.\-]+", "letters, digits, hyphens, dots and underscores only"),
+    ),
+    Option("topic.delimiter", Kind.TEXT, "What stands between the parts of a topic's name.", "."),
+    Option(
+        "topic.naming.strategy", Kind.TEXT,
+        "How topics are named: by schema and table, by table alone (Default…), or by an expression (…Regex…).",
+        "io.debezium.schema.SchemaTopicNamingStrategy", choices=tuple(STRATEGIES),
+    ),
+    Option("topic.regex", Kind.TEXT, "Java expression over a topic's whole name, for the strategies by expression."),
+    Option("topic.replacement", Kind.TEXT, "What the name becomes; $1 or ${name} is a group of topic.regex."),
+    Option("topic.key.enforce.uniqueness", Kind.BOOLEAN,
+           "Whether a strategy by expression gives each key a field that tells the table.", True),
+    Option("topic.key.field.name", Kind.TEXT, "Name of that field.", "__dbz__physicalTableIdentifier"),
+    Option("topic.key.field.regex", Kind.TEXT, "Java expression over that field's value, the topic's former name."),
+    Option("topic.key.field.replacement", Kind.TEXT, "What the value becomes."),
+    Option("topic.cache.size", Kind.INTEGER, "Size of the cache of topic names.", 10_000, unsupported=NO_QUEUE),
+    Option(
+        "topic.heartbeat.prefix", Kind.TEXT, "Prefix of heartbeat topics.", "__debezium-heartbeat",
+        deprecated_names=("heartbeat.topics.prefix",),
+    ),
+    Option("topic.heartbeat.name", Kind.TEXT, "Name of the heartbeat topic; unset: prefix and logical name."),
+    Option(
+        "topic.transaction", Kind.TEXT, "Last part of the name of the transaction topic.", "transaction",
+        deprecated_names=("transaction.topic",),
+    ),
+    Option("unknown.properties.ignored", Kind.BOOLEAN, "Whether unknown options pass.", False,
+           unsupported="an unknown option is always an error, since it is nearly always a misspelt one"),
+    Option("source.struct.version", Kind.TEXT, "Version of the source block.", "v2",
+           unsupported="the source block follows event.format"),
+    Option("transaction.metadata.factory", Kind.TEXT, "Java class that makes transaction metadata.",
+           "io.debezium.pipeline.txmetadata.DefaultTransactionMetadataFactory", unsupported=NO_JVM),
+)  # fmt: skip
+
+RECORDS = (
+    Option("tombstones.on.delete", Kind.BOOLEAN, "Whether a tombstone follows each delete.", True),
+    Option("extended.headers.enabled", Kind.BOOLEAN, "Whether records carry __debezium.context headers.", True),
+    Option("provide.transaction.metadata", Kind.BOOLEAN,
+           "Whether transactions give BEGIN and END records, and events their number in them.", False),
+    Option("heartbeat.interval.ms", Kind.INTEGER, "Interval of heartbeat records, in ms; 0: none.", 0,
+           check=at_least(0)),
+    Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat; its failure is a warning."),
+    Option("post.processors", Kind.LIST, "Post-processors.", [], unsupported="there are no post-processors yet"),
+    Option("event.processing.failure.handling.mode", Kind.TEXT,
+           "What follows a change that cannot become an event: the pipeline stops, or the change is put aside on the "
+           "quarantine topic, with a warning or without.",
+           "fail", choices=("fail", "warn", "skip", "ignore"),
+           deprecated_names=("event.deserialization.failure.handling.mode",)),
+    Option("event.converting.failure.handling.mode", Kind.TEXT, "What follows a value that cannot be converted.",
+           "warn", choices=("fail", "warn", "skip")),
+    Option("transforms", Kind.LIST, "Transforms, in order.", [], unsupported="transforms are not available yet"),
+    Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform.", pattern=r"transforms\..+",
+           unsupported="transforms are not available yet"),
+    Option("predicates", Kind.LIST, "Predicates of transforms.", [], unsupported="transforms are not available yet"),
+    Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate.", pattern=r"predicates\..+",
+           unsupported="transforms are not available yet"),
+)  # fmt: skip
+
+FLOW = (
+    Option("max.batch.size", Kind.INTEGER, "Most rows of a batch; obeyed only when given, else bytes decide.", 2048,
+           check=at_least(1)),
+    Option("queue.provider.type", Kind.TEXT, "Kind of queue.", "memory", unsupported=NO_QUEUE),
+    Option("poll.interval.ms", Kind.INTEGER, "Wait for new changes when there are none, in ms.", 500,
+           check=at_least(1)),
+    Option("poll.dispatch.interval.ms", Kind.INTEGER, "Time to gather changes, in ms.", 0,
+           unsupported="the trigger of the query sets the pace"),
+    Option("errors.max.retries", Kind.INTEGER, "How often a lost connection is tried again; -1: for ever.", -1,
+           check=at_least(-1)),
+    Option("retriable.restart.connector.wait.ms", Kind.INTEGER, "Wait before a lost connection is tried again, in ms.",
+           10_000, check=at_least(0)),
+    Option("internal.custom.retriable.exception", Kind.TEXT, "Expression of errors to retry.",
+           unsupported="errors of the connection are retried, others never", neutral=("false",)),
+    Option("executor.shutdown.timeout.ms", Kind.INTEGER, "Wait for threads at the stop, in ms.", 4000,
+           unsupported="the stop waits for the batch that is being written"),
+    Option("memory.management.<part>.class", Kind.TEXT, "Java class that holds schemas.",
+           "io.debezium.relational.ConcurrentMapTableMappingStorage",
+           pattern=r"memory\.management\.(schemas|tables)\.class", unsupported=NO_JVM),
+    Option("custom.metric.tags", Kind.TEXT, "Tags of Java metrics.", unsupported="there are no Java metrics"),
+    Option("custom.sanitize.pattern", Kind.TEXT, "Options hidden in logs.",
+           r".*secret$|.*password$|.*sasl\.jaas\.config$|.*basic\.auth\.user\.info|.*registry\.auth\.client-secret"
+           r"|.*credentials\.json$|.*connectionstring$|.*connection\.string$",
+           unsupported="options are not logged with their values"),
+    Option("statistics.metrics.enabled", Kind.BOOLEAN, "Statistics of Java metrics.", True,
+           unsupported="there are no Java metrics", neutral=(False,)),
+    Option("internal.advanced.metrics.enable", Kind.BOOLEAN, "More Java metrics.", False,
+           unsupported="there are no Java metrics"),
+    Option("openlineage.integration.enabled", Kind.BOOLEAN, "Whether lineage is reported.", False,
+           unsupported="lineage is not reported"),
+    Option("openlineage.integration.<option>", Kind.TEXT, "Options of lineage.",
+           pattern=r"openlineage\.integration\.(config\.file\.path|dataset\.kafka\.bootstrap\.servers"
+           r"|job\.(description|namespace|owners|tags))", unsupported="lineage is not reported"),
+)  # fmt: skip
+
+OWN = (
+    Option("event.version.string", Kind.TEXT, "Version told in the source block; unset: that of the format."),
+    Option("event.quarantine.topic", Kind.TEXT,
+           "Topic of changes that cannot become events; unset: `quarantine` behind topic.prefix."),
+    Option("event.order", Kind.TEXT, "Order that is kept: of a topic, or only of each key.", "topic",
+           choices=("topic", "key")),
+    Option("event.order.segments", Kind.INTEGER,
+           "Parts of a table under event.order=key; unset: Spark's parallelism.", check=at_least(1)),
+    Option("checkpoint.location", Kind.TEXT, "Directory of Spark's checkpoint; unset: .tailrace/<name>."),
+)  # fmt: skip
+
+
+def formats(form: str, chosen: str) -> Option:
+    """`event.format` of a connector whose document has the format `form`; `chosen` tells what follows when unset."""
+    return Option("event.format", Kind.TEXT, f"Whose wire format is written: {form} or 3. Unset: {chosen}.",
+                  choices=(form, "3"))  # fmt: skip
