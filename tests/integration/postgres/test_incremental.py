@@ -11,8 +11,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from tailrace.connectors.postgres.incremental import NO_PROGRESS
 from tailrace.errors import PrerequisiteError
+from tailrace.snapshot.progress import NO_PROGRESS
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 from tests.integration.postgres.signalled import SIGNALS, SINK, execute, is_over, reads, run

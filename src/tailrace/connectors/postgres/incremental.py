@@ -26,24 +26,11 @@ from tailrace.connectors.postgres.reconcile import NOTHING, Superseded, Unclear,
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
-from tailrace.snapshot import signals
 from tailrace.snapshot.channels import Channels
-from tailrace.snapshot.incremental import (
-    Collection,
-    IncrementalSnapshot,
-    Notification,
-    Notifications,
-    requested,
-)
-from tailrace.snapshot.signals import (
-    ExecuteSnapshot,
-    LogMessage,
-    MalformedSignal,
-    PauseSnapshot,
-    ResumeSnapshot,
-    Signal,
-    StopSnapshot,
-)
+from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, Notifications
+from tailrace.snapshot.obedience import Obedience
+from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.signals import Signal
 
 if TYPE_CHECKING:
     import psycopg
@@ -54,65 +41,6 @@ log = logging.getLogger("tailrace")
 WINDOW_PACE = 0.25
 # So many transactions may be unknown to be visible before the server is asked at the next batch.
 UNSETTLED = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The part of an offset that belongs to signals and incremental snapshots.
-
-    `state` is the running snapshot, `before` where it stood before the batch's window (None: the batch has none),
-    `blocking` the tables that a blocking snapshot is to read next, `reading` those that one is reading, `notices` what
-    the batch tells, each with its time in ms, `positions` how far each channel outside the log has been read.
-    `windows` counts the windows: one that is read again must not have the offset that it had before, or Spark would
-    see nothing new.
-    """
-
-    state: IncrementalSnapshot | None = None
-    before: IncrementalSnapshot | None = None
-    blocking: tuple[Collection, ...] = ()
-    reading: tuple[Collection, ...] = ()
-    notices: tuple[tuple[Notification, int], ...] = ()
-    positions: tuple[tuple[str, int], ...] = ()
-    windows: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        if self.state is not None:
-            fields["state"] = self.state.to_json()
-        if self.before is not None:
-            fields["before"] = self.before.to_json()
-        for name, collections in (("blocking", self.blocking), ("reading", self.reading)):
-            if collections:
-                fields[name] = [[c.schema, c.table, c.filter, c.surrogate] for c in collections]
-        if self.notices:
-            fields["notices"] = [
-                [notice.id, notice.aggregate, notice.type, [list(pair) for pair in notice.data], at]
-                for notice, at in self.notices
-            ]
-        if self.positions:
-            fields["positions"] = [list(pair) for pair in self.positions]
-        if self.windows:
-            fields["windows"] = self.windows
-        return fields
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Progress:
-        state, before = fields.get("state"), fields.get("before")
-        return cls(
-            None if state is None else IncrementalSnapshot.from_json(state),
-            None if before is None else IncrementalSnapshot.from_json(before),
-            tuple(Collection(*parts) for parts in fields.get("blocking", ())),
-            tuple(Collection(*parts) for parts in fields.get("reading", ())),
-            tuple(
-                (Notification(id_, aggregate, kind, tuple((name, value) for name, value in data)), at)
-                for id_, aggregate, kind, data, at in fields.get("notices", ())
-            ),
-            tuple((name, position) for name, position in fields.get("positions", ())),
-            fields.get("windows", 0),
-        )
-
-
-NO_PROGRESS = Progress()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +98,6 @@ class Incremental:
     ) -> None:
         self._comments = comments
         self._admit = admit
-        self._captured = captured
         self._is_captured = is_captured
         self._database = config["database.dbname"]
         name = config["signal.data.collection"]
@@ -185,6 +112,7 @@ class Incremental:
             config["incremental.snapshot.chunk.size"],
         )
         self._notifications = Notifications(config["topic.prefix"])
+        self._obedience = Obedience(captured, self._notifications)
         self._windows = Windows(settings, connect, self._describe, self._notifications)
         self._open: _Open | None = None
         self._resumed = False
@@ -258,7 +186,7 @@ class Incremental:
         received, positions = self._channels.poll(dict(progress.positions))
         progress = replace(progress, positions=tuple(sorted(positions.items())))
         for signal, position in arrived + [(signal, signal.id) for signal in received]:
-            progress, before, told = self._obey(signal, position, progress, before)
+            progress, before, told = self._obedience.obey(signal, position, progress, before)
             notes += told
         now = time.time_ns() // 1_000_000
         self._state = progress.state
@@ -334,56 +262,6 @@ class Incremental:
             for batch in segments.changes_of(rows, versions, oid):
                 found += _signals(batch)
         return sorted(found, key=lambda one: (one.commit_lsn, one.lsn))
-
-    def _obey(
-        self, signal: Signal, position: str, progress: Progress, before: IncrementalSnapshot | None
-    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
-        """The progress, and what was before its window, after `signal`; what there is to tell. Never raises."""
-        try:
-            action = signals.read(signal)
-            if isinstance(action, ExecuteSnapshot):
-                return self._execute(action, progress, before)
-            if isinstance(action, LogMessage):
-                log.warning("%s", action.message.replace("{}", position))
-            elif isinstance(action, StopSnapshot) and progress.state is not None:
-                left = progress.state.without(action.collections)
-                before = None if before is None else before.without(action.collections)
-                kept = () if left is None else left.collections
-                gone = [one for one in progress.state.collections if one not in kept]
-                note = self._notifications.stopped(progress.state, gone if kept else ())
-                return replace(progress, state=left), before, [note] if gone else []
-            elif isinstance(action, PauseSnapshot | ResumeSnapshot) and progress.state is not None:
-                paused = isinstance(action, PauseSnapshot)
-                state = replace(progress.state, paused=paused)
-                note = self._notifications.listing(state, "PAUSED" if paused else "RESUMED")
-                before = None if before is None else replace(before, paused=paused)
-                return replace(progress, state=state), before, [note]
-        except MalformedSignal as fault:
-            log.warning("a signal is ignored: %s", fault)
-        return progress, before, []
-
-    def _execute(
-        self, action: ExecuteSnapshot, progress: Progress, before: IncrementalSnapshot | None
-    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
-        if not action.collections:
-            log.info("signal %s names no tables: nothing to do", action.id)
-            return progress, before, []
-        found, missing = signals.resolve(action.collections, self._captured())
-        for entry in missing:
-            log.warning("signal %s: no captured table is named %s", action.id, entry)
-        collections = requested(action, found)
-        if action.blocking:
-            return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
-        # a table that is not there is told as such when its turn comes
-        collections += [Collection(*table_name(entry)) for entry in missing]
-        if before is not None:
-            # when the window is read again, what was asked for since is still to be read
-            before = before.added(action.id, collections)
-        if progress.state is not None:
-            return replace(progress, state=progress.state.added(action.id, collections)), before, []
-        state = IncrementalSnapshot(action.id, tuple(collections))
-        log.info("incremental snapshot %s of %s", action.id, ", ".join(map(str, collections)))
-        return replace(progress, state=state), before, [self._notifications.listing(state, "STARTED")]
 
     def _describe(self, connection: psycopg.Connection[Any], collection: Collection) -> Described | None:
         if not self._is_captured(collection.schema, collection.table):

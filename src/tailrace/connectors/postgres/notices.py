@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from tailrace.config.filters import table_name
-from tailrace.connectors.postgres.incremental import Progress
 from tailrace.events.notifications import write_to_log
 from tailrace.snapshot.incremental import InitialNotifications, Notification
 from tailrace.snapshot.plan import SnapshotPlan
+from tailrace.snapshot.progress import Progress
 
 
 class Notices:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.connectors.postgres.history import NOTHING, History
-from tailrace.connectors.postgres.incremental import NO_PROGRESS, Progress
 from tailrace.connectors.postgres.position import START, LogPosition
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, Visible
 from tailrace.snapshot.plan import SnapshotPlan
+from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.chunks import Snapshots
 from tailrace.connectors.postgres.heartbeats import Heartbeats
 from tailrace.connectors.postgres.history import History, SchemaHistory
-from tailrace.connectors.postgres.incremental import Incremental, Progress
+from tailrace.connectors.postgres.incremental import Incremental
 from tailrace.connectors.postgres.notices import Notices
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
 from tailrace.connectors.postgres.position import LogPosition
@@ -42,6 +42,7 @@ from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import Collection
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.progress import Progress
 
 if TYPE_CHECKING:
     import psycopg

@@ -1,0 +1,67 @@
+"""Progress: the part of an offset that belongs to signals and incremental snapshots. Immutable; no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The part of an offset that belongs to signals and incremental snapshots.
+
+    `state` is the running snapshot, `before` where it stood before the batch's window (None: the batch has none),
+    `blocking` the tables that a blocking snapshot is to read next, `reading` those that one is reading, `notices` what
+    the batch tells, each with its time in ms, `positions` how far each channel outside the log has been read.
+    `windows` counts the windows: one that is read again must not have the offset that it had before, or Spark would
+    see nothing new.
+    """
+
+    state: IncrementalSnapshot | None = None
+    before: IncrementalSnapshot | None = None
+    blocking: tuple[Collection, ...] = ()
+    reading: tuple[Collection, ...] = ()
+    notices: tuple[tuple[Notification, int], ...] = ()
+    positions: tuple[tuple[str, int], ...] = ()
+    windows: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        if self.state is not None:
+            fields["state"] = self.state.to_json()
+        if self.before is not None:
+            fields["before"] = self.before.to_json()
+        for name, collections in (("blocking", self.blocking), ("reading", self.reading)):
+            if collections:
+                fields[name] = [[c.schema, c.table, c.filter, c.surrogate] for c in collections]
+        if self.notices:
+            fields["notices"] = [
+                [notice.id, notice.aggregate, notice.type, [list(pair) for pair in notice.data], at]
+                for notice, at in self.notices
+            ]
+        if self.positions:
+            fields["positions"] = [list(pair) for pair in self.positions]
+        if self.windows:
+            fields["windows"] = self.windows
+        return fields
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Progress:
+        state, before = fields.get("state"), fields.get("before")
+        return cls(
+            None if state is None else IncrementalSnapshot.from_json(state),
+            None if before is None else IncrementalSnapshot.from_json(before),
+            tuple(Collection(*parts) for parts in fields.get("blocking", ())),
+            tuple(Collection(*parts) for parts in fields.get("reading", ())),
+            tuple(
+                (Notification(id_, aggregate, kind, tuple((name, value) for name, value in data)), at)
+                for id_, aggregate, kind, data, at in fields.get("notices", ())
+            ),
+            tuple((name, position) for name, position in fields.get("positions", ())),
+            fields.get("windows", 0),
+        )
+
+
+NO_PROGRESS = Progress()
