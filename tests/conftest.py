@@ -7,4 +7,5 @@ pytest_plugins = [
     "tests.fix_spark",
     "tests.fix_kafka",
     "tests.fix_mongodb",
+    "tests.fix_db2",
 ]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.servers.kafka import Broker, Unavailable, fetch
+from tests.servers.jars import Unavailable
+from tests.servers.kafka import Broker, fetch
 
 
 @dataclass(frozen=True, slots=True)

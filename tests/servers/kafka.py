@@ -1,7 +1,6 @@
 """A Kafka broker in one Java process (KRaft), from the jars that Apache Kafka publishes.
 
-The Ivy that PySpark brings resolves the jars, once, into the user's cache directory; the broker keeps its log in a
-temporary directory that goes when it stops.
+The broker keeps its log in a temporary directory that goes when it stops.
 """
 
 from __future__ import annotations
@@ -17,68 +16,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tailrace.errors import PrerequisiteError
-from tailrace.spark.java import cache_directory, find_java
+from tests.servers import jars as cache
+from tests.servers.jars import java
 
 VERSION = "4.1.0"
-IVY = f"""<ivy-module version="2.0">
-  <info organisation="tailrace" module="broker"/>
-  <configurations><conf name="default"/></configurations>
-  <dependencies>
-    <dependency org="org.apache.kafka" name="kafka_2.13" rev="{VERSION}" conf="default->master,runtime"/>
-  </dependencies>
-</ivy-module>
-"""
-
-
-class Unavailable(Exception):
-    """The broker's jars are not in the cache and could not be fetched; the text says why."""
-
-
-def java() -> Path:
-    """The `java` that Spark runs with, too; raises Unavailable without any."""
-    try:
-        return find_java()[0]
-    except PrerequisiteError as error:
-        raise Unavailable(str(error)) from error
 
 
 def fetch(seconds: float = 300) -> list[Path]:
-    """The broker's jars, from the cache or, the first time, from Maven Central within `seconds`."""
-    cache = cache_directory()
-    folder = cache / f"kafka-{VERSION}"
-    if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix="kafka-", dir=cache))
-        try:
-            _resolve(fresh, cache / "ivy", seconds)
-            # Whole or not at all; another process may have been faster.
-            if not folder.is_dir():
-                (fresh / "jars").rename(folder)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    return sorted(folder.glob("*.jar"))
-
-
-def _resolve(folder: Path, cache: Path, seconds: float) -> None:
-    import pyspark
-
-    ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    description = folder / "ivy.xml"
-    description.write_text(IVY, encoding="utf-8")
-    pattern = str(folder / "jars" / "[artifact]-[revision](-[classifier]).[ext]")
-    command = [str(java()), "-jar", str(ivy), "-ivy", str(description), "-cache", str(cache), "-confs", "default"]
-    command += ["-types", "jar", "bundle", "-retrieve", pattern]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"the broker's jars could not be fetched within {seconds:.0f} s") from error
-    if done.returncode != 0 or not list((folder / "jars").glob(f"kafka_2.13-{VERSION}.jar")):
-        words = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        wrong = [line for line in words if "unresolved" in line.lower() or "error" in line.lower()] or words[-1:]
-        raise Unavailable("the broker's jars could not be fetched: " + "; ".join(wrong[:3]))
+    """The broker's jars, from the cache or, the first time, from Maven Central; raises Unavailable."""
+    return cache.fetch(f"kafka-{VERSION}", [f"org.apache.kafka:kafka_2.13:{VERSION}"], seconds=seconds)
 
 
 QUICK_START = ("-Xmx384m", "-XX:TieredStopAtLevel=1")
