@@ -1,0 +1,83 @@
+"""What a column of Db2 is declared as, in `Column.type_name` and the one number of `Column.modifier`. No I/O.
+
+`type_name` is the name that Db2's own catalog function for drivers gives (`SYSIBM.SQLCOLUMNS`, column TYPE_NAME), in
+capitals: `INTEGER`, `VARCHAR`, `CHAR () FOR BIT DATA`, `TIMESTAMP`, `DECFLOAT`. A distinct type is resolved to the
+built-in type that it stands for. `type_oid` is DATA_TYPE there, a code of java.sql.Types; `default` COLUMN_DEF, the
+text of the default as the catalog keeps it (`0`, `'x'`, `CURRENT TIMESTAMP`), None without one; `kind` is `base`, or
+`unknown` for a type that is not in `TYPES`. `modifier` is:
+
+=====================================================  ================================================================
+type                                                   modifier
+=====================================================  ================================================================
+DECIMAL, NUMERIC                                       precision << 16 | scale
+TIMESTAMP, TIMESTAMP WITH TIME ZONE                    digits of the second's fraction, 0 to 12
+DECFLOAT                                               16 or 34, its digits
+types in `SIZED`                                       length: characters, double-byte characters or bytes, as declared
+any other                                              -1
+=====================================================  ================================================================
+"""
+
+from __future__ import annotations
+
+DECIMALS = frozenset(("DECIMAL", "NUMERIC"))
+TIMESTAMPS = frozenset(("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"))
+TEXTS = frozenset(
+    ("CHAR", "VARCHAR", "LONG VARCHAR", "CLOB", "GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB", "XML")
+)
+"""Types whose values are text. Those of double-byte characters are Unicode like the others once they are read."""
+
+BYTES = frozenset(
+    (
+        *("CHAR () FOR BIT DATA", "VARCHAR () FOR BIT DATA", "LONG VARCHAR FOR BIT DATA"),
+        *("BINARY", "VARBINARY", "BLOB", "ROWID"),
+    )
+)
+"""Types whose values are bytes."""
+
+LOBS = frozenset(("BLOB", "CLOB", "DBCLOB", "XML"))
+"""Types that the capture program never puts into a change table: it notes at most that they were changed."""
+
+FLOATS = frozenset(("REAL", "DOUBLE", "FLOAT"))
+INTEGERS = frozenset(("SMALLINT", "INTEGER", "BIGINT"))
+SIZED = (TEXTS | BYTES) - {"XML"}
+TYPES = DECIMALS | TIMESTAMPS | TEXTS | BYTES | FLOATS | INTEGERS | {"DECFLOAT", "DATE", "TIME", "BOOLEAN"}
+UNSIZED = -1
+
+_JDBC = {
+    -16: "LONG VARGRAPHIC", -15: "GRAPHIC", -9: "VARGRAPHIC", -8: "ROWID", -7: "BOOLEAN", -5: "BIGINT",
+    -4: "LONG VARCHAR FOR BIT DATA", -3: "VARCHAR () FOR BIT DATA", -2: "CHAR () FOR BIT DATA", -1: "LONG VARCHAR",
+    1: "CHAR", 2: "NUMERIC", 3: "DECIMAL", 4: "INTEGER", 5: "SMALLINT", 6: "FLOAT", 7: "REAL", 8: "DOUBLE",
+    12: "VARCHAR", 16: "BOOLEAN", 91: "DATE", 92: "TIME", 93: "TIMESTAMP", 2004: "BLOB", 2005: "CLOB",
+    2009: "XML", 2011: "DBCLOB",
+}  # fmt: skip
+"""Db2's name of each code of java.sql.Types: what a distinct type is resolved by."""
+
+
+def type_name(named: str, source_code: int | None) -> str:
+    """The built-in type of a column that SQLCOLUMNS calls `named`, with `source_code` its SOURCE_DATA_TYPE, if any.
+
+    Servers differ in blanks (`CHAR() FOR BIT DATA`) and in length marks; the result has the form of `TYPES`.
+    """
+    if source_code is not None and source_code in _JDBC:
+        return _JDBC[source_code]
+    name = " ".join(named.upper().replace("()", " () ").split())
+    return {"DOUBLE PRECISION": "DOUBLE", "INT": "INTEGER", "CHARACTER": "CHAR", "TIMESTMP": "TIMESTAMP"}.get(
+        name, name
+    )
+
+
+def modifier(name: str, size: int | None, digits: int | None) -> int:
+    """The modifier of a column of the type `name`, from COLUMN_SIZE and DECIMAL_DIGITS of SQLCOLUMNS."""
+    if name in DECIMALS:
+        return (size or 0) << 16 | (digits or 0)
+    if name in TIMESTAMPS:
+        # before precisions could be declared, servers gave none, and the six digits that a timestamp then had
+        return 6 if digits is None else digits
+    if name in SIZED or name == "DECFLOAT":
+        return UNSIZED if size is None else size
+    return UNSIZED
+
+
+def precision_and_scale(declared: int) -> tuple[int, int]:
+    """Both, of the modifier of a decimal or numeric column."""
+    return declared >> 16, declared & 0xFFFF
