@@ -176,6 +176,10 @@ class Session(Protocol):
         reader asks now and then, and logs each sentence once."""
         ...
 
+    def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
+        """How many rows the change table has in `(after, upto]`: one number, counted by the server."""
+        ...
+
     def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
         """How many rows the change table has of each transaction in `(after, upto]`, in order."""
         ...
