@@ -100,11 +100,11 @@ def key_columns(text: str) -> tuple[KeyColumns, ...]:
 def faults(values: Mapping[str, Any]) -> Iterator[str]:
     """What is wrong with the options of this module among the typed `values`."""
     include, exclude = COLUMN_LISTS
-    if values[include] and values[exclude]:
+    if values.get(include) and values.get(exclude):
         yield f"{include} and {exclude} exclude each other: give one of them"
     for name in (*COLUMN_LISTS, *ANNOTATIONS):
         try:
-            _compiled(values[name])
+            _compiled(values.get(name) or [])
         except ValueError as fault:
             yield f"{name}: {fault}"
     for name, listed in values.items():

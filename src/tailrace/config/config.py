@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, naming, postgres, signals
+from tailrace.config import columns, mongodb, naming, postgres, signals
 from tailrace.config.connector import Connector, Draft
 from tailrace.config.filters import compile_expression
 from tailrace.config.option import Kind, Option
 from tailrace.errors import ConfigError
 
 CONNECTORS: dict[str, Connector] = {
+    "mongodb": mongodb.CONNECTOR,
     "postgres": postgres.CONNECTOR,
 }
 """The connectors by their names."""
@@ -251,13 +252,16 @@ class _Reading:
 
     def _check_lists(self, values: dict[str, Any]) -> None:
         """Every pair of an include and an exclude list, and every expression; columns have a check of their own."""
+        kinds = {option.name: option.kind for option in self.table}
         for name in [name for name in values if name.endswith((".include.list", ".exclude.list"))]:
-            if name in columns.COLUMN_LISTS:
+            if name in columns.COLUMN_LISTS or kinds.get(name) is not Kind.EXPRESSIONS:
                 continue
             other = name.replace(".include.", ".exclude.")
             if name != other and values[name] and values.get(other):
                 self.faults.append(f"{name} and {other} exclude each other: give one of them")
-            for expression in values[name] or ():
+            # Names as they are need not be expressions.
+            literal = values.get("filters.match.mode") == "literal"
+            for expression in () if literal else values[name] or ():
                 try:
                     compile_expression(expression)
                 except ValueError as fault:

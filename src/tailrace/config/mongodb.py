@@ -1,0 +1,276 @@
+"""The MongoDB connector's options: Debezium 3.6's, those of 1.1 that still work, and tailrace's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tailrace.config import connect, connector, mongodb_rules, relational, signals
+from tailrace.config.connector import NO_JVM, Connector, formats
+from tailrace.config.option import Kind, Option, at_least, between, matching
+
+_NO_STREAM = "the oplog knows nothing of it; it belongs to change streams"
+_ONE_SET = "a pipeline reads one replica set or, through mongos, one sharded cluster"
+_TOPOLOGY = "the driver watches which servers there are, without a pause"
+_JSON_MODES = "events hold the JSON of Debezium 3.6, which has no other"
+_ONE_LOG = "the log has one reader, and the parallelism of the rest is Spark's"
+_BOUNDED = "answers of the server are bounded in bytes"
+_STORES = tuple(
+    (kind, "Java alone reads such stores: convert it, with keytool -importkeystore -deststoretype PKCS12")
+    for kind in ("jks", "jceks")
+)
+
+
+def _without(options: tuple[Option, ...], *names: str) -> tuple[Option, ...]:
+    assert {option.name for option in options} >= set(names)
+    return tuple(option for option in options if option.name not in names)
+
+
+def _named(options: tuple[Option, ...], *names: str) -> tuple[Option, ...]:
+    found = {option.name: option for option in options}
+    return tuple(found[name] for name in names)
+
+
+IDENTITY = (
+    *(
+        replace(option, aliases=("mongodb.name",)) if option.name == "topic.prefix" else option
+        for option in _without(connector.NAMES, "tasks.max", "topic.naming.strategy", "source.struct.version")
+    ),
+    Option(
+        "topic.naming.strategy", Kind.TEXT,
+        "How topics are named: by database and collection, or by an expression over that name (…Regex…).",
+        "io.debezium.schema.DefaultTopicNamingStrategy",
+        choices=tuple(f"io.debezium.schema.{name}TopicNamingStrategy" for name in ("Default", "DefaultRegex")),
+        refused=tuple(
+            (f"io.debezium.schema.{name}topicnamingstrategy", "all collections would share one topic")
+            for name in ("schema", "schemaregex")
+        ),
+    ),
+    Option("tasks.max", Kind.INTEGER, "Number of Kafka Connect tasks.", 1, check=at_least(1), notice=_ONE_LOG),
+    Option("mongodb.task.id", Kind.INTEGER, "Number of a Kafka Connect task.", 0,
+           unsupported="it is Kafka Connect's own"),
+    Option(
+        "connector.class", Kind.TEXT, "Debezium's class of the connector, or its short name.",
+        "io.debezium.connector.mongodb.MongoDbConnector",
+        choices=("io.debezium.connector.mongodb.MongoDbConnector", "MongoDbConnector", "MongoDB", "mongodb"),
+    ),
+    Option("source.struct.version", Kind.TEXT,
+           "Version of the source block; v1 is that of Debezium 0.9 and needs the format 1.1.", "v2",
+           choices=("v1", "v2")),
+    Option("sourceinfo.struct.maker", Kind.TEXT, "Java class that makes the source block.",
+           "io.debezium.connector.mongodb.MongoDbSourceInfoStructMaker", unsupported=NO_JVM),
+)  # fmt: skip
+
+CONNECTION = (
+    Option("mongodb.connection.string", Kind.SECRET,
+           "Connection string, as mongodb://host:port/?replicaSet=name or mongodb+srv://…; its options are those of "
+           "PyMongo. Options below go before those of the string."),
+    Option("mongodb.hosts", Kind.TEXT, "1.x: servers of the replica set, as name/host:port,host:port.",
+           check=mongodb_rules.hosts_fault),
+    Option("mongodb.members.auto.discover", Kind.BOOLEAN,
+           "1.x: whether further servers of the replica set are found by those of mongodb.hosts; else only the one "
+           "that is named is used.", True),
+    Option("mongodb.user", Kind.TEXT, "User that reads; without it there is no login."),
+    Option("mongodb.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
+    Option("mongodb.authsource", Kind.TEXT, "Database that knows the user.", "admin"),
+    Option("mongodb.authentication.class", Kind.TEXT, "Java class that logs in.",
+           "io.debezium.connector.mongodb.connection.DefaultMongoDbAuthProvider", unsupported=NO_JVM),
+    Option("mongodb.ssl.enabled", Kind.BOOLEAN, "Whether connections use TLS.", False),
+    Option("mongodb.ssl.invalid.hostname.allowed", Kind.BOOLEAN,
+           "Whether a server's certificate may be made out to another name.", False),
+    Option("mongodb.ssl.keystore", Kind.TEXT, "Path of the file with the client's certificate and private key."),
+    Option("mongodb.ssl.keystore.password", Kind.SECRET, "Password of that file, or of the private key in it."),
+    Option("mongodb.ssl.keystore.type", Kind.TEXT, "Kind of that file.", "PKCS12", choices=("PKCS12", "PEM"),
+           refused=_STORES),
+    Option("mongodb.ssl.truststore", Kind.TEXT,
+           "Path of the file with the certificate authorities that servers are checked with; unset: the system's."),
+    Option("mongodb.ssl.truststore.password", Kind.SECRET, "Password of that file."),
+    Option("mongodb.ssl.truststore.type", Kind.TEXT, "Kind of that file.", "PKCS12", choices=("PKCS12", "PEM"),
+           refused=_STORES),
+    Option("mongodb.connect.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms; 0: any time.",
+           10_000, check=at_least(0)),
+    Option("mongodb.socket.timeout.ms", Kind.INTEGER, "How long an answer may take, in ms; 0: any time.", 0,
+           check=at_least(0)),
+    Option("mongodb.server.selection.timeout.ms", Kind.INTEGER, "How long a primary is waited for, in ms.", 30_000,
+           check=at_least(1)),
+    Option("mongodb.heartbeat.frequency.ms", Kind.INTEGER, "Interval at which servers are looked after, in ms.",
+           10_000, check=at_least(500)),
+    Option("connect.max.attempts", Kind.INTEGER,
+           "How often a connection is tried before the pipeline gives up; unset: errors.max.retries says it.",
+           check=at_least(1)),
+    Option("connect.backoff.initial.delay.ms", Kind.INTEGER,
+           "With connect.max.attempts: wait before the second try, in ms; it doubles from try to try.", 1000,
+           check=at_least(0)),
+    Option("connect.backoff.max.delay.ms", Kind.INTEGER, "With connect.max.attempts: longest wait, in ms.", 120_000,
+           check=at_least(0)),
+    Option("connection.validation.timeout.ms", Kind.INTEGER, "Wait of Debezium's validation, in ms.", 60_000,
+           check=at_least(1), notice="mongodb.server.selection.timeout.ms says how long a server is waited for"),
+    Option("mongodb.poll.interval.ms", Kind.INTEGER, "Interval at which new replica sets are looked for, in ms.",
+           30_000, check=at_least(1), notice=_TOPOLOGY),
+    Option("mongodb.poll.interval.sec", Kind.INTEGER, "1.x: the same in s.", 30, check=at_least(1), notice=_TOPOLOGY),
+    Option("mongodb.connection.mode", Kind.TEXT, "2.x: how a sharded cluster is connected to.",
+           choices=("sharded", "replica_set"), notice="what the connection string names is connected to"),
+    Option("mongodb.connection.string.shard.params", Kind.TEXT, "2.x: parameters for connections to shards.",
+           unsupported="a sharded cluster is read through mongos"),
+    Option("internal.mongodb.allow.offset.invalidation", Kind.BOOLEAN, "Whether offsets of shards may be dropped.",
+           False, aliases=("mongodb.allow.offset.invalidation",),
+           unsupported="a sharded cluster has one position, that of mongos"),
+)  # fmt: skip
+
+FILTERS = (
+    Option("database.include.list", Kind.EXPRESSIONS, "Databases to capture.", [],
+           deprecated_names=("database.whitelist",)),
+    Option("database.exclude.list", Kind.EXPRESSIONS, "Databases to leave out.", [],
+           deprecated_names=("database.blacklist",)),
+    Option("collection.include.list", Kind.EXPRESSIONS, "Collections to capture, as database.collection.", [],
+           deprecated_names=("collection.whitelist",)),
+    Option("collection.exclude.list", Kind.EXPRESSIONS, "Collections to leave out, as database.collection.", [],
+           deprecated_names=("collection.blacklist",)),
+    Option("filters.match.mode", Kind.TEXT, "Whether the four lists hold expressions or names as they are.", "regex",
+           choices=("regex", "literal")),
+    Option("field.exclude.list", Kind.LIST,
+           "Fields that events leave out, as database.collection.field.field; * in the names of database and "
+           "collection stands for any characters.", [],
+           deprecated_names=("field.blacklist",), check=mongodb_rules.fields_fault),
+    Option("field.renames", Kind.LIST,
+           "Fields that get other names in events, as database.collection.field.field:name.", [],
+           check=mongodb_rules.renames_fault),
+    *_named(relational.LISTS, "guardrail.collections.max", "guardrail.collections.limit.action"),
+    Option("skip.messages.without.change", Kind.BOOLEAN, "Whether updates that change no captured field are dropped.",
+           False, notice="Debezium's MongoDB connector drops none either", neutral=(False,)),
+)  # fmt: skip
+
+CAPTURE = (
+    Option(
+        "capture.mode", Kind.TEXT,
+        "What is read: oplog (with the format 1.1), or change streams, whose updates have the whole document "
+        "(…update_full…) and the one before (…with_pre_image). Unset: oplog with the format 1.1, "
+        "change_streams_update_full with the format 3.",
+        choices=(
+            "oplog", "change_streams", "change_streams_update_full", "change_streams_with_pre_image",
+            "change_streams_update_full_with_pre_image",
+        ),
+    ),
+    Option("capture.mode.full.update.type", Kind.TEXT,
+           "Where the whole document of an update comes from: lookup (as it is when the event is read) or post_image "
+           "(as it was after the update, of collections with changeStreamPreAndPostImages).", "lookup",
+           choices=("lookup", "post_image")),
+    Option("capture.scope", Kind.TEXT, "What one change stream covers.", "deployment",
+           choices=("deployment", "database", "collection")),
+    Option("capture.target", Kind.TEXT, "The database, or database.collection, of capture.scope."),
+    Option("capture.start.op.time", Kind.INTEGER,
+           "Where a query without checkpoint begins in the log, as a BSON timestamp in 64 bits; -1: now.", -1,
+           check=at_least(-1)),
+    Option("cursor.max.await.time.ms", Kind.INTEGER,
+           "How long the server may wait for new changes before it answers, in ms; 0: its own 1 s.", 0,
+           check=at_least(0)),
+    Option("cursor.pipeline", Kind.TEXT, "Further stages of the change stream, a JSON array of objects.",
+           check=mongodb_rules.pipeline_fault),
+    Option("cursor.pipeline.order", Kind.TEXT, "Where those stages stand: behind our own, before them, or alone.",
+           "internal_first", choices=("internal_first", "user_first", "user_only")),
+    Option("cursor.oversize.handling.mode", Kind.TEXT,
+           "What follows an event of more than 16 MB: the pipeline stops, updates of documents above "
+           "cursor.oversize.skip.threshold are left out, or the server splits the event (MongoDB 6.0.9 and later).",
+           "fail", choices=("fail", "skip", "split")),
+    Option("cursor.oversize.skip.threshold", Kind.INTEGER, "With skip: largest document whose changes are read.", 0,
+           check=at_least(0)),
+)  # fmt: skip
+
+EVENTS = (
+    Option("skipped.operations", Kind.LETTERS, "Operations that give no events: c, u, d; or none.", frozenset("t"),
+           default_1x=frozenset()),
+    Option("json.serialization.mode", Kind.TEXT, "How documents are written as JSON.", "legacy", choices=("legacy",),
+           refused=tuple((mode, _JSON_MODES) for mode in ("strict", "extended", "relaxed"))),
+    Option("binary.handling.mode", Kind.TEXT, "How binary values are written.", "bytes",
+           choices=("bytes", "base64", "base64-url-safe", "hex"),
+           unsupported="a document is one JSON text, its binary values in it"),
+    *_named(relational.VALUES, "schema.name.adjustment.mode", "field.name.adjustment.mode", "sanitize.field.names",
+            "converters"),
+    *_without(connector.RECORDS, "heartbeat.action.query"),
+)  # fmt: skip
+
+SNAPSHOT = (
+    Option(
+        "snapshot.mode", Kind.TEXT,
+        "What is read before the log: initial (once), initial_only (once, then stop), always (at each start), no_data "
+        "(nothing), when_needed (once, and again when the log no longer reaches the checkpoint), configuration_based "
+        "(as its switches say).",
+        "initial",
+        choices=("initial", "always", "no_data", "never", "initial_only", "when_needed", "configuration_based"),
+        refused=(("custom", NO_JVM),),
+    ),
+    Option("snapshot.fetch.size", Kind.INTEGER, "Documents that a snapshot fetches at once; 0: the server's own.", 0,
+           check=at_least(0)),
+    Option("snapshot.max.threads", Kind.INTEGER, "Collections that are read at the same time.", 1, check=at_least(1),
+           deprecated_names=("initial.sync.max.threads",),
+           notice="chunks are tasks, as many at a time as Spark has cores"),
+    *_named(relational.SNAPSHOT, "snapshot.max.threads.multiplier", "legacy.snapshot.max.threads"),
+    Option("internal.legacy.snapshot.max.threads", Kind.BOOLEAN, "The older parallel snapshot.", False,
+           unsupported="there is one way to read a snapshot"),
+    Option("snapshot.include.collection.list", Kind.EXPRESSIONS,
+           "Captured collections that the snapshot reads, as database.collection; unset: all of them.", []),
+    Option("snapshot.collection.filter.overrides", Kind.LIST,
+           "Collections, as database.collection, of which the snapshot reads only some documents.", []),
+    Option("snapshot.collection.filter.overrides.<collection>", Kind.TEXT,
+           "The condition for a collection: a query of MongoDB, as a JSON object.",
+           pattern=r"snapshot\.collection\.filter\.overrides\..+", check=mongodb_rules.condition_fault),
+    *_named(relational.SNAPSHOT, "snapshot.locking.mode.custom.name", "snapshot.query.mode",
+            "snapshot.query.mode.custom.name", "snapshot.mode.custom.name",
+            "snapshot.mode.configuration.based.snapshot.data", "snapshot.mode.configuration.based.start.stream"),
+    Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
+           "configuration_based: whether documents are read again when the log no longer reaches the checkpoint.",
+           False),
+    Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
+           "configuration_based: whether schemas are read.", False, notice="collections have no schemas"),
+    Option("snapshot.mode.configuration.based.snapshot.on.schema.error", Kind.BOOLEAN,
+           "configuration_based: whether schemas are read again when their history is lost.", False,
+           notice="collections have no schemas"),
+    *_named(relational.SNAPSHOT, "snapshot.delay.ms", "streaming.delay.ms"),
+    Option("query.fetch.size", Kind.INTEGER, "Rows that other queries fetch at once.", 0, unsupported=_BOUNDED),
+)  # fmt: skip
+
+SIGNALS = (
+    Option("signal.data.collection", Kind.TEXT,
+           "Signal collection, as database.collection. Its documents are signals (type, payload), and incremental "
+           "snapshots write their watermarks into it. Needs the format 3.",
+           check=matching(r"[^.]+\..+", "database.collection")),
+    *_without(signals.SIGNALS, "signal.data.collection"),
+)  # fmt: skip
+
+FLOW = (
+    *connector.FLOW,
+    Option("max.batch.size.in.bytes", Kind.INTEGER, "Most bytes of the log in a batch.", 48 * 1024 * 1024,
+           check=at_least(1024)),
+    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
+           notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
+    Option("max.queue.size.in.bytes", Kind.INTEGER, "Most bytes that wait in the spool; 0: the reader's own limit.",
+           0, check=between(0, 1 << 40)),
+    Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
+           unsupported="the log and the checkpoint are always compared"),
+)  # fmt: skip
+
+OWN = (
+    formats("1.1", "3 where topic.prefix is given, else 1.1"),
+    *connector.OWN,
+)
+
+CONNECTOR = Connector(
+    title="MongoDB",
+    areas=(
+        ("Names and topics", IDENTITY),
+        ("Connection", CONNECTION),
+        ("What is captured", FILTERS),
+        ("Oplog and change streams", CAPTURE),
+        ("Events", EVENTS),
+        ("Snapshot", SNAPSHOT),
+        ("Signals, incremental snapshots, notifications", SIGNALS),
+        ("Batches and retries", FLOW),
+        ("tailrace's own", OWN),
+        ("Kafka Connect", connect.CONNECT),
+    ),
+    required=(),
+    form="1.1",
+    names=("mongodb", "mongodbconnector", "mongo"),
+    generations={"mongodb.name": "1.1", "topic.prefix": "3"},
+    modes={"never": "no_data"},
+    settle=mongodb_rules.settle,
+)

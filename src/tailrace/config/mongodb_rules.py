@@ -1,0 +1,158 @@
+"""What the MongoDB connector's options say together, and the forms of those that are more than a word. No I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tailrace.config.connector import Draft
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]/,;:\s@]+)(?::[0-9]{1,5})?"
+_HOSTS = re.compile(rf"(?:(?P<name>[^/,;\s]+)/)?(?P<hosts>{_HOST}(?:,{_HOST})*)")
+_OVERRIDES = "snapshot.collection.filter.overrides"
+_STREAM_ONLY = {
+    "capture.scope": "deployment",
+    "capture.target": None,
+    "capture.mode.full.update.type": "lookup",
+    "cursor.pipeline": None,
+    "cursor.pipeline.order": "internal_first",
+    "cursor.oversize.handling.mode": "fail",
+    "cursor.oversize.skip.threshold": 0,
+}
+"""Options of change streams, with their defaults."""
+
+
+def replica_set(hosts: str) -> tuple[str, str]:
+    """The name of the replica set, which may be empty, and host:port,host:port of `mongodb.hosts`."""
+    found = _HOSTS.fullmatch(hosts.strip())
+    if found is None:
+        raise ValueError("must be name/host:port,host:port")
+    return found["name"] or "", found["hosts"]
+
+
+def hosts_fault(text: str) -> str:
+    """What is wrong with `mongodb.hosts`; Debezium separates several replica sets by semicolons."""
+    if ";" in text or text.count("/") > 1:
+        return "names several replica sets; a pipeline reads one, or a sharded cluster through mongos"
+    return "" if _HOSTS.fullmatch(text.strip()) else "must be name/host:port,host:port, not " + repr(text.strip())
+
+
+def fields_fault(names: Sequence[str]) -> str:
+    """What is wrong with `field.exclude.list`."""
+    return next((f"must list database.collection.field, not {name!r}" for name in names if not _is_field(name)), "")
+
+
+def renames_fault(entries: Sequence[str]) -> str:
+    """What is wrong with `field.renames`."""
+    for entry in entries:
+        name, colon, new = entry.rpartition(":")
+        if not colon or not _is_field(name) or not new or "." in new or new.startswith("$"):
+            return f"must list database.collection.field:name, not {entry!r}"
+    return ""
+
+
+def _is_field(name: str) -> bool:
+    parts = name.split(".")
+    return len(parts) >= 3 and all(parts) and not any("*" in part for part in parts[2:])
+
+
+def pipeline_fault(text: str) -> str:
+    """What is wrong with `cursor.pipeline`."""
+    try:
+        stages = json.loads(text)
+    except ValueError as error:
+        return f"is no JSON: {error}"
+    named = isinstance(stages, list) and all(
+        isinstance(stage, dict) and len(stage) == 1 and next(iter(stage)).startswith("$") for stage in stages
+    )
+    return "" if named else "must be a JSON array of stages, each an object with one name that begins with $"
+
+
+def condition_fault(text: str) -> str:
+    """What is wrong with a condition of `snapshot.collection.filter.overrides`."""
+    try:
+        condition = json.loads(text)
+    except ValueError as error:
+        return f"is no JSON: {error}"
+    return "" if isinstance(condition, dict) else "must be a JSON object"
+
+
+def settle(draft: Draft) -> None:
+    """The rules between options: see the faults. `capture.mode` gets its default."""
+    values = draft.values
+    if values["capture.mode"] is None:
+        values["capture.mode"] = "oplog" if draft.form == "1.1" else "change_streams_update_full"
+    if not values["topic.prefix"]:
+        draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
+    draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
+
+
+def _server(draft: Draft) -> Iterator[str]:
+    values, given = draft.values, draft.given
+    if values["mongodb.connection.string"] and values["mongodb.hosts"]:
+        yield "mongodb.connection.string and mongodb.hosts exclude each other: give one of them"
+    elif not values["mongodb.connection.string"] and not values["mongodb.hosts"]:
+        yield "mongodb.connection.string is missing, which in 1.x is mongodb.hosts"
+    string = values["mongodb.connection.string"] or "mongodb://"
+    if not string.strip().startswith(("mongodb://", "mongodb+srv://")):
+        # The string may hold a password.
+        yield "mongodb.connection.string must begin with mongodb:// or mongodb+srv://"
+    if values["mongodb.password"] and not values["mongodb.user"]:
+        yield "mongodb.password is given without mongodb.user"
+    if not values["mongodb.members.auto.discover"] and "," in (values["mongodb.hosts"] or ""):
+        yield "mongodb.members.auto.discover = false needs one server in mongodb.hosts"
+    stores = ("mongodb.ssl.keystore", "mongodb.ssl.truststore", "mongodb.ssl.invalid.hostname.allowed")
+    for name in stores:
+        if values[name] and not values["mongodb.ssl.enabled"] and "mongodb.ssl.enabled" in given:
+            yield f"{name} contradicts mongodb.ssl.enabled = false"
+    if "connect.max.attempts" not in given:
+        for name in ("connect.backoff.initial.delay.ms", "connect.backoff.max.delay.ms"):
+            if name in given:
+                yield f"{name} needs connect.max.attempts"
+
+
+def _capture(draft: Draft) -> Iterator[str]:
+    values, form, mode = draft.values, draft.form, draft.values["capture.mode"]
+    if mode == "oplog":
+        if form != "1.1":
+            yield "capture.mode = oplog needs event.format = 1.1: the oplog lacks what later events say of an update"
+        for name, default in _STREAM_ONLY.items():
+            if values[name] != default:
+                yield f"{name} needs a capture.mode that reads change streams"
+    elif form == "1.1":
+        yield f"capture.mode = {mode} needs event.format = 3: the patches of the format 1.1 are in the oplog only"
+    if values["capture.mode.full.update.type"] == "post_image" and "update_full" not in mode:
+        yield "capture.mode.full.update.type = post_image needs a capture.mode with update_full"
+    scope, target = values["capture.scope"], values["capture.target"]
+    if target and scope == "deployment":
+        yield "capture.target needs capture.scope = database or collection"
+    if scope != "deployment" and not target:
+        yield f"capture.scope = {scope} needs capture.target"
+    if target and scope == "collection" and not re.fullmatch(r"[^.]+\..+", target):
+        yield "capture.target must be database.collection, as capture.scope = collection needs it"
+    if target and scope == "database" and "." in target:
+        yield "capture.target must be a database, as capture.scope = database needs it"
+    skip = values["cursor.oversize.handling.mode"] == "skip"
+    if skip and not values["cursor.oversize.skip.threshold"]:
+        yield "cursor.oversize.handling.mode = skip needs cursor.oversize.skip.threshold"
+    if values["cursor.oversize.skip.threshold"] and not skip:
+        yield "cursor.oversize.skip.threshold needs cursor.oversize.handling.mode = skip"
+    if values["cursor.pipeline.order"] != "internal_first" and not values["cursor.pipeline"]:
+        yield "cursor.pipeline.order needs cursor.pipeline"
+    if form == "1.1" and values["signal.data.collection"]:
+        yield "signal.data.collection needs event.format = 3: events of the format 1.1 have no mark for such reads"
+    if form != "1.1" and values["source.struct.version"] == "v1":
+        yield "source.struct.version = v1 needs event.format = 1.1"
+
+
+def _documents(values: Mapping[str, Any]) -> Iterator[str]:
+    listed = values[_OVERRIDES]
+    named = [name.removeprefix(f"{_OVERRIDES}.") for name in values if name.startswith(f"{_OVERRIDES}.")]
+    yield from (
+        f"{_OVERRIDES}.{name} is missing, and {_OVERRIDES} lists {name}" for name in listed if name not in named
+    )
+    yield from (
+        f"{_OVERRIDES}.{name} is given, and {_OVERRIDES} does not list it" for name in named if name not in listed
+    )

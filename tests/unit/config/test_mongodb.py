@@ -1,0 +1,165 @@
+"""The options of the MongoDB connector: generations, rules between them, and refusals with their reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tailrace.config import TABLES, Config, parse
+from tailrace.config.files import from_entries
+from tailrace.config.mongodb_rules import replica_set
+from tailrace.errors import ConfigError
+
+STRING = "mongodb://localhost:27017/?replicaSet=rs0"
+OLD = {"mongodb.hosts": "rs0/localhost:27017", "mongodb.name": "fulfillment"}
+NEW = {"mongodb.connection.string": STRING, "topic.prefix": "fulfillment"}
+
+
+def faults(options: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse("mongodb", options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "form", "mode"),
+    [
+        (OLD, "1.1", "oplog"),
+        (NEW, "3", "change_streams_update_full"),
+        ({"mongodb.connection.string": STRING, "name": "a"}, "1.1", "oplog"),
+        (OLD | {"event.format": "3"}, "3", "change_streams_update_full"),
+        (NEW | {"event.format": "1.1"}, "1.1", "oplog"),
+        (NEW | {"capture.mode": "CHANGE_STREAMS"}, "3", "change_streams"),
+    ],
+)
+def test_the_generation_decides_the_format_and_what_is_read(options: dict[str, str], form: str, mode: str) -> None:
+    read = parse("mongodb", options)
+    assert (read.event_format, read["capture.mode"]) == (form, mode)
+    assert parse("mongodb", read.texts).typed == read.typed
+
+
+def test_names_of_1x_mean_those_of_today() -> None:
+    read = parse(
+        "mongodb",
+        OLD
+        | {
+            "database.whitelist": "a,b",
+            "collection.blacklist": r"a\.c",
+            "field.blacklist": "a.c.d.e,*.c.f",
+            "snapshot.mode": "never",
+            "heartbeat.topics.prefix": "beat",
+        },
+    )
+    assert read.logical_name == "fulfillment"
+    assert read["database.include.list"] == ["a", "b"]
+    assert read["collection.exclude.list"] == [r"a\.c"]
+    assert read["field.exclude.list"] == ["a.c.d.e", "*.c.f"]
+    assert read["snapshot.mode"] == "no_data"
+    assert read["topic.heartbeat.prefix"] == "beat"
+    assert any("database.whitelist is the older name" in notice for notice in read.notices)
+
+
+def test_operations_that_are_skipped_differ_by_generation() -> None:
+    assert parse("mongodb", OLD)["skipped.operations"] == frozenset()
+    assert parse("mongodb", NEW)["skipped.operations"] == frozenset("t")
+    assert parse("mongodb", OLD | {"skipped.operations": "u,d"})["skipped.operations"] == frozenset("ud")
+
+
+@pytest.mark.parametrize(
+    ("hosts", "found"),
+    [
+        ("rs0/a:1", ("rs0", "a:1")),
+        ("rs0/a:1,b,[::1]:3", ("rs0", "a:1,b,[::1]:3")),
+        ("a", ("", "a")),
+    ],
+)
+def test_hosts_name_a_replica_set(hosts: str, found: tuple[str, str]) -> None:
+    assert replica_set(parse("mongodb", OLD | {"mongodb.hosts": hosts})["mongodb.hosts"]) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"topic.prefix": "a"}, "mongodb.connection.string is missing, which in 1.x is mongodb.hosts"),
+        ({"mongodb.hosts": "rs0/a:1"}, "topic.prefix is missing, which in 1.x is mongodb.name"),
+        (NEW | {"mongodb.hosts": "rs0/a:1"}, "exclude each other"),
+        (OLD | {"mongodb.hosts": "rs0/a:1;rs1/b:1"}, "names several replica sets"),
+        (OLD | {"mongodb.hosts": "rs0/user@a"}, "must be name/host:port"),
+        (OLD | {"mongodb.hosts": "rs0/a,b", "mongodb.members.auto.discover": "false"}, "needs one server"),
+        (NEW | {"mongodb.connection.string": "http://x"}, "must begin with mongodb://"),
+        (NEW | {"mongodb.password": "x"}, "without mongodb.user"),
+        (NEW | {"mongodb.ssl.truststore.type": "JKS"}, "keytool"),
+        (NEW | {"mongodb.ssl.truststore": "/x", "mongodb.ssl.enabled": "false"}, "contradicts mongodb.ssl.enabled"),
+        (NEW | {"mongodb.authentication.class": "a.B"}, "no Java plug-ins are loaded"),
+        (NEW | {"connect.backoff.max.delay.ms": "5"}, "needs connect.max.attempts"),
+        (NEW | {"capture.mode": "oplog"}, "capture.mode = oplog needs event.format = 1.1"),
+        (OLD | {"capture.mode": "change_streams"}, "needs event.format = 3"),
+        (OLD | {"cursor.pipeline": "[]"}, "cursor.pipeline needs a capture.mode that reads change streams"),
+        (NEW | {"capture.mode": "change_streams", "capture.mode.full.update.type": "post_image"}, "with update_full"),
+        (NEW | {"capture.target": "a"}, "capture.target needs capture.scope"),
+        (NEW | {"capture.scope": "database"}, "capture.scope = database needs capture.target"),
+        (NEW | {"capture.scope": "collection", "capture.target": "a"}, "must be database.collection"),
+        (NEW | {"capture.scope": "database", "capture.target": "a.b"}, "must be a database"),
+        (NEW | {"cursor.pipeline": "{}"}, "must be a JSON array of stages"),
+        (NEW | {"cursor.pipeline": "[{'$match': 1}]"}, "is no JSON"),
+        (NEW | {"cursor.pipeline.order": "user_only"}, "needs cursor.pipeline"),
+        (NEW | {"cursor.oversize.handling.mode": "skip"}, "needs cursor.oversize.skip.threshold"),
+        (NEW | {"cursor.oversize.skip.threshold": "9"}, "needs cursor.oversize.handling.mode = skip"),
+        (NEW | {"field.exclude.list": "a.b"}, "must list database.collection.field"),
+        (NEW | {"field.renames": "a.b.c"}, "must list database.collection.field:name"),
+        (NEW | {"field.renames": "a.b.c:d.e"}, "must list database.collection.field:name"),
+        (NEW | {"database.include.list": "a", "database.exclude.list": "b"}, "exclude each other"),
+        (NEW | {"collection.include.list": "a("}, "is no regular expression"),
+        (NEW | {"json.serialization.mode": "relaxed"}, "Debezium 3.6, which has no other"),
+        (NEW | {"binary.handling.mode": "hex"}, "one JSON text"),
+        (NEW | {"topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy"}, "would share one topic"),
+        (NEW | {"snapshot.mode": "custom"}, "no Java plug-ins are loaded"),
+        (NEW | {"snapshot.collection.filter.overrides": "a.b"}, "snapshot.collection.filter.overrides.a.b is missing"),
+        (NEW | {"snapshot.collection.filter.overrides.a.b": "{}"}, "does not list it"),
+        (NEW | {"signal.data.collection": "signals"}, "database.collection"),
+        (OLD | {"signal.data.collection": "a.signals"}, "signal.data.collection needs event.format = 3"),
+        (NEW | {"source.struct.version": "v1"}, "source.struct.version = v1 needs event.format = 1.1"),
+        (NEW | {"heartbeat.action.query": "select 1"}, "heartbeat.action.query is not an option"),
+        (NEW | {"mongodb.nmae": "a"}, "the nearest is mongodb.name"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(options: dict[str, str], reason: str) -> None:
+    assert reason in faults(options)
+
+
+def test_names_need_not_be_expressions_where_they_are_taken_as_they_are() -> None:
+    assert parse("mongodb", NEW | {"filters.match.mode": "literal", "collection.include.list": "a.b("})
+
+
+def test_the_connection_string_is_never_shown() -> None:
+    hidden = NEW | {"mongodb.connection.string": "mongodb://me:hunter2@x/", "mongodb.ssl.keystore.password": "hunter3"}
+    assert "hunter" not in repr(parse("mongodb", hidden))
+    assert "hunter" not in faults(hidden | {"mongodb.connection.string": "http://me:hunter2@x/"})
+
+
+def test_every_option_of_both_generations_has_a_row() -> None:
+    names = (Path(__file__).parent / "debezium-options-mongodb.txt").read_text().split()
+    assert len(names) > 130
+    rows = TABLES["mongodb"]
+    known = {spelling.lower() for o in rows for spelling in (o.name, *o.aliases, *o.deprecated_names)}
+    assert [name for name in names if name.lower() not in known and not any(o.matches(name) for o in rows)] == []
+
+
+def test_defaults_pass_their_own_checks_and_may_be_given() -> None:
+    for option in TABLES["mongodb"]:
+        default = option.default
+        if default is None or option.pattern:
+            continue
+        assert not option.choices or default in option.choices, option.name
+        assert option.check is None or not option.check(default), option.name
+        text = ",".join(sorted(default)) if isinstance(default, list | frozenset) else str(default)
+        # Not what depends on another option.
+        if text and not option.name.startswith(("connect.backoff", "topic.key")):
+            parse("mongodb", NEW | {option.name: text.lower() if isinstance(default, bool) else text})
+
+
+def test_files_name_the_connector_by_its_class() -> None:
+    given = {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector", **OLD}
+    read: Config = from_entries(given).source
+    assert read.connector == "mongodb"
