@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 
 from tailrace.columns import TableId, TableSchema
 from tailrace.columns.logical import LogicalType
+from tailrace.connectors.postgres.form import FORM
 from tailrace.events import boundaries, heartbeat, messages
 from tailrace.events.envelope import event_schemas
 from tailrace.events.settings import EventSettings
@@ -28,13 +29,13 @@ FORMATS = {"postgres-1.7": "1.7", "postgres": "3"}
 ENVELOPE = "Envelope"
 COMMON = "io.debezium.connector.common."
 CONNECTOR = "io.debezium.connector.postgresql."
-OTHERS = {
+OTHERS: dict[str, Callable[[EventSettings], LogicalType]] = {
     COMMON + "TransactionMetadataKey": boundaries.key_schema,
     COMMON + "TransactionMetadataValue": boundaries.value_schema,
     COMMON + "ServerNameKey": heartbeat.key_schema,
     COMMON + "Heartbeat": heartbeat.value_schema,
     CONNECTOR + "MessageKey": messages.key_schema,
-    CONNECTOR + "MessageValue": messages.value_schema,
+    CONNECTOR + "MessageValue": lambda settings: messages.value_schema(settings, FORM),
 }
 
 
@@ -83,7 +84,7 @@ def ours(kind: str, settings: EventSettings) -> tuple[str, list[str]]:
     """The schema's text and the names of its fields, as this product writes them."""
     schema: LogicalType
     if kind == ENVELOPE:
-        schema = event_schemas(TableSchema(TableId("d", "public", "t"), (), ()), (), (), settings).value
+        schema = event_schemas(TableSchema(TableId("d", "public", "t"), (), ()), (), (), settings, FORM).value
     else:
         schema = OTHERS[kind](settings)
     parsed = json.loads(schema_text(schema))

@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.columns import ROW_SCHEMA, ChangeBatch, Column, TableId, TableSchema
-from tailrace.connectors.postgres.records import table_plan, to_rows
+from tailrace.connectors.postgres.form import FORM
 from tailrace.connectors.postgres.values import plan_columns
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas
+from tailrace.events.records import table_plan, to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tailrace.serde.json_text import dumps
@@ -25,8 +26,8 @@ NOW = 1_795_222_828_465_236_739
 
 def columnar(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
     events: list[Event] = []
-    with patch("tailrace.connectors.postgres.records.time.time_ns", lambda: NOW):
-        for rows in to_rows(batch, chosen):
+    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+        for rows in to_rows(batch, chosen, FORM):
             rows.validate(full=True)
             assert rows.schema == ROW_SCHEMA
             for row in rows.to_pylist():
@@ -36,10 +37,10 @@ def columnar(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
 
 
 def plain(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
-    plan = table_plan(batch.table, chosen)
-    schemas = event_schemas(batch.table, plan.columns, plan.key, chosen)
+    plan = table_plan(batch.table, chosen, FORM)
+    schemas = event_schemas(batch.table, plan.columns, plan.key, chosen, FORM)
     told = names.table_field(chosen, batch.table.id)
-    reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, NOW, told)
+    reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, FORM, NOW, told)
     return list(reference.events(batch))
 
 
@@ -93,6 +94,6 @@ def test_blocks_keep_order_and_count(factor: int) -> None:
     count = 20_000 * factor
     batch = json_batches.inserts(count)
     chosen = EventSettings("server", "golden", key_schemas_enable=False)
-    rows = pa.Table.from_batches(list(to_rows(batch, chosen)))
+    rows = pa.Table.from_batches(list(to_rows(batch, chosen, FORM)))
     assert rows.column("ordinal").to_pylist() == list(range(count))
     assert rows.column("key")[count - 1].as_py() == b'{"id":%d}' % (count - 1)

@@ -1,14 +1,25 @@
 """Changes and table schemas as columns: what every connector produces and every later stage reads."""
 
-from tailrace.columns.batch import Boundary, ChangeBatch, Counts, Image, Marker, Transactions
+from tailrace.columns.batch import (
+    Boundary,
+    CapturedTransactions,
+    ChangeBatch,
+    Commits,
+    Counts,
+    Image,
+    Marker,
+    Transactions,
+)
 from tailrace.columns.row import ROW_SCHEMA
 from tailrace.columns.table import Column, TableId, TableSchema
 
 __all__ = [
     "ROW_SCHEMA",
     "Boundary",
+    "CapturedTransactions",
     "ChangeBatch",
     "Column",
+    "Commits",
     "Counts",
     "Image",
     "Marker",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,9 +30,35 @@ class Marker(IntEnum):
     INCREMENTAL = 6
 
 
+class Commits(Protocol):
+    """The transactions that a batch's changes belong to; a change names its own by index.
+
+    `commit_us` is the commit's time in µs since 1970 UTC. What else is known of a transaction differs by connector.
+    """
+
+    commit_us: Int64s
+
+    def __len__(self) -> int: ...
+
+
+@dataclass(slots=True)
+class CapturedTransactions:
+    """The transactions of change tables (SQL Server, Db2): `commit_lsn` is a `binary` array of their commits' LSNs.
+
+    The bytes are the server's own: 10 for SQL Server, 10 or 16 for Db2. Those of one server have one length, so that
+    they sort as bytes.
+    """
+
+    commit_lsn: pa.Array
+    commit_us: Int64s
+
+    def __len__(self) -> int:
+        return len(self.commit_us)
+
+
 @dataclass(slots=True)
 class Transactions:
-    """The transactions that a batch's changes belong to; a change names its own by index.
+    """The transactions of PostgreSQL's log; see Commits.
 
     `xid` the server's 32-bit transaction id; `commit_lsn` the LSN of the commit record; `commit_us` the commit's
     time in µs since 1970 UTC; `previous_end` the end LSN of the commit before it in the log, -1 when none was seen.
@@ -65,8 +92,9 @@ class Image:
 class ChangeBatch:
     """The changes of one version of one table, in log order.
 
-    `op` holds the ASCII codes of c, u, d, t or r. `lsn` is the LSN of the change itself (PostgreSQL: the start of
-    its message), `ordinal` its place within the transaction, counted over every change of the transaction from 0.
+    `op` holds the ASCII codes of c, u, d, t or r. `lsn` is the LSN of the change itself: of PostgreSQL the start of
+    its message, an int64; of change tables a `binary` array of the server's bytes, null where a source block has none.
+    `ordinal` is the change's place within the transaction, counted over every change of the transaction from 0.
     `(transactions.commit_lsn[transaction[i]], ordinal[i])` is the position that identifies the event. For snapshot
     rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout. `before` and
     `after` may be None when no row has that image. In an update, `before` is present only if the log carried an
@@ -75,15 +103,16 @@ class ChangeBatch:
     Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
     first event among all captured events of its transaction, and among those of its table. `messages` are the raw
     messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks tell of the slot,
-    None where nothing is known.
+    None where nothing is known. `serial` is SQL Server's event_serial_no, an int64 array: null where a source block has
+    none, None when it has none throughout.
     """
 
     table: TableSchema
     op: Bytes
-    lsn: Int64s
+    lsn: Int64s | pa.Array
     transaction: Int32s
     ordinal: Int64s
-    transactions: Transactions
+    transactions: Commits
     before: Image | None
     after: Image | None
     marker: Bytes | None = None
@@ -92,15 +121,28 @@ class ChangeBatch:
     table_order: Int64s | None = None
     messages: tuple[Bytes, Int64s] | None = None
     xmin: int | None = None
+    serial: pa.Array | None = None
     warnings: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.op)
 
 
+def position_text(position: int | str) -> str:
+    """What the row schema's `position` says: 16 hexadecimal digits of a number; a text stands as it is.
+
+    The text of change tables is the hexadecimal digits, in capitals, of the commit's LSN: of one length, so that it
+    sorts in log order.
+    """
+    return f"{position:016X}" if isinstance(position, int) else position
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The events of one transaction: in all, and by table (`schema.table`), in the order in which END lists them."""
+    """The events of one transaction: in all, and by table, in the order in which END lists them.
+
+    Tables are called as `events.names.collection` calls them.
+    """
 
     total: int
     tables: tuple[tuple[str, int], ...]
@@ -110,13 +152,15 @@ class Counts:
 class Boundary:
     """The beginning or end of a transaction, for transaction metadata.
 
-    `lsn` is the LSN of its first message, or the end LSN of its commit; `commit_us` the commit's time in µs since
-    1970; `ordinal` sorts it among the transaction's changes; `counts` is None at the beginning.
+    `xid` is PostgreSQL's transaction id, or, of other servers, the text that names the transaction in events. `lsn`
+    is the LSN of its first message, or the end LSN of its commit (PostgreSQL only, else 0); `commit_lsn` its position
+    as `position_text` takes it; `commit_us` the commit's time in µs since 1970; `ordinal` sorts it among the
+    transaction's changes; `counts` is None at the beginning.
     """
 
-    xid: int
+    xid: int | str
     lsn: int
-    commit_lsn: int
+    commit_lsn: int | str
     commit_us: int
     ordinal: int
     counts: Counts | None

@@ -13,7 +13,8 @@ op         string                                       c, u, d, r, t, m; tombst
 database   string                                       source database
 schema     string                                       source schema
 table      string                                       source table
-position   string                                       16 hex digits of the commit LSN: sorts in log order
+position   string                                       hex digits of the commit LSN (16; SQL Server 20, Db2 20 or
+                                                        32): sorts in log order
 ordinal    bigint                                       place in the transaction: identifies the change
 transaction string                                      transaction id; null in snapshots
 source_ts  timestamp                                    commit time (snapshot: time of the snapshot), UTC, µs

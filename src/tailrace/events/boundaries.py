@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tailrace.columns import ROW_SCHEMA, Boundary
+from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
@@ -18,13 +19,13 @@ _PREFIX = "io.debezium.connector.common.TransactionMetadata"
 
 def key_schema(settings: EventSettings) -> LogicalType:
     name = names.schema_name(settings, _PREFIX + "Key")
-    return struct(Field("id", STRING), name=name, version=None if settings.legacy else 1)
+    return struct(Field("id", STRING), name=name, version=1 if settings.names_schemas else None)
 
 
 def value_schema(settings: EventSettings) -> LogicalType:
-    """Debezium 3 names and versions the entries of `data_collections` and adds the commit's time."""
+    """Debezium names and versions, since 2, the entries of `data_collections`, and adds the commit's time."""
     entry = struct(Field("data_collection", STRING), Field("event_count", INT64))
-    if not settings.legacy:
+    if settings.names_schemas:
         entry = replace(entry, name="event.collection", version=1).with_optional(True)
     fields = [
         Field("status", STRING),
@@ -32,10 +33,10 @@ def value_schema(settings: EventSettings) -> LogicalType:
         Field("event_count", INT64.with_optional(True)),
         Field("data_collections", array(entry).with_optional(True)),
     ]
-    if not settings.legacy:
+    if settings.names_schemas:
         fields.append(Field("ts_ms", INT64))
     name = names.schema_name(settings, _PREFIX + "Value")
-    return struct(*fields, name=name, version=None if settings.legacy else 1)
+    return struct(*fields, name=name, version=1 if settings.names_schemas else None)
 
 
 def boundary_rows(boundaries: Sequence[Boundary], settings: EventSettings) -> pa.RecordBatch:
@@ -45,7 +46,7 @@ def boundary_rows(boundaries: Sequence[Boundary], settings: EventSettings) -> pa
 
 
 def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
-    name = str(boundary.xid) if settings.legacy else f"{boundary.xid}:{boundary.lsn}"
+    name = boundary.xid if isinstance(boundary.xid, str) else postgres_name(boundary.xid, boundary.lsn, settings)
     counts = boundary.counts
     value: dict[str, object] = {
         "status": "BEGIN" if counts is None else "END",
@@ -55,7 +56,7 @@ def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
         if counts is None
         else [{"data_collection": table, "event_count": count} for table, count in counts.tables],
     }
-    if not settings.legacy:
+    if settings.names_schemas:
         value["ts_ms"] = boundary.commit_us // 1000
     return {
         "topic": names.transaction_topic(settings),
@@ -63,10 +64,15 @@ def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
         "value": enclosed(value, value_schema(settings), settings.value_schemas_enable),
         "headers": None,
         "op": value["status"],
-        "database": settings.database,
-        "position": f"{boundary.commit_lsn:016X}",
+        "database": settings.database or None,
+        "position": position_text(boundary.commit_lsn),
         "ordinal": boundary.ordinal,
         "transaction": str(boundary.xid),
         "source_ts": boundary.commit_us,
         "snapshot": "false",
     }
+
+
+def postgres_name(xid: int, lsn: int, settings: EventSettings) -> str:
+    """What the transaction block of a PostgreSQL event at `lsn` calls its transaction."""
+    return str(xid) if settings.legacy else f"{xid}:{lsn}"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tailrace.columns.logical import STRING
 from tailrace.columns.row import HEADERS
 from tailrace.events.expansion import AFTER, NO_IMAGE
-from tailrace.events.settings import CONNECTOR, TASK_ID, EventSettings
+from tailrace.events.settings import TASK_ID, EventSettings
 from tailrace.serde.json_text import quoted, schema_text
 
 _BLOCK = 32_768
@@ -27,7 +27,7 @@ def context(settings: EventSettings) -> list[tuple[str, bytes]]:
     values = {
         "connectorLogicalName": settings.logical_name,
         "taskId": TASK_ID,
-        "connectorName": CONNECTOR,
+        "connectorName": settings.connector,
         "runId": settings.run_id,
     }
     return [(_PREFIX + name, header_value(settings, value)) for name, value in values.items()]

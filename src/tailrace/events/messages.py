@@ -14,7 +14,8 @@ from tailrace.columns.batch import LogicalMessage, Marker
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, LogicalType, struct
 from tailrace.events import names
 from tailrace.events.envelope import marker_text, source_schema, transaction_schema
-from tailrace.events.settings import CONNECTOR, EventSettings
+from tailrace.events.form import Form
+from tailrace.events.settings import EventSettings
 from tailrace.serde.json_text import enclosed
 
 _PREFIX = "io.debezium.connector.postgresql.Message"
@@ -25,14 +26,14 @@ def key_schema(settings: EventSettings) -> LogicalType:
     return struct(_PREFIX_FIELD, name=names.schema_name(settings, _PREFIX + "Key"), version=1)
 
 
-def value_schema(settings: EventSettings) -> LogicalType:
+def value_schema(settings: EventSettings, form: Form) -> LogicalType:
     """The content is bytes, or text where `binary.handling.mode` says so."""
     content = (BYTES if settings.binary_handling_mode == "bytes" else STRING).with_optional(True)
     message = struct(_PREFIX_FIELD, Field("content", content))
     return struct(
         Field("op", STRING),
         Field("ts_ms", INT64.with_optional(True)),
-        Field("source", source_schema(settings)),
+        Field("source", source_schema(settings, form)),
         Field("transaction", transaction_schema(settings)),
         Field("message", replace(message, name=names.schema_name(settings, _PREFIX), version=1)),
         name=names.schema_name(settings, _PREFIX + "Value"),
@@ -41,10 +42,10 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 
 def message_rows(
-    messages: Sequence[LogicalMessage], settings: EventSettings, xmin: int | None = None
+    messages: Sequence[LogicalMessage], settings: EventSettings, form: Form, xmin: int | None = None
 ) -> pa.RecordBatch:
     """One record each, in order, as a batch of ROW_SCHEMA; table and schema are null. `xmin` is the slot's."""
-    schemas = key_schema(settings), value_schema(settings)
+    schemas = key_schema(settings), value_schema(settings, form)
     now_ms = time.time_ns() // 1_000_000
     rows = [_row(message, schemas, now_ms, settings, xmin) for message in messages]
     return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
@@ -83,7 +84,7 @@ def _source(message: LogicalMessage, settings: EventSettings, xmin: int | None) 
     previous = "null" if message.previous_end is None else f'"{message.previous_end}"'
     return {
         "version": settings.version,
-        "connector": CONNECTOR,
+        "connector": settings.connector,
         "name": settings.logical_name,
         "ts_ms": message.commit_us // 1000,
         "snapshot": marker_text(Marker.FALSE, settings),

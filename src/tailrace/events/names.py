@@ -13,6 +13,8 @@ _TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
 def topic(settings: EventSettings, table: TableId) -> str:
     """The topic of a table's records: prefix, schema and table, illegal characters as `_`.
 
+    Today's SQL Server form has the database before the schema.
+
     What a strategy by expression makes of that stands as it is made.
     """
     name = _physical(settings, table)
@@ -27,8 +29,15 @@ def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | No
 
 
 def _physical(settings: EventSettings, table: TableId) -> str:
-    parts = (table.schema, table.table) if settings.naming.by_schema else (table.table,)
-    return settings.delimiter.join((settings.logical_name, *parts))
+    # Debezium's SQL Server connector reads several databases since 2, so its names have the database.
+    database = (table.database,) if settings.connector == "sqlserver" and settings.generation >= (2,) else ()
+    schema = (table.schema,) if settings.naming.by_schema else ()
+    return settings.delimiter.join((settings.logical_name, *database, *schema, table.table))
+
+
+def collection(settings: EventSettings, table: TableId) -> str:
+    """What transaction metadata and notifications call a table: with its database where the connector has several."""
+    return f"{table.database}.{table}" if settings.connector == "sqlserver" else str(table)
 
 
 def transaction_topic(settings: EventSettings) -> str:
@@ -47,6 +56,11 @@ def message_topic(settings: EventSettings) -> str:
     return _TOPIC.sub("_", f"{settings.logical_name}.message")
 
 
+def schema_change_topic(settings: EventSettings) -> str:
+    """The topic of changes of schemas: the prefix alone."""
+    return _TOPIC.sub("_", settings.logical_name)
+
+
 def heartbeat_topic(settings: EventSettings) -> str:
     """The topic of heartbeats: the one that is named, or prefix and logical name."""
     if settings.heartbeat_topic:
@@ -55,14 +69,12 @@ def heartbeat_topic(settings: EventSettings) -> str:
 
 
 def schema_prefix(settings: EventSettings, table: TableId) -> str:
-    """What `.Key`, `.Value` and `.Envelope` are put behind; the 1.7 form always makes Avro names of it."""
-    mode = "avro" if settings.legacy else settings.schema_name_adjustment_mode
-    return adjusted(topic(settings, table), mode, dots=True)
+    """What `.Key`, `.Value` and `.Envelope` are put behind."""
+    return adjusted(topic(settings, table), settings.schema_adjustment, dots=True)
 
 
 def schema_name(settings: EventSettings, name: str) -> str:
-    mode = "avro" if settings.legacy else settings.schema_name_adjustment_mode
-    return adjusted(name, mode, dots=True)
+    return adjusted(name, settings.schema_adjustment, dots=True)
 
 
 def field_name(settings: EventSettings, name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from tailrace.columns import ROW_SCHEMA
+from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, mapping, struct
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
@@ -27,45 +28,53 @@ def key_schema(settings: EventSettings) -> LogicalType:
 
 
 def value_schema(settings: EventSettings) -> LogicalType:
-    return struct(
+    fields = [
         Field("id", STRING),
         Field("type", STRING),
         Field("aggregate_type", STRING),
         Field("additional_data", mapping(STRING).with_optional(True)),
-        Field("timestamp", INT64),
-        name=names.schema_name(settings, _PREFIX),
-        version=1,
-    )
+    ]
+    if _tells_time(settings):
+        fields.append(Field("timestamp", INT64))
+    return struct(*fields, name=names.schema_name(settings, _PREFIX), version=1)
+
+
+def _tells_time(settings: EventSettings) -> bool:
+    """The form of 2.3 has no time; those of 1.x have no notifications, so where one is asked for it is today's."""
+    return settings.generation < (2,) or settings.generation >= (3,)
 
 
 def notification_rows(
-    notices: Sequence[tuple[Notification, int]], settings: EventSettings, position: int, ordinal: int = 0
+    notices: Sequence[tuple[Notification, int]], settings: EventSettings, position: int | str, ordinal: int = 0
 ) -> pa.RecordBatch:
     """One record each, in order, as a batch of ROW_SCHEMA; each comes with its time in ms since 1970 UTC.
 
-    `position` is the commit LSN at which the batch ends, `ordinal` the number of the first record: the two together
-    must not be those of any change. Table, schema and transaction are null. Worker.
+    `position` is where the batch ends, as `position_text` takes it, `ordinal` the number of the first record: the two
+    together must not be those of any change. Table, schema and transaction are null. Worker.
     """
     rows = [_row(notice, at_ms, settings, position, ordinal + place) for place, (notice, at_ms) in enumerate(notices)]
     return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
 
 
-def _row(notice: Notification, at_ms: int, settings: EventSettings, position: int, ordinal: int) -> dict[str, object]:
+def _row(
+    notice: Notification, at_ms: int, settings: EventSettings, position: int | str, ordinal: int
+) -> dict[str, object]:
     value: dict[str, object] = {
         "id": notice.id,
         "type": notice.type,
         "aggregate_type": notice.aggregate,
         "additional_data": dict(notice.data),
-        "timestamp": at_ms,
     }
+    if _tells_time(settings):
+        value["timestamp"] = at_ms
     return {
         "topic": settings.notification_topic,
         "key": enclosed({"id": notice.id}, key_schema(settings), settings.key_schemas_enable),
         "value": enclosed(value, value_schema(settings), settings.value_schemas_enable),
         "headers": None,
         "op": OP,
-        "database": settings.database,
-        "position": f"{position:016X}",
+        "database": settings.database or None,
+        "position": position_text(position),
         "ordinal": ordinal,
         "source_ts": at_ms * 1000,
         "snapshot": "false",

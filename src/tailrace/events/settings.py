@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from tailrace.config.naming import TopicNaming
 from tailrace.errors import ConfigError
 from tailrace.events.shaping import Shaping
 
-CONNECTOR = "postgresql"
 TASK_ID = "0"
-_VERSIONS = {"1.7": "1.7.2.Final", "3": "3.6.1.Final"}
+TODAY = "3"
+"""The event format of today's Debezium; every connector has beside it the one of its document."""
+
+NAMES = {"postgres": "postgresql", "sqlserver": "sqlserver", "mongodb": "mongodb", "db2": "db2"}
+"""What events call a connector, by the name of its table of options."""
+
+_VERSIONS = {
+    "postgresql": {"1.7": "1.7.2.Final", TODAY: "3.6.1.Final"},
+    "sqlserver": {"1.0": "1.0.3.Final", TODAY: "3.6.1.Final"},
+    "mongodb": {"1.1": "1.1.2.Final", TODAY: "3.6.1.Final"},
+    "db2": {"2.3": "2.3.7.Final", TODAY: "3.6.1.Final"},
+}
+_PLACEHOLDER = "__debezium_unavailable_value"
 _CHOICES = {
     "decimal.handling.mode": ("precise", "double", "string"),
     "time.precision.mode": (
@@ -28,7 +40,6 @@ _CHOICES = {
     "interval.handling.mode": ("numeric", "string"),
     "hstore.handling.mode": ("json", "map"),
     "truncate.handling.mode": ("skip", "include"),
-    "event.format": tuple(_VERSIONS),
     "schema.name.adjustment.mode": ("none", "avro", "avro_unicode"),
     "field.name.adjustment.mode": ("none", "avro", "avro_unicode"),
     "event.converting.failure.handling.mode": ("fail", "warn", "skip"),
@@ -40,7 +51,8 @@ class EventSettings:
     """How changes become events. Picklable; made by the driver, used by workers.
 
     Each field is the option of the same name with `_` for `.`; those that differ: `logical_name` is topic.prefix,
-    `delimiter` topic.delimiter, `database` database.dbname, `transaction_topic` topic.transaction,
+    `connector` is what events call the connector, `delimiter` topic.delimiter, `database` database.dbname (empty
+    where a query reads several databases), `transaction_topic` topic.transaction,
     `notification_topic` notification.sink.topic.name, `placeholder` the bytes of unavailable.value.placeholder,
     `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
@@ -50,8 +62,9 @@ class EventSettings:
 
     logical_name: str
     database: str
-    event_format: str = "3"
-    version: str = _VERSIONS["3"]
+    connector: str = "postgresql"
+    event_format: str = TODAY
+    version: str = _VERSIONS["postgresql"][TODAY]
     delimiter: str = "."
     tombstones_on_delete: bool = True
     decimal_handling_mode: str = "precise"
@@ -59,7 +72,7 @@ class EventSettings:
     binary_handling_mode: str = "bytes"
     interval_handling_mode: str = "numeric"
     hstore_handling_mode: str = "json"
-    placeholder: bytes = b"__debezium_unavailable_value"
+    placeholder: bytes = _PLACEHOLDER.encode()
     include_unknown_datatypes: bool = False
     skipped_operations: frozenset[str] = frozenset("t")
     truncate_handling_mode: str = "skip"
@@ -85,17 +98,47 @@ class EventSettings:
 
     @property
     def legacy(self) -> bool:
-        """Whether events have the form of Debezium 1.7."""
-        return self.event_format == "1.7"
+        """Whether events have the form of the connector's document, instead of today's."""
+        return self.event_format != TODAY
+
+    @property
+    def generation(self) -> tuple[int, ...]:
+        """The version of Debezium that the form is of, as numbers: (1, 7) for `1.7`, (3,) for `3`."""
+        return _generation(self.event_format)
+
+    @property
+    def has_transaction_block(self) -> bool:
+        """Whether envelopes have a field `transaction`: since 1.1."""
+        return self.generation >= (1, 1)
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether source blocks have a field `sequence`: since 1.7 (1.5 to be exact, which no document has)."""
+        return self.generation >= (1, 7)
+
+    @property
+    def names_schemas(self) -> bool:
+        """Whether envelopes, heartbeats and parts of transaction metadata have named, versioned schemas: since 2."""
+        return self.generation >= (2,)
+
+    @property
+    def has_nanos(self) -> bool:
+        """Whether source blocks and envelopes tell their time in µs and ns as well: since 3 (2.6 to be exact)."""
+        return self.generation >= (3,)
 
     @property
     def context_headers(self) -> bool:
-        """Whether records carry the context headers; the 1.7 form never does."""
+        """Whether records carry the context headers, which only today's form has."""
         return self.extended_headers_enabled and not self.legacy
 
     @property
+    def schema_adjustment(self) -> str:
+        """How schema names are adjusted: before 2 always to Avro's, since then as schema.name.adjustment.mode says."""
+        return self.schema_name_adjustment_mode if self.generation >= (2,) else "avro"
+
+    @property
     def drops_truncates(self) -> bool:
-        """In the 1.7 form `truncate.handling.mode` decides, in today's `skipped.operations`."""
+        """In the document's form `truncate.handling.mode` decides, in today's `skipped.operations`."""
         if "t" in self.skipped_operations:
             return True
         return self.legacy and self.truncate_handling_mode == "skip"
@@ -106,47 +149,61 @@ class EventSettings:
 
         Raises ConfigError for a mode that is unknown or not supported.
         """
-        for option, allowed in _CHOICES.items():
+        connector = NAMES[getattr(options, "connector", "postgres")]
+        versions = _VERSIONS[connector]
+        for option, allowed in (*_CHOICES.items(), ("event.format", tuple(versions))):
             value = options.get(option)
             if value is not None and value not in allowed:
                 raise ConfigError(f"{option} = {value} is not supported.", f"Use one of: {', '.join(allowed)}.")
         form = options["event.format"]
+
+        def chosen(option: str, default: Any) -> Any:
+            """The value of an option that not every connector has."""
+            value = options.get(option)
+            return default if value is None else value
+
         return cls(
             logical_name=options["topic.prefix"],
-            database=options["database.dbname"],
+            database=chosen("database.dbname", ""),
+            connector=connector,
             event_format=form,
-            version=options["event.version.string"] or _VERSIONS[form],
-            delimiter=options["topic.delimiter"],
+            version=options.get("event.version.string") or versions[form],
+            delimiter=chosen("topic.delimiter", "."),
             tombstones_on_delete=options["tombstones.on.delete"],
-            decimal_handling_mode=options["decimal.handling.mode"],
-            time_precision_mode=options["time.precision.mode"],
-            binary_handling_mode=options["binary.handling.mode"],
-            interval_handling_mode=options["interval.handling.mode"],
-            hstore_handling_mode=options["hstore.handling.mode"],
-            placeholder=placeholder_bytes(options["unavailable.value.placeholder"]),
-            include_unknown_datatypes=options["include.unknown.datatypes"],
-            skipped_operations=frozenset(options["skipped.operations"]),
-            truncate_handling_mode=options["truncate.handling.mode"],
-            money_fraction_digits=options["money.fraction.digits"],
-            extended_headers_enabled=options["extended.headers.enabled"],
+            decimal_handling_mode=chosen("decimal.handling.mode", "precise"),
+            time_precision_mode=chosen("time.precision.mode", "adaptive"),
+            binary_handling_mode=chosen("binary.handling.mode", "bytes"),
+            interval_handling_mode=chosen("interval.handling.mode", "numeric"),
+            hstore_handling_mode=chosen("hstore.handling.mode", "json"),
+            placeholder=placeholder_bytes(chosen("unavailable.value.placeholder", _PLACEHOLDER)),
+            include_unknown_datatypes=chosen("include.unknown.datatypes", False),
+            skipped_operations=frozenset(chosen("skipped.operations", "t")),
+            truncate_handling_mode=chosen("truncate.handling.mode", "skip"),
+            money_fraction_digits=chosen("money.fraction.digits", 2),
+            extended_headers_enabled=chosen("extended.headers.enabled", True),
             key_schemas_enable=options["key.converter.schemas.enable"],
             value_schemas_enable=options["value.converter.schemas.enable"],
             header_schemas_enable=options["header.converter.schemas.enable"],
             replace_null_with_default=options["replace.null.with.default"],
-            schema_name_adjustment_mode=options["schema.name.adjustment.mode"],
-            field_name_adjustment_mode=options["field.name.adjustment.mode"],
+            schema_name_adjustment_mode=chosen("schema.name.adjustment.mode", "none"),
+            field_name_adjustment_mode=chosen("field.name.adjustment.mode", "none"),
             converting_failure_mode=options.get("event.converting.failure.handling.mode") or "warn",
             processing_failure_mode=_processing(options.get("event.processing.failure.handling.mode") or "fail"),
             quarantine_topic=options.get("event.quarantine.topic") or "",
             run_id=run_id or str(options.get("run.id") or ""),
-            provide_transaction_metadata=options["provide.transaction.metadata"],
-            transaction_topic=options["topic.transaction"],
+            provide_transaction_metadata=chosen("provide.transaction.metadata", False),
+            transaction_topic=chosen("topic.transaction", "transaction"),
             notification_topic=options.get("notification.sink.topic.name") or "",
-            heartbeat_prefix=options["topic.heartbeat.prefix"],
-            heartbeat_topic=options["topic.heartbeat.name"] or "",
+            heartbeat_prefix=chosen("topic.heartbeat.prefix", "__debezium-heartbeat"),
+            heartbeat_topic=options.get("topic.heartbeat.name") or "",
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
         )
+
+
+@lru_cache(maxsize=16)
+def _generation(form: str) -> tuple[int, ...]:
+    return tuple(map(int, form.split(".")))
 
 
 def _processing(mode: str) -> str:

@@ -53,7 +53,7 @@ class Shaping:
             annotated_types=listed("datatype.propagate.source.type"),
             keys=options.key_columns(values.get("message.key.columns") or ""),
             comments=bool(values.get("include.schema.comments")),
-            keys_as_in_table=values.get("event.format") == "1.7",
+            keys_as_in_table=values.get("event.format") in ("1.0", "1.1", "1.7"),
         )
 
     def shows(self, table: TableId, column: str) -> bool:
@@ -82,7 +82,7 @@ class Shaping:
 
     def keyed(self, table: TableSchema) -> TableSchema:
         """The table with the key that message.key.columns gives it: of all entries that name it, in their order;
-        in the 1.7 form in the table's.
+        in the forms of 1.x in the table's.
 
         Raises ConfigError for a column that the table does not have.
         """

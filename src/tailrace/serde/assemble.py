@@ -2,7 +2,8 @@
 
 A program is the sequence of parts of one kind of document. A part is a literal, then, unless it is the last, the
 fragment of the row: `data[offsets[i]:offsets[i + 1]]` where i is the row's index of the part's kind (its change,
-its transaction, its marker). Programs hold addresses, so whoever assembles keeps their memory alive.
+its transaction, its marker, what its source block shows of the
+transaction). Programs hold addresses, so whoever assembles keeps their memory alive.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from tailrace.serde.memory import Bytes, Offsets, load_int32, move
 
 Int64s = npt.NDArray[np.int64]
 NO_PROGRAM = 255
-CHANGE, TRANSACTION, MARKER, SEQUENCE, XID, RECORD = range(6)
-KINDS = 6
+CHANGE, TRANSACTION, MARKER, SOURCE, RECORD = range(5)
+KINDS = 5
 
 
 @dataclass(slots=True)

@@ -72,6 +72,11 @@ def integers_fragment(values: npt.NDArray[np.int64]) -> Fragment:
     return Fragment(readonly(out), readonly(offsets))
 
 
+def text_fragment(texts: pa.Array) -> Fragment:
+    """A fragment of JSON texts, an Arrow array without nulls."""
+    return Fragment(*text_buffers(texts))
+
+
 def json_array(fragment: Fragment) -> pa.Array:
     """The fragment as an Arrow array of text."""
     return pa.Array.from_buffers(

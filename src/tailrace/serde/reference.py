@@ -6,7 +6,6 @@ are given: the columns' plans with their plain conversions, and the text of sche
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 from tailrace.columns import ChangeBatch, Image, Marker
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.events.envelope import marker_text
-from tailrace.events.settings import CONNECTOR, TASK_ID, EventSettings
+from tailrace.events.form import Form
+from tailrace.events.settings import TASK_ID, EventSettings
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.json_text import Verbatim, dumps, quoted, schema_text
 
@@ -43,6 +43,7 @@ class Reference:
     key_schema: LogicalType | None
     value_schema: LogicalType
     settings: EventSettings
+    form: Form
     now: int
     told: tuple[str, str] | None = None
 
@@ -82,9 +83,8 @@ class Reference:
         """The transaction block; `second` for the create of a key change, the second event of its change."""
         if batch.total_order is None or batch.table_order is None:
             return None
-        name = str(batch.transactions.xid[batch.transaction[change]])
         return {
-            "id": name if self.settings.legacy else f"{name}:{batch.lsn[change]}",
+            "id": self.form.source(batch, change, _marker(batch, change), self.settings).transaction,
             "total_order": int(batch.total_order[change]) + second,
             "data_collection_order": int(batch.table_order[change]) + second,
         }
@@ -104,17 +104,18 @@ class Reference:
         value: dict[str, Any] = {"before": old, "after": new, "source": self._source(batch, change)}
         second = moved is not None and moved[0] == "__debezium.oldkey" and "d" not in settings.skipped_operations
         block = self._transaction(batch, change, second)
-        if settings.legacy:
-            value |= {"op": op, "ts_ms": self.now // 1_000_000, "transaction": block}
-        else:
+        if settings.has_nanos:
             value |= {"transaction": block, "op": op, "ts_ms": self.now // 1_000_000}
             value |= {"ts_us": self.now // 1000, "ts_ns": self.now}
+        else:
+            value |= {"op": op, "ts_ms": self.now // 1_000_000}
+            value |= {"transaction": block} if settings.has_transaction_block else {}
         headers = [] if moved is None else [(moved[0], self._header(moved[1], self.key_schema))]
         if settings.extended_headers_enabled and not settings.legacy:
             context = {
                 "connectorLogicalName": settings.logical_name,
                 "taskId": TASK_ID,
-                "connectorName": CONNECTOR,
+                "connectorName": settings.connector,
                 "runId": settings.run_id,
             }
             for name, text in context.items():
@@ -173,31 +174,26 @@ class Reference:
 
     def _source(self, batch: ChangeBatch, change: int) -> Mapping[str, Any]:
         settings, table = self.settings, batch.table.id
-        number = batch.transaction[change]
-        lsn, us = int(batch.lsn[change]), int(batch.transactions.commit_us[number])
-        marker = Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
-        previous = int(batch.transactions.previous_end[number])
-        unseen = previous < 0
+        us = int(batch.transactions.commit_us[batch.transaction[change]])
+        marker = _marker(batch, change)
+        own = self.form.source(batch, change, marker, settings)
         source: dict[str, Any] = {
             "version": settings.version,
-            "connector": CONNECTOR,
+            "connector": settings.connector,
             "name": settings.logical_name,
             "ts_ms": us // 1000,
             "snapshot": marker_text(marker, settings),
             "db": table.database,
-            "sequence": json.dumps([None if unseen else str(previous), str(lsn)], separators=(",", ":")),
         }
-        if not settings.legacy:
+        if settings.has_sequence:
+            source["sequence"] = own.sequence
+        if settings.has_nanos:
             source |= {"ts_us": us, "ts_ns": us * 1000}
-        hidden = marker is Marker.INCREMENTAL and not settings.legacy
-        source |= {
-            "schema": table.schema,
-            "table": table.table,
-            "txId": None if hidden else int(batch.transactions.xid[number]),
-            "lsn": None if hidden else lsn,
-            "xmin": batch.xmin,
-        }
-        return source if settings.legacy else source | {"origin": None, "origin_lsn": None}
+        return source | {"schema": table.schema, "table": table.table, **own.tail}
+
+
+def _marker(batch: ChangeBatch, change: int) -> Marker:
+    return Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
 
 
 def _with_schema(payload: str, schema: LogicalType | None) -> bytes:

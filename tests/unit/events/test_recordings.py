@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tailrace.columns import ChangeBatch, Column
+from tailrace.connectors.postgres.form import FORM
 from tailrace.connectors.postgres.plain import precision_and_scale
-from tailrace.connectors.postgres.records import to_rows
+from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tests.unit.events.changes import batch, table
 
@@ -88,7 +89,7 @@ def lines(batches: list[ChangeBatch], settings: EventSettings) -> dict[str, list
 
 
 def _lines(part: ChangeBatch, settings: EventSettings) -> Iterator[str]:
-    for rows in to_rows(part, settings):
+    for rows in to_rows(part, settings, FORM):
         for row in rows.to_pylist():
             key, value = (text.decode() if text is not None else "null" for text in (row["key"], row["value"]))
             pairs = (f'{{"key":"{pair["key"]}","value":{pair["value"].decode()}}}' for pair in row["headers"] or [])

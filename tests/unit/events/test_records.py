@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from tailrace.columns import ChangeBatch, Column, Marker
-from tailrace.connectors.postgres.records import to_rows
+from tailrace.connectors.postgres.form import FORM
 from tailrace.errors import ConversionError
+from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tests.unit.events.changes import batch, table
 
@@ -32,7 +33,7 @@ CHANGES = batch(
 
 
 def rows(part: ChangeBatch, settings: EventSettings) -> list[dict[str, Any]]:
-    return [row for found in to_rows(part, settings) for row in found.to_pylist()]
+    return [row for found in to_rows(part, settings, FORM) for row in found.to_pylist()]
 
 
 @pytest.mark.seed("000-35", "000-36", "000-40")

@@ -14,11 +14,12 @@ import pytest
 
 from tailrace.columns import Column, Marker, Transactions
 from tailrace.config import parse
-from tailrace.connectors.postgres import quarantine
-from tailrace.connectors.postgres.records import to_rows
+from tailrace.connectors.postgres.form import FORM
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.tasks import LogTask
 from tailrace.errors import ConversionError, DecodeError
+from tailrace.events import quarantine
+from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tests.unit.events.changes import Change, batch, table
 
@@ -33,7 +34,7 @@ TABLE = table("late", [Column("id", "int4", 23, nullable=False), Column("at", "t
 
 
 def rows(changes: list[Change], settings: EventSettings, marker: list[int] | None = None) -> list[dict[str, Any]]:
-    return [row for found in to_rows(batch(TABLE, changes, marker), settings) for row in found.to_pylist()]
+    return [row for found in to_rows(batch(TABLE, changes, marker), settings, FORM) for row in found.to_pylist()]
 
 
 CHANGES: list[Change] = [
@@ -139,7 +140,7 @@ def test_warn_logs_each_table_and_reason_once_and_skip_is_silent(caplog: pytest.
         assert not caplog.records
         part = batch(TABLE, CHANGES)
         for settings in [replace(ASIDE, processing_failure_mode="warn")] * 2:
-            list(to_rows(part, settings))
+            list(to_rows(part, settings, FORM))
     assert len(caplog.records) == 1
     assert "put aside on server.quarantine" in caplog.text
     assert len(part.warnings) == 6

@@ -11,9 +11,10 @@ import pytest
 from tailrace.columns import Column, TableSchema
 from tailrace.config import parse
 from tailrace.connectors.postgres import declared
-from tailrace.connectors.postgres.admission import Admission
-from tailrace.connectors.postgres.records import to_rows
+from tailrace.connectors.postgres.form import FORM
 from tailrace.errors import ConfigError
+from tailrace.events.admission import Admission
+from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tests.unit.events.changes import Change, batch, table
 
@@ -45,8 +46,12 @@ def settings(options: dict[str, str]) -> EventSettings:
 def shown(options: dict[str, str], *changes: Change, of: TableSchema = TABLE) -> list[tuple[Any, Any]]:
     """Key and value payloads of the records of `changes`."""
     chosen = settings(options | {"value.converter.schemas.enable": "false"})
-    schema = Admission(chosen).admit(of)
-    rows = [row for found in to_rows(batch(schema, changes or [("c", None, ROW)]), chosen) for row in found.to_pylist()]
+    schema = Admission(chosen, FORM).admit(of)
+    rows = [
+        row
+        for found in to_rows(batch(schema, changes or [("c", None, ROW)]), chosen, FORM)
+        for row in found.to_pylist()
+    ]
     return [
         (json.loads(row["key"]) if row["key"] else None, json.loads(row["value"]) if row["value"] else None)
         for row in rows
@@ -60,7 +65,7 @@ def after(options: dict[str, str]) -> dict[str, Any]:
 
 def parameters(options: dict[str, str], column: str) -> dict[str, str]:
     chosen = settings(options)
-    row = next(iter(to_rows(batch(TABLE, [("c", None, ROW)]), chosen))).to_pylist()[0]
+    row = next(iter(to_rows(batch(TABLE, [("c", None, ROW)]), chosen, FORM))).to_pylist()[0]
     fields = json.loads(row["value"])["schema"]["fields"][1]["fields"]
     found: dict[str, str] = next(field for field in fields if field["field"] == column).get("parameters", {})
     return found
@@ -137,7 +142,7 @@ def test_bytes_are_cut_as_bytes_or_as_the_text_that_they_are_written_as() -> Non
     part = batch(schema, [("u", None, (None,))])
     assert part.after is not None
     part.after.unavailable[0] = np.array([True])
-    value = next(iter(to_rows(part, settings({"column.truncate.to.3.chars": ".*"})))).to_pylist()[0]["value"]
+    value = next(iter(to_rows(part, settings({"column.truncate.to.3.chars": ".*"}), FORM))).to_pylist()[0]["value"]
     assert json.loads(value)["payload"]["after"] == {"b": "X19k"}
 
 
@@ -203,7 +208,7 @@ def test_two_columns_that_become_one_field_are_an_error_unless_one_is_left_out()
 
 def test_columns_that_differ_in_case_are_both_shown_with_a_warning() -> None:
     schema = table("t", [Column("A", "text", 25), Column("a", "text", 25)])
-    admission = Admission(settings({}))
+    admission = Admission(settings({}), FORM)
     admission.admit(schema)
     admission.admit(schema)
     assert len(admission.warnings) == 1
@@ -213,7 +218,7 @@ def test_columns_that_differ_in_case_are_both_shown_with_a_warning() -> None:
 
 @pytest.mark.seed("000-09")
 def test_tables_that_share_a_topic_are_told() -> None:
-    admission = Admission(settings({}))
+    admission = Admission(settings({}), FORM)
     for name in ("a b", "a_b", "a?b", "c"):
         admission.admit(table(name, [Column("id", "int4", 23)]))
     assert [warning.split(" share")[0] for warning in admission.warnings] == [
@@ -224,7 +229,7 @@ def test_tables_that_share_a_topic_are_told() -> None:
 
 @pytest.mark.seed("000-09")
 def test_tables_whose_schemas_share_a_name_are_told() -> None:
-    admission = Admission(settings({"schema.name.adjustment.mode": "avro"}))
+    admission = Admission(settings({"schema.name.adjustment.mode": "avro"}), FORM)
     for name in ("a-b", "a_b"):
         admission.admit(table(name, [Column("id", "int4", 23)]))
     assert admission.warnings == [
@@ -233,7 +238,7 @@ def test_tables_whose_schemas_share_a_name_are_told() -> None:
 
 
 def test_a_mask_over_a_type_that_is_no_text_is_told() -> None:
-    admission = Admission(settings({"column.mask.with.3.chars": r".*\.(born|email)"}))
+    admission = Admission(settings({"column.mask.with.3.chars": r".*\.(born|email)"}), FORM)
     admission.admit(TABLE)
     assert [warning.split(" is to be")[0] for warning in admission.warnings] == ["column born of public.people"]
 

@@ -7,6 +7,7 @@ Lengths are characters of text, decimal digits of numbers, else characters of th
 from __future__ import annotations
 
 from tailrace.columns import Column
+from tailrace.events.settings import EventSettings
 
 UNLIMITED = 2**31 - 1
 TEXT_TYPES = frozenset(("text", "varchar", "bpchar", "char", "name"))
@@ -64,11 +65,11 @@ def scale(column: Column) -> int:
     return _SCALES.get(base.type_name, 0)
 
 
-def parameters(column: Column, legacy: bool, comments: bool) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that tell the column's type in the database; `legacy` leaves out its name."""
+def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
+    """The schema parameters that tell the column's type in the database; the 1.7 form leaves out its name."""
     told = {"type": column.type_name.upper(), "length": str(length(column)), "scale": str(scale(column))}
-    if not legacy:
+    if not settings.legacy:
         told["name"] = column.name
-    if comments and column.comment is not None:
+    if settings.shaping.comments and column.comment is not None:
         told["comment"] = column.comment
     return tuple((f"__debezium.source.column.{name}", value) for name, value in told.items())

@@ -23,6 +23,7 @@ from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.keyed import KeyChunk, KeyedTable, WindowOrigin
 from tailrace.connectors.postgres.position import lsn_text
 from tailrace.connectors.postgres.reconcile import NOTHING, Superseded, Unclear, superseded
+from tailrace.connectors.postgres.segment import transactions_of
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
@@ -350,13 +351,13 @@ def _joined(reads: Sequence[Read]) -> list[Read]:
 
 def _is_shown(batch: ChangeBatch, window: Window) -> Flags:
     """Which changes the window's snapshot shows."""
-    shown: Flags = window.visible.shows(batch.transactions.xid)[batch.transaction]
+    shown: Flags = window.visible.shows(transactions_of(batch).xid)[batch.transaction]
     return shown
 
 
 def _signals(batch: ChangeBatch) -> list[_Logged]:
     """The rows of the signal table that were inserted or deleted: id, type and data are its first three columns."""
-    found = []
+    found, transactions = [], transactions_of(batch)
     for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
         image = batch.after if batch.op[row] == ord("c") else batch.before
         if image is None or len(image.columns) < 3:
@@ -368,11 +369,11 @@ def _signals(batch: ChangeBatch) -> list[_Logged]:
             _Logged(
                 Signal(id_ or "", kind or "", data),
                 chr(batch.op[row]),
-                int(batch.transactions.xid[of]),
+                int(transactions.xid[of]),
                 int(batch.lsn[row]),
-                int(batch.transactions.previous_end[of]),
-                int(batch.transactions.commit_lsn[of]),
-                int(batch.transactions.commit_us[of]),
+                int(transactions.previous_end[of]),
+                int(transactions.commit_lsn[of]),
+                int(transactions.commit_us[of]),
             )
         )
     return found

@@ -15,9 +15,9 @@ from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres import segments, setup
-from tailrace.connectors.postgres.admission import Admission
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.chunks import Snapshots
+from tailrace.connectors.postgres.form import FORM
 from tailrace.connectors.postgres.heartbeats import Heartbeats
 from tailrace.connectors.postgres.history import History, SchemaHistory
 from tailrace.connectors.postgres.incremental import Incremental
@@ -39,6 +39,7 @@ from tailrace.connectors.postgres.tasks import (
 )
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
+from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import Collection
 from tailrace.snapshot.mode import snapshot_mode
@@ -76,7 +77,7 @@ class PostgresPlanner:
         self._tables = TableFilter(config)
         prefixes = PrefixFilter(config)
         self._takes = None if settings.legacy or prefixes.excludes_all else prefixes.includes
-        self._names = Admission(settings)
+        self._names = Admission(settings, FORM)
         self._control: psycopg.Connection[Any] | None = None
         self._captured: list[setup.CapturedTable] = []
         self._reader: LogReader | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.columns.batch import Int32s, Int64s, Transactions
+from tailrace.columns.batch import ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import TableSchema
 
 
@@ -52,3 +53,8 @@ class MessageSegment:
 
     def __len__(self) -> int:
         return len(self.ordinal)
+
+
+def transactions_of(batch: ChangeBatch) -> Transactions:
+    """The batch's transactions, which are PostgreSQL's."""
+    return cast(Transactions, batch.transactions)

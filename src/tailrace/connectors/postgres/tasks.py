@@ -41,14 +41,15 @@ class LogTask:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         from tailrace.columns.batch import ChangeBatch
+        from tailrace.connectors.postgres.form import FORM
         from tailrace.connectors.postgres.quarantine import decoded
-        from tailrace.connectors.postgres.records import to_rows
+        from tailrace.events.records import to_rows
 
         for segment in self.segments:
             for part in decoded(segment, self.settings):
                 if isinstance(part, ChangeBatch):
                     part.xmin = self.xmin or None
-                    yield from to_rows(part, self.settings)
+                    yield from to_rows(part, self.settings, FORM)
                 else:
                     yield part
 
@@ -75,11 +76,12 @@ class MessageTask:
     xmin: int = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.postgres.form import FORM
         from tailrace.events.messages import message_rows
 
         for first in range(0, len(self.segment), _MESSAGE_BLOCK):
             found = self.messages(first, min(first + _MESSAGE_BLOCK, len(self.segment)))
-            yield message_rows(found, self.settings, self.xmin or None)
+            yield message_rows(found, self.settings, FORM, self.xmin or None)
 
     def messages(self, first: int, last: int) -> list[LogicalMessage]:
         """Messages `[first, last)`, parsed. Raises DecodeError."""
@@ -162,14 +164,15 @@ class SnapshotTask:
     def read(self) -> Iterator[pa.RecordBatch]:
         import adbc_driver_manager
 
-        from tailrace.connectors.postgres.records import to_rows
+        from tailrace.connectors.postgres.form import FORM
+        from tailrace.events.records import to_rows
 
         try:
             connection = ArrowConnection(self.address)
             for batch in read_chunk(
                 connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form
             ):
-                yield from to_rows(batch, self.settings)
+                yield from to_rows(batch, self.settings, FORM)
         except (adbc_driver_manager.Error, ConnectionFailed) as error:
             if getattr(error, "remedy", ""):
                 raise
@@ -199,15 +202,16 @@ class ReadTask:
     def read(self) -> Iterator[pa.RecordBatch]:
         import adbc_driver_manager
 
+        from tailrace.connectors.postgres.form import FORM
         from tailrace.connectors.postgres.keyed import read_rows
-        from tailrace.connectors.postgres.records import to_rows
+        from tailrace.events.records import to_rows
 
         for part in self.reads:
             try:
                 connection = ArrowConnection(self.address)
                 rows = read_rows(connection, part.snapshot, part.table, part.chunk, part.origin, part.superseded)
                 for batch in rows:
-                    yield from to_rows(batch, self.settings)
+                    yield from to_rows(batch, self.settings, FORM)
             except (adbc_driver_manager.Error, ConnectionFailed) as error:
                 raise _failure(part.table.table, str(error).strip().splitlines()[0].rstrip(".")) from None
 

@@ -11,11 +11,10 @@ from typing import Any
 
 from tailrace.columns import Column, TableSchema
 from tailrace.columns import logical as lt
-from tailrace.columns.logical import ABSENT, LogicalType
-from tailrace.connectors.postgres import plain, temporal
+from tailrace.columns.logical import LogicalType
+from tailrace.connectors.postgres import declared, plain, temporal
 from tailrace.connectors.postgres.defaults import default_value
-from tailrace.connectors.postgres.shaped import shaped
-from tailrace.events.names import field_name
+from tailrace.events.plans import Types, key_columns, shown_columns
 from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import ColumnPlan, Conversion, Elements, Kernel, Prepare
 from tailrace.serde.json_text import dumps
@@ -290,45 +289,20 @@ _SPECIAL: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
 }
 
 
+def _optional(column: Column) -> bool:
+    not_null_domain = column.kind == "domain" and column.element is not None and not column.element.nullable
+    return column.nullable and not not_null_domain
+
+
+TYPES = Types(conversion, default_value, _optional, declared)
+
+
 @lru_cache(maxsize=512)
 def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
     """The columns that events show, in the table's order, and the names of those left out as unknown."""
-    plans: list[ColumnPlan] = []
-    unknown: list[str] = []
-    for index, column in enumerate(table.columns):
-        if not settings.shaping.shows(table.id, column.name):
-            continue
-        known = conversion(column, settings)
-        if known is None:
-            unknown.append(column.name)
-        else:
-            plan = _plan(index, column, known, settings, table.any_bytes)
-            plans.append(shaped(plan, table, column, settings))
-    return tuple(plans), tuple(unknown)
+    return shown_columns(table, settings, TYPES)
 
 
 def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
     """The columns of the key in the key's order, as they are: no option about columns shapes a key."""
-    plans: list[ColumnPlan] = []
-    for name in table.key:
-        index = table.index(name)
-        column = table.columns[index]
-        known = conversion(column, settings)
-        if known is not None:
-            plans.append(_plan(index, column, known, settings, table.any_bytes))
-    return tuple(plans)
-
-
-def _plan(index: int, column: Column, known: Conversion, settings: EventSettings, checked: bool) -> ColumnPlan:
-    not_null_domain = column.kind == "domain" and column.element is not None and not column.element.nullable
-    optional = column.nullable and not not_null_domain
-    default = default_value(column, known, settings)
-    if optional:
-        shown = None if default == ABSENT or not settings.replace_null_with_default else default
-    else:
-        missing = known.zero if known.missing is None else known.missing
-        shown = missing if default in (ABSENT, None) else default
-    null = dumps(shown).encode()
-    unavailable = null if known.unavailable is None else dumps(known.unavailable).encode()
-    schema = known.logical.with_optional(optional).with_default(default)
-    return ColumnPlan(index, column.name, field_name(settings, column.name), schema, known, null, unavailable, checked)
+    return key_columns(table, settings, TYPES)

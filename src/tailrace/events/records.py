@@ -20,27 +20,27 @@ import pyarrow.compute as pc
 
 from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker, TableSchema
 from tailrace.columns.logical import LogicalType
-from tailrace.connectors.postgres.quarantine import Unconvertible, conversion_error, converted_row, failing
-from tailrace.connectors.postgres.values import plan_columns, plan_key
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas, marker_text
 from tailrace.events.expansion import AFTER, BEFORE, NO_IMAGE, TOMBSTONE, Records, expand
+from tailrace.events.form import Form, SourceParts
+from tailrace.events.form import Records as Shown
 from tailrace.events.headers import header_column
-from tailrace.events.settings import CONNECTOR, EventSettings
+from tailrace.events.quarantine import Unconvertible, conversion_error, converted_row, failing
+from tailrace.events.settings import EventSettings
 from tailrace.serde.assemble import (
     CHANGE,
     KINDS,
     MARKER,
     NO_PROGRAM,
     RECORD,
-    SEQUENCE,
+    SOURCE,
     TRANSACTION,
-    XID,
     Fragment,
     Programs,
 )
 from tailrace.serde.conversion import ColumnPlan, Kernel
-from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment
+from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
 from tailrace.serde.json_text import dumps, quoted, schema_text
 from tailrace.serde.memory import binary_array, text_buffers
 
@@ -76,12 +76,12 @@ class TablePlan:
 
 
 @lru_cache(maxsize=512)
-def table_plan(table: TableSchema, settings: EventSettings) -> TablePlan:
+def table_plan(table: TableSchema, settings: EventSettings, form: Form) -> TablePlan:
     """The plan of a table's records."""
-    columns, unknown = plan_columns(table, settings)
-    key = plan_key(table, settings)
+    columns, unknown = form.columns(table, settings)
+    key = form.key(table, settings)
     as_they_are = {plan.index for plan in columns if plan.shape is None}
-    schemas = event_schemas(table, columns, key, settings)
+    schemas = event_schemas(table, columns, key, settings, form)
     told = names.table_field(settings, table.id)
 
     def enclosure(schema: LogicalType | None, enabled: bool) -> tuple[bytes, bytes]:
@@ -102,8 +102,10 @@ def table_plan(table: TableSchema, settings: EventSettings) -> TablePlan:
     )
 
 
-def to_rows(batch: ChangeBatch, settings: EventSettings) -> Iterator[pa.RecordBatch]:
+def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[pa.RecordBatch]:
     """The records of `batch` as batches of ROW_SCHEMA, in order, at most 8,192 records each.
+
+    `form` is the connector's own part of them.
 
     A value that its type cannot hold is shown as null with a warning; under
     `event.converting.failure.handling.mode=fail` its change is put aside or raises ConversionError, as
@@ -111,18 +113,19 @@ def to_rows(batch: ChangeBatch, settings: EventSettings) -> Iterator[pa.RecordBa
     """
     if len(batch) == 0:
         return
-    plan = table_plan(batch.table, settings)
+    plan = table_plan(batch.table, settings, form)
     _warn_unknown(batch, plan)
     records = expand(batch, key_changes(batch, plan.key), bool(plan.key or plan.key_more), settings)
-    transactions = _TransactionParts(batch, settings)
+    transactions = _TransactionParts(batch, settings, form.parts(batch, settings))
     ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
     for low, high in _blocks(batch, plan, ends):
-        yield from _block_rows(batch, settings, plan, records, transactions, ends, low, high)
+        yield from _block_rows(batch, settings, form, plan, records, transactions, ends, low, high)
 
 
 def _block_rows(
     batch: ChangeBatch,
     settings: EventSettings,
+    form: Form,
     plan: TablePlan,
     records: Records,
     transactions: _TransactionParts,
@@ -144,11 +147,11 @@ def _block_rows(
     cuts = sorted({low, high, *found, *(change + 1 for change in found)} | (set() if found else {(low + high) // 2}))
     for start, end in pairwise(cuts):
         if start not in found:
-            yield from _block_rows(batch, settings, plan, records, transactions, ends, start, end)
+            yield from _block_rows(batch, settings, form, plan, records, transactions, ends, start, end)
         elif ends[start] < ends[end]:
             if settings.processing_failure_mode == "fail":
-                raise conversion_error(batch, start, found[start])
-            yield converted_row(batch, start, found[start], plan.key, settings)
+                raise conversion_error(batch, start, found[start], form)
+            yield converted_row(batch, start, found[start], plan.key, settings, form)
 
 
 def key_changes(batch: ChangeBatch, key: tuple[ColumnPlan, ...]) -> Flags:
@@ -209,27 +212,14 @@ def _blocks(batch: ChangeBatch, plan: TablePlan, ends: npt.NDArray[np.int64]) ->
 class _TransactionParts:
     """The fragments and arrow columns that belong to transactions: one entry per transaction of the batch."""
 
-    def __init__(self, batch: ChangeBatch, settings: EventSettings) -> None:
-        transactions = batch.transactions
-        self.ms = integers_fragment(transactions.commit_us // 1000)
-        self.us = integers_fragment(transactions.commit_us)
-        self.ns = integers_fragment(transactions.commit_us * 1000)
-        # One entry more than transactions: what rows of an incremental snapshot show instead.
-        xid = pa.array(transactions.xid).cast(pa.string())
-        self.xid = _text_fragment(pa.concat_arrays([xid, pa.array(["null"])]))
-        seen = transactions.previous_end >= 0
-        ends = pc.binary_join_element_wise('\\"', pa.array(transactions.previous_end).cast(pa.string()), '\\"', "")
-        ends = pc.if_else(pa.array(seen), ends, "null")
-        self.previous_end = _text_fragment(ends)
-        self.position = pa.array([f"{lsn:016X}" for lsn in transactions.commit_lsn.tolist()], pa.string())
-        self.name = xid
+    def __init__(self, batch: ChangeBatch, settings: EventSettings, source: SourceParts) -> None:
+        commit_us = batch.transactions.commit_us
+        self.ms = integers_fragment(commit_us // 1000)
+        self.us = integers_fragment(commit_us)
+        self.ns = integers_fragment(commit_us * 1000)
+        self.source = source
         self.markers = _marker_fragment(settings)
         self.marker_names = pa.array([marker.name.lower() for marker in Marker], pa.string())
-
-
-def _text_fragment(texts: pa.Array) -> Fragment:
-    data, offsets = text_buffers(texts)
-    return Fragment(data, offsets)
 
 
 @lru_cache(maxsize=8)
@@ -275,16 +265,13 @@ class _Block:
         self.index = np.zeros((KINDS, len(self.change)), np.int32)
         self.index[CHANGE] = self.change - low
         self.index[RECORD] = np.arange(len(self.change))
-        self.index[TRANSACTION] = self.index[SEQUENCE] = self.index[XID] = self.transaction
-        self.incremental: Flags | None = None
+        self.index[TRANSACTION] = self.index[SOURCE] = self.transaction
+        marker: npt.NDArray[np.uint8] | None = None
         if batch.marker is not None:
             marker = batch.marker[self.change]
             self.index[MARKER] = marker
-            incremental = marker == Marker.INCREMENTAL
-            # the 1.7 form shows the transaction and LSN of the window's end
-            if incremental.any() and not settings.legacy:
-                self.incremental = incremental
-                self.index[XID] = np.where(incremental, len(batch.transactions), self.transaction)
+        shown = Shown(low, high, self.change, self.transaction, marker, self.index)
+        self.source = transactions.source.block(shown)
 
     def _image(self, image: Image | None, plans: tuple[ColumnPlan, ...]) -> dict[int, Fragment]:
         """The fragments of an image's columns by the columns' indexes."""
@@ -326,7 +313,7 @@ class _Block:
             _constant(table.database, count),
             _constant(table.schema, count),
             _constant(table.table, count),
-            self.transactions.position.take(transaction),
+            self.transactions.source.position.take(transaction),
             pa.array(self.batch.ordinal[self.change]),
             self._transaction_names(transaction),
             pa.array(self.batch.transactions.commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
@@ -370,27 +357,16 @@ class _Block:
         programs = Programs()
         program = np.full(len(self.change), NO_PROGRAM, np.uint8)
         shape = self.op.astype(np.int32) * 4 + self.before * 2 + self.after
-        lsn = self._lsn_fragment()
         block = self._transaction_fragment()
-        shown_lsn = self._lsn_fragment(self.incremental)
         for code in np.unique(shape).tolist():
             op, before, after = code >> 2, bool(code & 2), bool(code & 1)
             if op == TOMBSTONE:
                 continue
             program[shape == code] = programs.begin()
-            self._value_program(programs, chr(op), before, after, lsn=lsn, shown_lsn=shown_lsn, block=block)
+            self._value_program(programs, chr(op), before, after, block)
         data, offsets = programs.run(program, self.index)
         present = self.op != TOMBSTONE
         return binary_array(data, offsets, None if present.all() else present)
-
-    def _lsn_fragment(self, hidden: Flags | None = None) -> Fragment:
-        """The changes' own LSNs; null where a record that is hidden shows the change."""
-        lsn = self.batch.lsn[self.low : self.high]
-        if hidden is None:
-            return integers_fragment(lsn)
-        flags = np.zeros(len(lsn), np.bool_)
-        flags[self.index[CHANGE][hidden]] = True
-        return _text_fragment(pc.fill_null(pa.array(lsn, mask=flags).cast(pa.string()), "null"))
 
     def _transaction_fragment(self) -> Fragment | None:
         """The `transaction` block of each record; None where transaction metadata is off."""
@@ -400,28 +376,16 @@ class _Block:
         # the create of a key change is the second event of its change, where there is the delete before it
         deletes = "d" not in self.settings.skipped_operations
         second = (self.op == ord("c")) & (batch.op[self.change] == ord("u")) & deletes
-        name = pa.array(batch.transactions.xid[self.transaction]).cast(pa.string())
-        if not self.settings.legacy:
-            name = pc.binary_join_element_wise(name, pa.array(batch.lsn[self.change]).cast(pa.string()), ":")
+        name = self.source.transaction_names()
         total = pa.array(batch.total_order[self.change] + second).cast(pa.string())
         table = pa.array(batch.table_order[self.change] + second).cast(pa.string())
-        return _text_fragment(
+        return text_fragment(
             pc.binary_join_element_wise(
                 '{"id":"', name, '","total_order":', total, ',"data_collection_order":', table, "}", ""
             )
         )
 
-    def _value_program(
-        self,
-        programs: Programs,
-        op: str,
-        before: bool,
-        after: bool,
-        *,
-        lsn: Fragment,
-        shown_lsn: Fragment,
-        block: Fragment | None,
-    ) -> None:
+    def _value_program(self, programs: Programs, op: str, before: bool, after: bool, block: Fragment | None) -> None:
         settings, table = self.settings, self.batch.table.id
         programs.literal(self.plan.value_open + b'{"before":')
         if before:
@@ -433,7 +397,7 @@ class _Block:
             self._struct(programs, self.plan.columns, self.after_fragments)
         else:
             programs.literal(b"null")
-        source = {"version": settings.version, "connector": CONNECTOR, "name": settings.logical_name}
+        source = {"version": settings.version, "connector": settings.connector, "name": settings.logical_name}
         programs.literal(f',"source":{dumps(source)[:-1]},"ts_ms":'.encode())
         programs.fragment(self.transactions.ms, TRANSACTION)
         programs.literal(b',"snapshot":')
@@ -441,33 +405,29 @@ class _Block:
             programs.literal(dumps(marker_text(Marker.FALSE, settings)).encode())
         else:
             programs.fragment(self.transactions.markers, MARKER)
-        programs.literal(f',"db":{quoted(table.database)},"sequence":"['.encode())
-        programs.fragment(self.transactions.previous_end, SEQUENCE)
-        programs.literal(b',\\"')
-        programs.fragment(lsn, CHANGE)
-        programs.literal(b'\\"]"')
-        if not settings.legacy:
+        programs.literal(f',"db":{quoted(table.database)}'.encode())
+        if settings.has_sequence:
+            programs.literal(b',"sequence":')
+            self.source.sequence(programs)
+        if settings.has_nanos:
             programs.literal(b',"ts_us":')
             programs.fragment(self.transactions.us, TRANSACTION)
             programs.literal(b',"ts_ns":')
             programs.fragment(self.transactions.ns, TRANSACTION)
-        programs.literal(f',"schema":{quoted(table.schema)},"table":{quoted(table.table)},"txId":'.encode())
-        programs.fragment(self.transactions.xid, XID)
-        programs.literal(b',"lsn":')
-        programs.fragment(shown_lsn, CHANGE)
-        programs.literal(f',"xmin":{dumps(self.batch.xmin)}'.encode())
-        if not settings.legacy:
-            programs.literal(b',"origin":null,"origin_lsn":null')
+        programs.literal(f',"schema":{quoted(table.schema)},"table":{quoted(table.table)}'.encode())
+        self.source.tail(programs)
         now = self.now
         moment = f'"op":"{op}","ts_ms":{now // 1_000_000}'
-        if settings.legacy:
+        if settings.has_nanos:
+            programs.literal(b'},"transaction":')
+            self._block_or_null(programs, block)
+            programs.literal(f',{moment},"ts_us":{now // 1000},"ts_ns":{now}}}'.encode())
+        elif settings.has_transaction_block:
             programs.literal(f'}},{moment},"transaction":'.encode())
             self._block_or_null(programs, block)
             programs.literal(b"}")
         else:
-            programs.literal(b'},"transaction":')
-            self._block_or_null(programs, block)
-            programs.literal(f',{moment},"ts_us":{now // 1000},"ts_ns":{now}}}'.encode())
+            programs.literal(f"}},{moment}}}".encode())
         programs.literal(self.plan.value_close)
         programs.end()
 
@@ -495,9 +455,9 @@ class _Block:
     def _transaction_names(self, transaction: pa.Array) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""
         if self.batch.marker is None:
-            return self.transactions.name.take(transaction)
+            return self.transactions.source.name.take(transaction)
         indices = pa.array(self.transaction, mask=self.index[MARKER] != Marker.FALSE)
-        return self.transactions.name.take(indices)
+        return self.transactions.source.name.take(indices)
 
     def _markers(self, count: int) -> pa.Array:
         if self.batch.marker is None:

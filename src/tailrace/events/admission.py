@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 
 from tailrace.columns import TableId, TableSchema
-from tailrace.connectors.postgres.shaped import unmasked
-from tailrace.connectors.postgres.values import plan_columns, plan_key
 from tailrace.errors import ConfigError
 from tailrace.events import names
+from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
+from tailrace.events.shaped import unmasked
 
 log = logging.getLogger("tailrace")
 
@@ -24,8 +24,9 @@ class Admission:
     A warning is logged once for each pair of names, and kept in `warnings`.
     """
 
-    def __init__(self, settings: EventSettings) -> None:
+    def __init__(self, settings: EventSettings, form: Form) -> None:
         self._settings = settings
+        self._form = form
         self._topics: dict[str, TableId] = {}
         self._prefixes: dict[str, TableId] = {}
         self.warnings: list[str] = []
@@ -39,7 +40,7 @@ class Admission:
         keyed = self._settings.shaping.keyed(table)
         self._tell_tables(table.id)
         self._check_fields(keyed)
-        for column in unmasked(keyed, self._settings):
+        for column in unmasked(keyed, self._settings, self._form):
             self._warn(
                 f"column {column} of {table.id} is to be masked, but its type is none of text: its values are shown as "
                 "they are; leave it out with column.exclude.list"
@@ -60,7 +61,7 @@ class Admission:
 
     def _check_fields(self, table: TableSchema) -> None:
         """Values and keys each need fields of different names; consumers may not tell case, so that is told."""
-        for plans in (plan_columns(table, self._settings)[0], plan_key(table, self._settings)):
+        for plans in (self._form.columns(table, self._settings)[0], self._form.key(table, self._settings)):
             fields: dict[str, str] = {}
             folded: dict[str, str] = {}
             for plan in plans:

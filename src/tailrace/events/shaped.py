@@ -8,30 +8,49 @@ from __future__ import annotations
 import base64
 import json
 from dataclasses import replace
+from typing import Protocol
 
 from tailrace.columns import Column, TableSchema
-from tailrace.connectors.postgres import declared
+from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import ColumnPlan, Kernel, Prepare
 from tailrace.serde.json_text import dumps
 from tailrace.serde.shapes import ByteTruncation, Digest, Mask, Shape, Truncation
 
 
-def shaped(plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings) -> ColumnPlan:
+class Declared(Protocol):
+    """A column's type as the server's JDBC driver tells it, which Debezium goes by. A module may be one."""
+
+    def is_text(self, column: Column) -> bool:
+        """Whether the column's type is one of text."""
+        ...
+
+    def length(self, column: Column) -> int:
+        """The length of the column's type."""
+        ...
+
+    def parameters(self, column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
+        """The schema parameters that tell the column's type."""
+        ...
+
+
+def shaped(
+    plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings, declared: Declared
+) -> ColumnPlan:
     """The plan with the first option that names the column applied: a cut, a mask, a hash, or a told type."""
     found = settings.shaping.treatment(table.id, column.name)
     if found is None:
         if not settings.shaping.annotates(table.id, column):
             return plan
-        return _told(plan, declared.parameters(column, settings.legacy, settings.shaping.comments))
+        return _told(plan, declared.parameters(column, settings))
     length = declared.length(column)
     if found.kind == "truncate":
         if length <= found.length:
             return plan
         plan = _told(plan, (("truncateLength", str(found.length)),))
         if plan.conversion.kernel is Kernel.BINARY and plan.schema.connect == "bytes":
-            # Debezium 1.7 cuts strings alone.
-            return plan if settings.legacy else _with_bytes_cut(plan, found.length)
+            # Debezium 1.x cuts strings alone.
+            return plan if settings.generation < (2,) else _with_bytes_cut(plan, found.length)
         return _with_shape(plan, Truncation(found.length)) if plan.schema.connect == "string" else plan
     plan = _told(plan, (("masked", "true"),))
     if not declared.is_text(column):
@@ -84,11 +103,11 @@ def _shape_text(shape: Shape, text: str) -> str:
     return shape.text(text.encode()).decode()
 
 
-def unmasked(table: TableSchema, settings: EventSettings) -> list[str]:
+def unmasked(table: TableSchema, settings: EventSettings, form: Form) -> list[str]:
     """The columns that an option masks in name only, since their values are no text: dates, numbers, JSON."""
     masks = [
         (column, settings.shaping.treatment(table.id, column.name))
         for column in table.columns
         if settings.shaping.shows(table.id, column.name)
     ]
-    return [c.name for c, found in masks if found and found.kind != "truncate" and not declared.is_text(c)]
+    return [c.name for c, found in masks if found and found.kind != "truncate" and not form.is_text(c)]

@@ -1,0 +1,75 @@
+"""Column plans: how a table's columns are shown, from what a connector knows of their types. Planner, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.columns import Column, TableSchema
+from tailrace.columns.logical import ABSENT
+from tailrace.events.names import field_name
+from tailrace.events.settings import EventSettings
+from tailrace.events.shaped import Declared, shaped
+from tailrace.serde.conversion import ColumnPlan, Conversion
+from tailrace.serde.json_text import dumps
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """What a connector knows of columns.
+
+    `conversion` tells how values are shown, None for a type that events leave out; `default` the default's JSON form,
+    ABSENT where a schema has none; `optional` whether the field may be null; `declared` what the driver says of types.
+    """
+
+    conversion: Callable[[Column, EventSettings], Conversion | None]
+    default: Callable[[Column, Conversion, EventSettings], Any]
+    optional: Callable[[Column], bool]
+    declared: Declared
+
+
+def shown_columns(
+    table: TableSchema, settings: EventSettings, types: Types
+) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
+    """The columns that values show, in the table's order, and the names of those left out as unknown."""
+    plans: list[ColumnPlan] = []
+    unknown: list[str] = []
+    for index, column in enumerate(table.columns):
+        if not settings.shaping.shows(table.id, column.name):
+            continue
+        known = types.conversion(column, settings)
+        if known is None:
+            unknown.append(column.name)
+        else:
+            plan = _plan(index, column, known, settings, types, table.any_bytes)
+            plans.append(shaped(plan, table, column, settings, types.declared))
+    return tuple(plans), tuple(unknown)
+
+
+def key_columns(table: TableSchema, settings: EventSettings, types: Types) -> tuple[ColumnPlan, ...]:
+    """The columns of the key in the key's order, as they are: no option about columns shapes a key."""
+    plans: list[ColumnPlan] = []
+    for name in table.key:
+        index = table.index(name)
+        column = table.columns[index]
+        known = types.conversion(column, settings)
+        if known is not None:
+            plans.append(_plan(index, column, known, settings, types, table.any_bytes))
+    return tuple(plans)
+
+
+def _plan(
+    index: int, column: Column, known: Conversion, settings: EventSettings, types: Types, checked: bool
+) -> ColumnPlan:
+    optional = types.optional(column)
+    default = types.default(column, known, settings)
+    if optional:
+        shown = None if default == ABSENT or not settings.replace_null_with_default else default
+    else:
+        missing = known.zero if known.missing is None else known.missing
+        shown = missing if default in (ABSENT, None) else default
+    null = dumps(shown).encode()
+    unavailable = null if known.unavailable is None else dumps(known.unavailable).encode()
+    schema = known.logical.with_optional(optional).with_default(default)
+    return ColumnPlan(index, column.name, field_name(settings, column.name), schema, known, null, unavailable, checked)

@@ -1,0 +1,184 @@
+"""Quarantine: changes that cannot become events are put aside on a topic of their own, or stop the query. Worker.
+
+`event.processing.failure.handling.mode` decides: `fail` raises, `warn` and `skip` put the change aside, `warn` with
+a line in the log. The record holds the raw message, so nothing is lost; all other changes are delivered in order.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker, TableId
+from tailrace.columns.logical import BYTES, INT64, STRING, Field, struct
+from tailrace.errors import ConversionError
+from tailrace.events import names
+from tailrace.events.form import Form, Place
+from tailrace.events.settings import EventSettings
+from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.fragments import plain_json
+from tailrace.serde.json_text import dumps, quoted, schema_text
+
+log = logging.getLogger("tailrace")
+
+OP = "quarantine"
+"""What the op column says of a record of the quarantine topic."""
+
+SCHEMA = struct(
+    Field("table", STRING),
+    Field("op", STRING.with_optional(True)),
+    Field("position", STRING),
+    Field("ordinal", INT64),
+    Field("lsn", STRING),
+    Field("column", STRING.with_optional(True)),
+    Field("reason", STRING),
+    Field("key", STRING.with_optional(True)),
+    Field("message", BYTES),
+    name="tailrace.Quarantine",
+    version=1,
+)
+"""The value of a quarantine record; the reference pages of the connectors say what the fields mean."""
+
+_NOT_CONVERTIBLE = "a value does not fit its type in events"
+_told: set[tuple[str, str]] = set()
+
+
+class Unconvertible(Exception):
+    """A block of changes holds values of `column` that its type in events cannot hold."""
+
+    def __init__(self, column: ColumnPlan) -> None:
+        super().__init__(column.source_name)
+        self.column = column
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change that is put aside: its table, where it stands, its ordinal, its commit's time and its marker."""
+
+    table: TableId
+    place: Place
+    ordinal: int
+    commit_us: int
+    marker: Marker = Marker.FALSE
+
+    def __str__(self) -> str:
+        return f"at {self.place.lsn}, change {self.ordinal} of the transaction that commits at {self.place.commit}"
+
+
+def _change(batch: ChangeBatch, change: int, form: Form) -> Change:
+    marker = Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
+    commit_us = int(batch.transactions.commit_us[batch.transaction[change]])
+    return Change(batch.table.id, form.place(batch, change), int(batch.ordinal[change]), commit_us, marker)
+
+
+def failing(
+    batch: ChangeBatch, plans: Iterable[ColumnPlan], low: int, high: int, seen: ColumnPlan
+) -> dict[int, ColumnPlan]:
+    """The changes of `[low, high)` that hold a value which cannot be converted, in order, each with its column.
+
+    A single change that the plain conversions find nothing in fails by the column that was `seen` to fail.
+    """
+    found: dict[int, ColumnPlan] = {}
+    for plan in plans:
+        for image in filter(None, (batch.before, batch.after)):
+            flags = image.unavailable[plan.index]
+            for change, text in enumerate(image.columns[plan.index].slice(low, high - low).to_pylist(), low):
+                if text is not None and not (flags is not None and flags[change]) and plain_json(plan, text) is None:
+                    found.setdefault(change, plan)
+    if not found and high - low == 1:
+        return {low: seen}
+    return dict(sorted(found.items()))
+
+
+def conversion_error(batch: ChangeBatch, change: int, column: ColumnPlan, form: Form) -> ConversionError:
+    """The error of `fail`: where the change stands, and which column."""
+    return ConversionError(
+        f"A value of column {column.source_name} of {batch.table.id} does not fit its type in events, "
+        f"{_change(batch, change, form)}.",
+        "Set event.converting.failure.handling.mode to warn to have it as null, or "
+        "event.processing.failure.handling.mode to warn to have the change put aside.",
+    )
+
+
+def converted_row(
+    batch: ChangeBatch,
+    change: int,
+    column: ColumnPlan,
+    key: tuple[ColumnPlan, ...],
+    settings: EventSettings,
+    form: Form,
+) -> pa.RecordBatch:
+    """The record that stands for a change with a value that cannot be converted, as a batch of ROW_SCHEMA."""
+    found = _change(batch, change, form)
+    reason = f"column {column.source_name} has a value that does not fit its type in events"
+    batch.warnings.append(tell(found, reason, settings))
+    op = chr(batch.op[change])
+    payload = {
+        "op": op,
+        "column": column.source_name,
+        "reason": _NOT_CONVERTIBLE,
+        "key": _key(key, batch.before if op == "d" else batch.after, change),
+        "message": form.message(batch, change),
+    }
+    return put_aside(found, payload, settings)
+
+
+def put_aside(change: Change, payload: Mapping[str, object], settings: EventSettings) -> pa.RecordBatch:
+    """The record of `change` as a batch of ROW_SCHEMA; `payload` has `op`, `column`, `reason`, `key` and `message`,
+    the last as bytes."""
+    table, place = change.table, change.place
+    message = payload["message"]
+    assert isinstance(message, bytes)
+    known: dict[str, object] = {
+        "table": str(table),
+        "position": place.commit,
+        "ordinal": change.ordinal,
+        "lsn": place.lsn,
+        **payload,
+        "message": base64.b64encode(message).decode(),
+    }
+    text = dumps({part.name: known[part.name] for part in SCHEMA.fields})
+    if settings.value_schemas_enable:
+        text = f'{{"schema":{schema_text(SCHEMA)},"payload":{text}}}'
+    one = {
+        "topic": names.quarantine_topic(settings),
+        "value": text.encode(),
+        "op": OP,
+        "database": table.database,
+        "schema": table.schema,
+        "table": table.table,
+        "position": place.position,
+        "ordinal": change.ordinal,
+        "transaction": place.transaction if change.marker is Marker.FALSE else None,
+        "source_ts": change.commit_us,
+        "snapshot": change.marker.name.lower(),
+    }
+    return pa.RecordBatch.from_pylist([one], schema=ROW_SCHEMA)
+
+
+def _key(key: tuple[ColumnPlan, ...], image: Image | None, change: int) -> str | None:
+    """The event's key as JSON; None where there is none, or where it is what cannot be converted."""
+    if not key or image is None:
+        return None
+    parts = []
+    for plan in key:
+        text = image.columns[plan.index][change].as_py()
+        value = plan.null if text is None else plain_json(plan, text)
+        if value is None:
+            return None
+        parts.append(f"{quoted(plan.name)}:{value.decode()}")
+    return "{" + ",".join(parts) + "}"
+
+
+def tell(change: Change, reason: str, settings: EventSettings) -> str:
+    """Warn once for each process, table and reason, where the mode is `warn`; what the warning says."""
+    table = str(change.table)
+    message = f"A change of {table} is put aside on {names.quarantine_topic(settings)}: {reason}, {change}."
+    if settings.processing_failure_mode == "warn" and (table, reason) not in _told:
+        _told.add((table, reason))
+        log.warning(message)
+    return message
