@@ -110,8 +110,9 @@ def _found(wanted: Iterable[str], table: TableSchema) -> Iterable[str]:
         alike = [name] if name in names else [other for other in names if other.lower() == name.lower()]
         if len(alike) != 1:
             raise ConfigError(
-                f"message.key.columns names the column {name} of {table.id}, which the table does not have, or the "
-                "publication does not send.",
-                "Correct the option, or the table's column list in the publication.",
+                f"message.key.columns names the column {name} of {table.id}, which the table does not have, or which "
+                "is not captured.",
+                "Correct the option, or the columns that are captured: PostgreSQL's publication and SQL Server's "
+                "capture instance may have a list of them.",
             )
         yield alike[0]
