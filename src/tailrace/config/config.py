@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, mongodb, naming, postgres, signals
+from tailrace.config import columns, mongodb, naming, postgres, signals, sqlserver
 from tailrace.config.connector import Connector, Draft
 from tailrace.config.filters import compile_expression
 from tailrace.config.option import Kind, Option
@@ -17,6 +17,7 @@ from tailrace.errors import ConfigError
 CONNECTORS: dict[str, Connector] = {
     "mongodb": mongodb.CONNECTOR,
     "postgres": postgres.CONNECTOR,
+    "sqlserver": sqlserver.CONNECTOR,
 }
 """The connectors by their names."""
 
@@ -64,12 +65,7 @@ class Config(Mapping[str, Any]):
         Holds the secrets. The format goes with them: under which names the options were given, and with them the
         generation, is not to be seen any more.
         """
-        idle = [option for option in TABLES[self.connector] if option.notice]
-        texts = {
-            name: text
-            for name, text in self.given.items()
-            if not any(name == option.name or option.matches(name) for option in idle)
-        }
+        texts = {name: text for name, text in self.given.items() if not _row(self.connector, name).notice}
         return texts | {"event.format": self.event_format}
 
     @property
@@ -83,12 +79,18 @@ class Config(Mapping[str, Any]):
         return str(self.typed["topic.prefix"])
 
     def __repr__(self) -> str:
-        secrets = [option for option in TABLES[self.connector] if option.kind is Kind.SECRET]
-        hidden = {n for n in self.given if any(n == option.name or option.matches(n) for option in secrets)}
+        hidden = {name for name in self.given if _row(self.connector, name).kind is Kind.SECRET}
         shown = ", ".join(
             f"{columns.without_salt(n)}={'***' if n in hidden else v!r}" for n, v in sorted(self.given.items())
         )
         return f"Config({self.connector}: {shown})"
+
+
+def _row(connector: str, name: str) -> Option:
+    """The row of an option that was given: the one of its name, else that of its family."""
+    table = TABLES[connector]
+    exact = (option for option in table if option.name == name)
+    return next(exact, None) or next(option for option in table if option.matches(name))
 
 
 def secret_names(connector: str = "postgres") -> frozenset[str]:
@@ -177,7 +179,8 @@ class _Reading:
         is_default = value == option.default or value in option.neutral
         if option.unsupported and not is_default:
             if text.strip():
-                self.faults.append(f"{name} = {text.strip()} is not supported: {option.unsupported}")
+                shown = name if option.kind is Kind.SECRET else f"{name} = {text.strip()}"
+                self.faults.append(f"{shown} is not supported: {option.unsupported}")
             return False
         if option.notice and not is_default:
             self.notices.append(f"{name} has no effect: {option.notice}.")
@@ -205,7 +208,8 @@ class _Reading:
             if not values[name]:
                 self.faults.append(f"{name} is missing")
         if not values["topic.prefix"]:
-            values["topic.prefix"] = values["name"] or values.get("database.dbname") or ""
+            named = values.get("database.names") or [values.get("database.dbname")]
+            values["topic.prefix"] = values["name"] or named[0] or ""
         values["snapshot.mode"] = connector.modes.get(values["snapshot.mode"], values["snapshot.mode"])
         self._settle_converters(values)
         self._settle_field_names(values)

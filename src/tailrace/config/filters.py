@@ -6,7 +6,12 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-_BUILT_IN = ("pg_catalog", "information_schema")
+_BUILT_IN = {
+    "postgres": re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
+    "sqlserver": re.compile(r"(sys|cdc|information_schema)\..*|.*\.systranschemas", re.DOTALL | re.IGNORECASE),
+}
+"""Tables of the servers themselves, as schema.table, by connector."""
+
 _POSIX = {
     "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "a-zA-Z", "lower": "a-zA-Z",
     "xdigit": "0-9a-fA-F", "space": r" \t\n\x0b\f\r", "blank": r" \t", "ascii": r"\x00-\x7f",
@@ -20,21 +25,25 @@ class TableFilter:
 
     `settings` is any mapping with the typed values of `schema.include.list`, `schema.exclude.list`,
     `table.include.list` and `table.exclude.list`. Raises ValueError for a broken expression; `tailrace.config.parse`
-    has turned that into a ConfigError before. The signal table, `signal.data.collection`, is captured whatever the
-    lists say, except in the form of Debezium 1.7, where it needs to be listed like any other.
+    has turned that into a ConfigError before. The signal tables, `signal.data.collection`, are captured whatever the
+    lists say, except in the forms of Debezium 1.x, where they need to be listed like any other.
     """
 
     def __init__(self, settings: Any) -> None:
-        signals = settings.get("signal.data.collection")
-        self._signals = table_name(signals) if signals and settings.get("event.format") != "1.7" else None
+        self._connector = getattr(settings, "connector", "postgres")
+        named = settings.get("signal.data.collection") or ()
+        if str(settings.get("event.format")).startswith("1."):
+            named = ()
+        self._signals = frozenset(map(table_name, (named,) if isinstance(named, str) else named))
         self._schemas = _Lists.of(settings["schema.include.list"], settings["schema.exclude.list"])
         self._tables = _Lists.of(settings["table.include.list"], settings["table.exclude.list"])
 
     def includes(self, schema: str, table: str) -> bool:
         """Whether `schema.table` is captured; tables of the server's own schemas never are."""
-        if schema in _BUILT_IN or schema.startswith(("pg_toast", "pg_temp_")):
+        built_in = _BUILT_IN.get(self._connector)
+        if built_in is not None and built_in.fullmatch(f"{schema}.{table}"):
             return False
-        if (schema, table) == self._signals:
+        if (schema, table) in self._signals:
             return True
         return self._schemas.include(schema) and self._tables.include(f"{schema}.{table}")
 

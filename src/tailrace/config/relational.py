@@ -78,6 +78,7 @@ SNAPSHOT = (
     Option("snapshot.max.threads.multiplier", Kind.INTEGER, "Chunks for each thread.", 1,
            unsupported="chunks have a size of their own"),
     Option("legacy.snapshot.max.threads", Kind.BOOLEAN, "The older parallel snapshot.", False,
+           deprecated_names=("internal.legacy.snapshot.max.threads",),
            unsupported="there is one way to read a snapshot"),
     Option("snapshot.include.collection.list", Kind.EXPRESSIONS,
            "Captured tables that the snapshot reads, as schema.table; unset: all of them.", []),

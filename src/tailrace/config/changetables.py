@@ -1,0 +1,75 @@
+"""Options that the connectors of databases with change tables share: SQL Server's and Db2's. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tailrace.config.connector import NO_JVM
+from tailrace.config.option import Kind, Option, at_least
+
+NO_HISTORY = "the history of schemas is in Spark's checkpoint"
+_NO_BUFFER = "nothing waits in a queue: tasks read their range of a change table when its batch is due"
+
+
+def replacing(shared: Iterable[Option], own: Sequence[Option]) -> tuple[Option, ...]:
+    """The options of `own`, and before them those of `shared` whose names are not among them."""
+    names = {option.name for option in own}
+    return (*(option for option in shared if option.name not in names), *own)
+
+
+EVENTS = (
+    Option("skipped.operations", Kind.LETTERS, "Operations that give no events: c, u, d, t; or none.", frozenset("t")),
+    Option("include.schema.changes", Kind.BOOLEAN,
+           "Whether new tables and changed ones give records on the topic named topic.prefix.", True),
+    Option("include.schema.comments", Kind.BOOLEAN, "Whether schemas tell the comments of columns.", False,
+           notice="Debezium's connector learns no comments from its driver, so no schema has any"),
+    Option("skip.messages.without.change", Kind.BOOLEAN,
+           "Whether updates that change no column of the events are dropped.", False),
+    Option("unavailable.value.placeholder", Kind.TEXT, "What stands for a value that the log does not carry.",
+           "__debezium_unavailable_value",
+           notice="a change table shows null for a value that it does not carry, and so do events"),
+)  # fmt: skip
+
+SNAPSHOT = (
+    Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
+           "configuration_based: whether schemas are read.", False, notice=NO_HISTORY),
+    Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
+           "configuration_based: whether rows are read again when the change tables no longer reach the checkpoint.",
+           False),
+    Option("snapshot.mode.configuration.based.snapshot.on.schema.error", Kind.BOOLEAN,
+           "configuration_based: whether schemas are read again when their history is lost.", False,
+           notice=NO_HISTORY),
+    Option("snapshot.locking.mode", Kind.TEXT, "Locks while schemas are read.", "exclusive",
+           choices=("exclusive", "none"), refused=(("custom", NO_JVM),),
+           notice="rows are read in the columns of their change table, which never change, so no lock is needed"),
+)  # fmt: skip
+
+MODES = ("initial", "always", "initial_only", "no_data", "schema_only", "when_needed", "configuration_based")
+"""Words of `snapshot.mode`; older ones are replaced by OLDER_MODES."""
+
+OLDER_MODES = {"schema_only": "no_data", "initial_schema_only": "no_data", "never": "no_data"}
+
+REFUSED_MODES = (
+    ("recovery", f"{NO_HISTORY}, which cannot be lost apart from the position"),
+    ("custom", NO_JVM),
+)
+
+FLOW = (
+    Option("max.batch.size", Kind.INTEGER, "Most changes of a batch; obeyed only when given.", 2048,
+           check=at_least(1)),
+    Option("max.iteration.transactions", Kind.INTEGER,
+           "Most transactions of a batch, of each database; obeyed only when given; 0: any number.", 500,
+           check=at_least(0)),
+    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1), notice=_NO_BUFFER),
+    Option("max.queue.size.in.bytes", Kind.INTEGER, "Most bytes that wait.", 0, check=at_least(0),
+           notice=_NO_BUFFER),
+    Option("schema.history.internal.<option>", Kind.TEXT, "Where Debezium keeps the history of schemas.",
+           pattern=r"(schema\.history\.internal|database\.history)(\..+)?", notice=NO_HISTORY),
+)  # fmt: skip
+
+OWN = (
+    Option("event.order", Kind.TEXT, "Order that is kept: that of a topic.", "topic", choices=("topic",),
+           refused=(("key", "a range of a change table is read by one query, in its order"),)),
+    Option("event.order.segments", Kind.INTEGER, "Parts of a table under event.order=key.",
+           unsupported="a range of a change table is read by one query, in its order"),
+)  # fmt: skip

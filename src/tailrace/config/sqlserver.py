@@ -1,0 +1,222 @@
+"""The SQL Server connector's options: Debezium 3.6's, the 1.x names that still work, and tailrace's own."""
+
+from __future__ import annotations
+
+from tailrace.config import changetables, connect, connector, relational, signals
+from tailrace.config.connector import NO_JVM, Connector, Draft, formats
+from tailrace.config.driver import DRIVER
+from tailrace.config.filters import compile_expression, quoted_parts, table_name
+from tailrace.config.option import Kind, Option, at_least, between
+from tailrace.config.timezone import timezone
+
+_CLASS = "io.debezium.connector.sqlserver.SqlServerConnector"
+
+
+def _zone_fault(text: str) -> str:
+    try:
+        timezone(text)
+    except ValueError as fault:
+        return str(fault)
+    return ""
+
+
+IDENTITY = (
+    *connector.NAMES,
+    Option("connector.class", Kind.TEXT, "Debezium's class of the connector, or its short name.", _CLASS,
+           choices=(_CLASS, "SqlServerConnector", "SqlServer")),
+    Option("sourceinfo.struct.maker", Kind.TEXT, "Java class that makes the source block.",
+           "io.debezium.connector.sqlserver.SqlServerSourceInfoStructMaker", unsupported=NO_JVM),
+    Option("source.timestamp.mode", Kind.TEXT, "1.x: what `source.ts_ms` tells.", "commit",
+           unsupported="it tells the time of the commit, as it does from Debezium 2 on"),
+)  # fmt: skip
+
+CONNECTION = (
+    Option("database.hostname", Kind.TEXT, "Host name or address of the server."),
+    Option("database.port", Kind.INTEGER, "Port of the server.", 1433, check=between(1, 65535)),
+    Option("database.instance", Kind.TEXT,
+           "Named instance, whose port the server's Browser service tells; without effect beside database.port."),
+    Option("database.user", Kind.TEXT, "Login that reads the change tables."),
+    Option("database.password", Kind.SECRET, "Password of the login; best given as ${env:NAME} or ${file:PATH:KEY}."),
+    Option("database.names", Kind.LIST, "Databases whose changes are captured; the format 1.0 has room for one.", [],
+           aliases=("database.dbname",)),
+    Option("database.include.list", Kind.EXPRESSIONS, "Of the databases named, those to capture.", []),
+    Option("database.exclude.list", Kind.EXPRESSIONS, "Of the databases named, those to leave out.", []),
+    Option("database.server.timezone", Kind.TEXT,
+           "Time zone of the server, in which it notes when transactions commit: a region, as Europe/Berlin, or an "
+           "offset, as +02:00. Unset: the server is asked for its present offset.", check=_zone_fault),
+    Option("connection.validation.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms.",
+           60_000, check=at_least(1000)),
+    Option("database.query.timeout.ms", Kind.INTEGER, "Longest time of a statement, in ms; 0: no limit.", 600_000,
+           check=at_least(0)),
+    *DRIVER,
+)  # fmt: skip
+
+FILTERS = (
+    *relational.LISTS,
+    Option("capture.instance.include.list", Kind.EXPRESSIONS, "Capture instances to read.", []),
+    Option("capture.instance.exclude.list", Kind.EXPRESSIONS, "Capture instances to pass over.", []),
+    Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
+           unsupported="system tables have no change tables"),
+)  # fmt: skip
+
+EVENTS = (
+    *changetables.replacing(relational.VALUES, changetables.EVENTS),
+    *connector.RECORDS,
+)
+
+SNAPSHOT = (
+    Option("snapshot.mode", Kind.TEXT,
+           "What is read before the change tables: initial (once), initial_only (once, then stop), always (at each "
+           "start), no_data (nothing), when_needed (once, and again when the change tables no longer reach the "
+           "checkpoint), configuration_based (as its switches say).",
+           "initial", choices=(*changetables.MODES, "initial_schema_only"), refused=changetables.REFUSED_MODES),
+    Option("snapshot.isolation.mode", Kind.TEXT,
+           "How the rows of a chunk are read: repeatable_read (their locks last as long as the chunk), snapshot (no "
+           "locks; the database must allow it), read_committed, read_uncommitted (may show changes that are rolled "
+           "back later), exclusive (the table is locked for others while a chunk is read). The change tables are read "
+           "from before the first chunk on, so the outcome is the same; only what a single READ shows differs.",
+           "repeatable_read",
+           choices=("repeatable_read", "snapshot", "read_committed", "read_uncommitted", "exclusive")),
+    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "How long a chunk waits for locks, in ms.", 10_000,
+           check=at_least(0)),
+    Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a chunk fetches at once; obeyed only when given.", 2000,
+           check=at_least(1)),
+    *changetables.replacing(relational.SNAPSHOT, changetables.SNAPSHOT),
+)  # fmt: skip
+
+CHANGES = (
+    Option("data.query.mode", Kind.TEXT,
+           "How changes are read: direct (from the change tables), function (by cdc.fn_cdc_get_all_changes_…, which "
+           "needs no right on the change tables themselves).",
+           "direct", default_1x="function", choices=("direct", "function")),
+    Option("query.fetch.size", Kind.INTEGER, "Changes fetched at once.", 10_000, check=at_least(1)),
+    Option("streaming.fetch.size", Kind.INTEGER, "Changes that one query of Debezium returns at most.", 0,
+           notice="a query returns all of its range, and its rows are converted as they arrive"),
+    Option("database.sqlserver.agent.status.query", Kind.TEXT,
+           "Select that tells in one row and column whether the capture agent runs, as 1 or 0, for servers without "
+           "sys.dm_server_services; ${db} stands for the database, in brackets.",
+           "SELECT CASE WHEN dss.[status]=4 THEN 1 ELSE 0 END AS isRunning FROM ${db}.sys.dm_server_services dss "
+           "WHERE dss.[servicename] LIKE N'SQL Server Agent (%'"),
+    Option("internal.streaming.lsn.optimization", Kind.BOOLEAN, "Whether polls without changes are left out.", True,
+           notice="a batch is only made of positions with changes"),
+    Option("internal.change.column.filter.override", Kind.BOOLEAN,
+           "Whether columns that are not captured are read by snapshots.", False,
+           unsupported="changes would lack the columns that the snapshot has shown"),
+    Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
+           unsupported="the change tables are always compared with the checkpoint"),
+)  # fmt: skip
+
+_TABLE = r'(?:"(?:[^"]|"")+"|[^".]+)'
+
+
+def _signal_fault(names: list[str]) -> str:
+    for name in names:
+        parts = quoted_parts(name) or tuple(name.split("."))
+        if len(parts) not in (2, 3) or not all(parts):
+            return f"must be database.schema.table, a part with dots in double quotes, not {name!r}"
+    return ""
+
+
+SIGNALS = (
+    Option("signal.data.collection", Kind.LIST,
+           "Signal tables, as database.schema.table, one for a database at most; a part with dots in double quotes. "
+           "Their rows are signals, and incremental snapshots write their watermarks into them. The first three "
+           "columns are id, type and data.", [], check=_signal_fault),
+    *(option for option in signals.SIGNALS if option.name not in ("signal.data.collection", "read.only")),
+    Option("read.only", Kind.BOOLEAN, "Whether incremental snapshots write no watermarks.", False,
+           notice="driver.applicationIntent=ReadOnly says so; without a signal table nothing is written anyway"),
+    Option("incremental.snapshot.option.recompile", Kind.BOOLEAN,
+           "Whether the selects of chunks carry OPTION (RECOMPILE).", False),
+)  # fmt: skip
+
+FLOW = changetables.replacing(connector.FLOW, changetables.FLOW)
+
+OWN = (
+    formats("1.0", "3 where topic.prefix is given, else 1.0"),
+    *changetables.replacing(connector.OWN, changetables.OWN),
+)
+
+
+def signal_tables(names: list[str], databases: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Schema and table of each database's signal table. A name of two parts belongs to the first database.
+
+    Raises ValueError, in words that follow the option's name, for a database that is not read or has two.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    known = {name.lower(): name for name in databases}
+    for name in names:
+        parts = quoted_parts(name) or tuple(name.split("."))
+        database = known.get(parts[0].lower()) if len(parts) == 3 else databases[0]
+        if database is None:
+            raise ValueError(f"names a table of the database {parts[0]}, which database.names does not name")
+        if database in found:
+            raise ValueError(f"names two tables of the database {database}")
+        found[database] = table_name(name)
+    return found
+
+
+def _settle(draft: Draft) -> None:
+    values = draft.values
+    _settle_databases(draft)
+    names = values["database.names"]
+    without_login = values["driver.authentication"] or values["driver.integratedSecurity"]
+    if not values["database.user"] and not without_login:
+        draft.faults.append("database.user is missing")
+    if "database.port" not in draft.given and values["database.instance"]:
+        values["database.port"] = None
+    if draft.form == "1.0" and len(names) > 1:
+        draft.faults.append(
+            "database.names lists several databases, whose tables the topics of the 1.0 format cannot tell apart: "
+            "set event.format = 3"
+        )
+    if values["signal.data.collection"] and names:
+        try:
+            signal_tables(values["signal.data.collection"], tuple(names))
+        except ValueError as fault:
+            draft.faults.append(f"signal.data.collection {fault}")
+
+
+def _settle_databases(draft: Draft) -> None:
+    """Of the databases that are named, those that the lists let through."""
+    values = draft.values
+    named = values["database.names"]
+    folded = [name.lower() for name in named]
+    if len(set(folded)) < len(folded):
+        draft.faults.append("database.names lists a database twice")
+    try:
+        included = [compile_expression(text) for text in values["database.include.list"]]
+        excluded = [compile_expression(text) for text in values["database.exclude.list"]]
+    except ValueError:
+        return  # told by the check of all lists
+    left = [
+        name
+        for name in named
+        if (not included or any(one.fullmatch(name) for one in included))
+        and not any(one.fullmatch(name) for one in excluded)
+    ]
+    if named and not left:
+        draft.faults.append("database.include.list and database.exclude.list leave no database of database.names")
+    values["database.names"] = left
+
+
+CONNECTOR = Connector(
+    title="SQL Server",
+    areas=(
+        ("Names and topics", IDENTITY),
+        ("Connection", CONNECTION),
+        ("What is captured", FILTERS),
+        ("Events", EVENTS),
+        ("Snapshot", SNAPSHOT),
+        ("Change tables", CHANGES),
+        ("Signals, incremental snapshots, notifications", SIGNALS),
+        ("Batches and retries", FLOW),
+        ("tailrace's own", OWN),
+        ("Kafka Connect", connect.CONNECT),
+    ),
+    required=("database.hostname", "database.names"),
+    form="1.0",
+    names=("sqlserver", "sqlserverconnector"),
+    generations={"database.server.name": "1.0", "topic.prefix": "3"},
+    modes=changetables.OLDER_MODES,
+    settle=_settle,
+)
