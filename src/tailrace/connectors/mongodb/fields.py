@@ -1,0 +1,264 @@
+"""Finding fields in raw BSON without decoding it: compiled walks over the top level of many documents.
+
+The format is that of bsonspec.org, version 1.1: a document is its length as an int32, elements, and a zero byte; an
+element is its type, its name ending with a zero byte, and its value. A place is the index of a value's first byte in
+the buffer. Walks look at lengths before they read, so a document that lies about them is found out and not followed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from tailrace.errors import DecodeError
+from tailrace.serde.memory import readonly
+
+Bytes = npt.NDArray[np.uint8]
+Int64s = npt.NDArray[np.int64]
+
+DOUBLE, STRING, DOCUMENT, ARRAY, BINARY, UNDEFINED, OBJECT_ID, BOOLEAN, DATE, NULL, REGEX = range(1, 12)
+DB_POINTER, CODE, SYMBOL, SCOPED_CODE, INT32, TIMESTAMP, INT64, DECIMAL = range(12, 20)
+MIN_KEY, MAX_KEY = 255, 127
+ABSENT = 0
+"""The type that `locate` reports for a field that a document does not have."""
+
+# What a value of each type takes: its size, or -1 for a length before it, -2 for two zero-terminated texts, -3 unknown.
+_SIZES = np.full(256, -3, np.int64)
+for _type, _size in (
+    (DOUBLE, 8), (UNDEFINED, 0), (OBJECT_ID, 12), (BOOLEAN, 1), (DATE, 8), (NULL, 0), (INT32, 4), (TIMESTAMP, 8),
+    (INT64, 8), (DECIMAL, 16), (MIN_KEY, 0), (MAX_KEY, 0), (REGEX, -2),
+    (STRING, -1), (DOCUMENT, -1), (ARRAY, -1), (BINARY, -1), (DB_POINTER, -1), (CODE, -1), (SYMBOL, -1),
+    (SCOPED_CODE, -1),
+):  # fmt: skip
+    _SIZES[_type] = _size
+# What is added to the length that stands before a value: it counts itself, or not, or something follows.
+_EXTRA = np.zeros(256, np.int64)
+for _type, _size in ((STRING, 4), (BINARY, 5), (DB_POINTER, 16), (CODE, 4), (SYMBOL, 4)):
+    _EXTRA[_type] = _size
+
+
+@njit(cache=True, nogil=True)
+def load(data: Any, at: Any) -> Any:
+    """The int32 at `at`."""
+    value = np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
+    value |= np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
+    return np.int64(np.int32(value))
+
+
+@njit(cache=True, nogil=True)
+def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
+    """The bytes of the value of type `kind` at `at`, which must end by `end`; -1 where it does not."""
+    size = _SIZES[kind]
+    if size == -1:
+        if at + 4 > end:
+            return np.int64(-1)
+        size = load(data, at)
+        if size < 0:
+            return np.int64(-1)
+        size += _EXTRA[kind]
+        if _EXTRA[kind] == 0 and size < 5:
+            return np.int64(-1)
+    elif size == -2:
+        position = at
+        for _ in range(2):
+            while position < end and data[position] != 0:
+                position += 1
+            position += 1
+        size = position - at
+    elif size == -3:
+        return np.int64(-1)
+    return size if at + size <= end else np.int64(-1)
+
+
+@njit(cache=True, nogil=True)
+def _find(data: Any, starts: Any, names: Any, bounds: Any, places: Any, kinds: Any) -> Any:
+    """Fill `places` and `kinds`; the first document that is malformed, or -1."""
+    count = len(bounds) - 1
+    limit = len(data)
+    for row in range(len(starts)):
+        start = starts[row]
+        if start < 0:
+            continue
+        if start + 5 > limit:
+            return row
+        end = start + load(data, start)
+        if end > limit or end < start + 5 or data[end - 1] != 0:
+            return row
+        at = start + 4
+        while at < end - 1:
+            kind = data[at]
+            at += 1
+            name = at
+            while at < end and data[at] != 0:
+                at += 1
+            length = at - name
+            at += 1
+            if at >= end:
+                return row
+            size = value_size(data, kind, at, end - 1)
+            if size < 0:
+                return row
+            for number in range(count):
+                first = bounds[number]
+                if bounds[number + 1] - first == length:
+                    same = True
+                    for byte in range(length):
+                        if data[name + byte] != names[first + byte]:
+                            same = False
+                            break
+                    if same:
+                        places[number, row] = at
+                        kinds[number, row] = kind
+                        break
+            at += size
+    return -1
+
+
+def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s, Bytes]:
+    """Where the documents at `starts` have the fields `names`: places and types, a row for each name.
+
+    A document without the field has place -1 and type ABSENT; so has a start of -1. Of fields with the same name the
+    last counts, as it does for who decodes the document. Raises DecodeError for a malformed document.
+    """
+    encoded = [name.encode() for name in names]
+    bounds = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
+    places = np.full((len(names), len(starts)), -1, np.int64)
+    kinds = np.zeros((len(names), len(starts)), np.uint8)
+    text = readonly(np.frombuffer(b"".join(encoded) + b"\0", np.uint8))
+    wrong = _find(data, np.ascontiguousarray(starts, np.int64), text, bounds, places, kinds)
+    if wrong >= 0:
+        raise DecodeError("A document of the log does not follow the BSON format.", int(starts[wrong]))
+    return places, kinds
+
+
+@njit(cache=True, nogil=True)
+def _elements(data: Any, start: Any, places: Any, kinds: Any) -> Any:
+    end = start + load(data, start)
+    if end > len(data) or end < start + 5:
+        return -1
+    at = start + 4
+    count = 0
+    while at < end - 1:
+        kind = data[at]
+        at += 1
+        while at < end and data[at] != 0:
+            at += 1
+        at += 1
+        size = value_size(data, kind, at, end - 1) if at < end else -1
+        if size < 0:
+            return -1
+        if count < len(places):
+            places[count] = at
+            kinds[count] = kind
+        count += 1
+        at += size
+    return count
+
+
+def elements(data: Bytes, start: int) -> tuple[Int64s, Bytes]:
+    """The places and types of the elements of the document or array at `start`. Raises DecodeError."""
+    size = int(load(data, start)) if start + 5 <= len(data) else 0
+    # an element has at least a type, an empty name and no value
+    room = max(min(size // 2, 4096), 1)
+    while True:
+        places, kinds = np.empty(room, np.int64), np.empty(room, np.uint8)
+        count = int(_elements(data, start, places, kinds))
+        if count < 0:
+            raise DecodeError("An array of the log does not follow the BSON format.", start)
+        if count <= room:
+            return places[:count], kinds[:count]
+        room = count
+
+
+@njit(cache=True, nogil=True)
+def _int64s(data: Any, places: Any, kinds: Any, out: Any) -> None:
+    for row in range(len(places)):
+        kind = kinds[row]
+        at = places[row]
+        if at < 0:
+            out[row] = 0
+        elif kind == INT32:
+            out[row] = load(data, at)
+        elif kind in (INT64, TIMESTAMP, DATE):
+            out[row] = (load(data, at) & 0xFFFFFFFF) | (load(data, at + 4) << 32)
+        else:
+            out[row] = 0
+
+
+def int64s(data: Bytes, places: Int64s, kinds: Bytes) -> Int64s:
+    """The numbers at `places`: int32, int64, date (ms) and timestamp (seconds in the upper half); 0 for the rest."""
+    out = np.empty(len(places), np.int64)
+    _int64s(data, places, kinds, out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def sizes_of(data: Any, starts: Any) -> Any:
+    """The sizes in bytes of the documents at `starts`, 0 where there is none."""
+    sizes = np.zeros(len(starts), np.int64)
+    for row in range(len(starts)):
+        if starts[row] >= 0:
+            sizes[row] = load(data, starts[row])
+    return sizes
+
+
+@njit(cache=True, nogil=True)
+def _gather(data: Any, starts: Any, offsets: Any, out: Any) -> None:
+    for row in range(len(starts)):
+        size = offsets[row + 1] - offsets[row]
+        out[offsets[row] : offsets[row + 1]] = data[starts[row] : starts[row] + size]
+
+
+def gathered(data: Bytes, starts: Int64s) -> tuple[Bytes, Int64s]:
+    """The documents at `starts` one after another in a buffer of their own, and their bounds in it."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(sizes_of(data, starts), out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    _gather(data, np.ascontiguousarray(starts, np.int64), offsets, out)
+    return out, offsets
+
+
+@njit(cache=True, nogil=True)
+def _distinct(data: Any, places: Any, sizes: Any, codes: Any, first: Any) -> Any:
+    """Number the byte strings at `places` by first appearance among the last few; the count of numbers."""
+    count = 0
+    for row in range(len(places)):
+        size = sizes[row]
+        found = -1
+        # neighbours are mostly equal: look at the latest first
+        for candidate in range(count - 1, -1, -1):
+            other = first[candidate]
+            if sizes[other] == size:
+                same = True
+                for byte in range(size):
+                    if data[places[row] + byte] != data[places[other] + byte]:
+                        same = False
+                        break
+                if same:
+                    found = candidate
+                    break
+        if found < 0:
+            if count == len(first):
+                return -1
+            first[count] = row
+            found = count
+            count += 1
+        codes[row] = found
+    return count
+
+
+def distinct(data: Bytes, places: Int64s, sizes: Int64s) -> tuple[Int64s, list[bytes]]:
+    """Which of the distinct byte strings each of those at `places` with `sizes` is, and the distinct ones."""
+    codes = np.empty(len(places), np.int64)
+    room = 64
+    while True:
+        first = np.empty(room, np.int64)
+        count = int(_distinct(data, places, sizes, codes, first))
+        if count >= 0:
+            break
+        room *= 8
+    found = [data[places[row] : places[row] + sizes[row]].tobytes() for row in first[:count].tolist()]
+    return codes, found

@@ -1,0 +1,235 @@
+"""Compiled text of doubles, from their bits, as Java's `Double.toString` writes them before Java 19. Worker.
+
+The digits are the fewest that lie strictly between the two midpoints to the neighbouring doubles, and of those the
+nearest (Steele and White); found with one multiplication each for the value and its two midpoints, by the bounds of
+Raffaello Giulietti's "The Schubfach way to render doubles". Java differs from that in four ways, all kept here:
+
+- a midpoint itself is never taken, so 1e23 is 9.999999999999999E22;
+- beside a power of two the narrower of the two midpoints counts on either side;
+- a whole number below 2^63 shows the digits of the integer, up to the place where they mean nothing;
+- numbers with an exponent have two digits at least, so the smallest double is 4.9E-324.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tailrace.serde.kernels import put_eight, put_integer, put_short
+from tailrace.serde.leaf import leaf
+
+LONGEST_DOUBLE = 26
+"""No double's text has more bytes."""
+
+_LOWEST_POWER, _HIGHEST_POWER = -324, 293
+
+
+def _powers() -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """For each k the 126 bits of 10^-k, rounded up, in two words of 63: floor(10^-k / 2^r) + 1."""
+    table = np.zeros((_HIGHEST_POWER - _LOWEST_POWER + 1, 2), np.uint64)
+    for k in range(_LOWEST_POWER, _HIGHEST_POWER + 1):
+        # 2^r is such that the quotient has 126 bits.
+        shift = 125 - floor_log2_of_ten(-k)
+        if k <= 0:
+            power = 10**-k
+            value = (power << shift if shift >= 0 else power >> -shift) + 1
+        else:
+            value = (1 << shift) // 10**k + 1
+        table[k - _LOWEST_POWER] = (value >> 63, value & ((1 << 63) - 1))
+    return table
+
+
+def floor_log2_of_ten(power: int) -> int:
+    """floor(log2(10^power)) for powers of a magnitude below 500."""
+    return power * 913_124_641_741 >> 38
+
+
+_POWERS = _powers()
+_MANTISSA = np.uint64((1 << 52) - 1)
+_LOW_63 = np.uint64((1 << 63) - 1)
+_ZERO, _POINT, _MINUS, _E = 48, 46, 45, 69
+
+
+@intrinsic
+def _high_product(typing_context: Any, left: Any, right: Any) -> Any:
+    """The upper 64 bits of the product of two uint64."""
+    signature = types.uint64(types.uint64, types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide = ir.IntType(128)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), ir.IntType(64))
+
+    return signature, generate
+
+
+@intrinsic
+def _bits_of(typing_context: Any, value: Any) -> Any:
+    """The bits of a double as uint64."""
+    signature = types.uint64(types.float64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.IntType(64))
+
+    return signature, generate
+
+
+@intrinsic
+def _double_of(typing_context: Any, bits: Any) -> Any:
+    """The double of a uint64's bits."""
+    signature = types.float64(types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], ir.DoubleType())
+
+    return signature, generate
+
+
+@intrinsic
+def _trailing_zeros(typing_context: Any, value: Any) -> Any:
+    """How many low bits of a uint64, which is not 0, are 0."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        count: Any = builder.cttz
+        return count(arguments[0], cgutils.true_bit)
+
+    return signature, generate
+
+
+bits_of: Any = _bits_of
+double_of: Any = _double_of
+high_product: Any = _high_product
+trailing_zeros: Any = _trailing_zeros
+
+
+@leaf
+def scaled(high: Any, low: Any, factor: Any) -> Any:
+    """The product of a power's 126 bits and `factor`, over 2^127; its last bit is set when anything was cut off."""
+    below = high_product(low, factor)
+    middle = high * factor
+    above = high_product(high, factor)
+    whole = (middle >> np.uint64(1)) + below
+    above += whole >> np.uint64(63)
+    return above | (((whole & _LOW_63) + _LOW_63) >> np.uint64(63))
+
+
+@leaf
+def decimal_of(mantissa: Any, exponent: Any) -> Any:
+    """The shortest decimal of mantissa * 2^exponent: its digits as a uint64, and the power of ten of the last one."""
+    if mantissa & (mantissa - np.uint64(1)) == np.uint64(0):
+        # A power of two: half the distance to its neighbour below, on both sides.
+        mantissa <<= np.uint64(1)
+        exponent -= 1
+    k = (exponent * np.int64(661_971_961_083)) >> np.int64(41)
+    shift = np.uint64(exponent + ((-k * np.int64(913_124_641_741)) >> np.int64(38)) + 2)
+    high = _POWERS[np.uintp(k - _LOWEST_POWER), 0]
+    low = _POWERS[np.uintp(k - _LOWEST_POWER), 1]
+    fourfold = mantissa << np.uint64(2)
+    value = scaled(high, low, fourfold << shift)
+    lower = scaled(high, low, (fourfold - np.uint64(2)) << shift) + np.uint64(1)
+    upper = scaled(high, low, (fourfold + np.uint64(2)) << shift)
+    digits = value >> np.uint64(2)
+    if digits >= np.uint64(10):
+        shorter = digits // np.uint64(10)
+        below = lower <= shorter * np.uint64(40)
+        above = shorter * np.uint64(40) + np.uint64(41) <= upper
+        if below != above:
+            return shorter + np.uint64(above), k + 1
+    below = lower <= digits * np.uint64(4)
+    above = digits * np.uint64(4) + np.uint64(5) <= upper
+    if below != above:
+        return digits + np.uint64(above), k
+    middle = digits * np.uint64(4) + np.uint64(2)
+    return digits + np.uint64(value > middle or (value == middle and (digits & np.uint64(1)) != np.uint64(0))), k
+
+
+@leaf
+def whole_of(mantissa: Any, exponent: Any) -> Any:
+    """A whole number below 2^63, without the digits that one unit of its last bit goes beyond; as decimal_of."""
+    value = mantissa << np.uint64(exponent) if exponent > 0 else mantissa >> np.uint64(-exponent)
+    # Of a unit of 2^p, the last floor(p * log10(2)) digits mean nothing; Java counts from half of that unit.
+    cut = ((exponent - 2) * 1233) >> 12 if exponent > 3 else 0
+    if cut > 0:
+        power = np.uint64(10)
+        for _ in range(cut - 1):
+            power *= np.uint64(10)
+        value = (value + power // np.uint64(2)) // power
+    else:
+        cut = 0
+    return value, cut
+
+
+@leaf
+def put_double(value: Any, out: Any, at: Any) -> Any:
+    """Write a finite double, up to LONGEST_DOUBLE bytes; the position behind it."""
+    bits = bits_of(value)
+    if bits >> np.uint64(63) != np.uint64(0):
+        out[at] = _MINUS
+        at += 1
+    mantissa, biased = bits & _MANTISSA, np.int64((bits >> np.uint64(52)) & np.uint64(0x7FF))
+    if biased != 0:
+        mantissa |= _MANTISSA + np.uint64(1)
+    if mantissa == np.uint64(0):
+        out[at], out[at + 1], out[at + 2] = _ZERO, _POINT, _ZERO
+        return at + 3
+    exponent = (biased if biased > 0 else np.int64(1)) - 1075
+    whole = exponent >= 0 or (exponent > -53 and trailing_zeros(mantissa) >= -exponent)
+    if whole and exponent <= 10:
+        digits, last = whole_of(mantissa, exponent)
+    else:
+        digits, last = decimal_of(mantissa, exponent)
+    while digits % np.uint64(10) == np.uint64(0):
+        digits //= np.uint64(10)
+        last += 1
+    # The digits go two places further right than they stand in the end, at most; then the point is put in.
+    begin = at
+    if digits < np.uint64(100_000_000):
+        at = put_short(np.uint32(digits), out, at)
+    else:
+        above = digits // np.uint64(100_000_000)
+        if above < np.uint64(100_000_000):
+            at = put_short(np.uint32(above), out, at)
+        else:
+            at = put_short(np.uint32(above // np.uint64(100_000_000)), out, at)
+            at = put_eight(np.uint32(above % np.uint64(100_000_000)), out, at)
+        at = put_eight(np.uint32(digits % np.uint64(100_000_000)), out, at)
+    count = at - begin
+    first = last + count - 1
+    one, ten, eighteen = np.uint64(1), np.uint64(10), np.uint64(18)
+    if count == 1 and biased == 0 and (mantissa == one or ten <= mantissa <= eighteen):
+        # So far below that one digit is enough to tell them apart: 4.94e-324 times 1, 10, 12, 14, 16 or 18.
+        pair = np.int64(49) if mantissa == one else (np.int64(mantissa) * 494 + 50) // 100
+        first = np.int64(-324) if mantissa == one else np.int64(-323)
+        out[begin] = _ZERO + pair // 10
+        out[begin + 1] = _ZERO + pair % 10
+        count = 2
+    if -3 <= first < 0:
+        skipped = -first + 1
+        for position in range(begin + count - 1, begin - 1, -1):
+            out[position + skipped] = out[position]
+        for position in range(begin, begin + skipped):
+            out[position] = _ZERO
+        out[begin + 1] = _POINT
+        return begin + skipped + count
+    plain = 0 <= first < 7
+    point = first + 1 if plain else 1
+    if count > point:
+        for position in range(begin + count - 1, begin + point - 1, -1):
+            out[position + 1] = out[position]
+        at = begin + count + 1
+    else:
+        for position in range(begin + count, begin + point):
+            out[position] = _ZERO
+        out[begin + point + 1] = _ZERO
+        at = begin + point + 2
+    out[begin + point] = _POINT
+    if not plain:
+        out[at] = _E
+        at = put_integer(np.int64(first), out, at + 1)
+    return at
