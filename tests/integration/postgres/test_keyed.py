@@ -56,7 +56,7 @@ class Reading:
         maximum, nulls = table.maximum(self.planning)
         cursor, found, number, more = Cursor(None, maximum), [], 0, nulls
         while True:
-            chunks = table.chunks(self.planning, cursor, size, count, number, more)
+            chunks = table.chunks(self.planning, cursor, [size] * count, number, more)
             if not chunks:
                 return found
             for chunk in chunks:
@@ -167,7 +167,7 @@ def test_nothing_is_read_of_a_table_that_has_changed(database: Database, reading
     now = reading()
     table = now.table("t")
     maximum, nulls = table.maximum(now.planning)
-    (chunk,) = table.chunks(now.planning, Cursor(None, maximum), 10, 1, 0, nulls)
+    (chunk,) = table.chunks(now.planning, Cursor(None, maximum), [10], 0, nulls)
     assert len(list(now.rows(table, chunk))) == 2
     now.release()
     database.execute(*change.split("; "))
@@ -181,7 +181,7 @@ def test_unrelated_changes_are_none(database: Database, reading: Any) -> None:
     now = reading()
     table = now.table("t")
     maximum, nulls = table.maximum(now.planning)
-    (chunk,) = table.chunks(now.planning, Cursor(None, maximum), 10, 1, 0, nulls)
+    (chunk,) = table.chunks(now.planning, Cursor(None, maximum), [10], 0, nulls)
     now.release()
     database.execute("update t set v = 'later'", "create index on t (v)", "analyze t", "vacuum t", "create table x ()")
     assert list(now.rows(table, chunk)) == [(b"1", b"v")]
@@ -200,7 +200,7 @@ def test_partitioned_tables_are_read_through_the_parent(database: Database, read
     table = now.table("t")
     assert [int(row[0]) for chunk in now.all(table, 4) for row in chunk] == list(range(1, 10))
     maximum, nulls = table.maximum(now.planning)
-    (chunk,) = table.chunks(now.planning, Cursor(None, maximum), 10, 1, 0, nulls)
+    (chunk,) = table.chunks(now.planning, Cursor(None, maximum), [10], 0, nulls)
     now.release()
     database.execute("truncate t2")
     assert list(now.rows(table, chunk)) == []

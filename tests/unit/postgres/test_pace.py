@@ -22,15 +22,15 @@ def batch(pace: Pace, clock: list[float], seconds: float, with_window: bool) -> 
 
 
 def test_windows_grow_until_their_batch_takes_the_time(clock: list[float]) -> None:
-    pace = Pace(0, 2)
-    assert pace.chunks() == 2
+    pace = Pace(0, 2, 1024)
+    assert pace.chunks() == 16
     for _ in range(40):
         batch(pace, clock, 0.1 + pace.chunks() * 0.001, with_window=True)
     assert 0.1 + pace.chunks() * 0.001 == pytest.approx(WINDOW_PACE, rel=0.05)
 
 
 def test_where_batches_are_slow_anyway_a_window_may_take_as_long_again(clock: list[float]) -> None:
-    pace = Pace(0, 2)
+    pace = Pace(0, 2, 1024)
     for _ in range(20):
         batch(pace, clock, 0.5, with_window=False)
     for _ in range(40):
@@ -39,6 +39,6 @@ def test_where_batches_are_slow_anyway_a_window_may_take_as_long_again(clock: li
 
 
 def test_a_fixed_number_is_kept(clock: list[float]) -> None:
-    pace = Pace(3, 2)
+    pace = Pace(3, 2, 1024)
     batch(pace, clock, 5, with_window=True)
     assert pace.chunks() == 3

@@ -6,6 +6,7 @@ where there is one, which would be half of what a planner needs to start.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,8 @@ class ArrowConnection:
             self._database.close()
             raise
         self._statement: Any = None
+        # whether a query's rows are still to come
+        self._is_reading = False
 
     def query(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Run `sql` and give its rows as they arrive, in batches of some 16 MB.
@@ -43,12 +46,13 @@ class ArrowConnection:
         self._statement = self._driver.AdbcStatement(self._connection)
         self._statement.set_sql_query(sql)
         stream, _ = self._statement.execute_query()
+        self._is_reading = True
         return self._batches(pa.RecordBatchReader._import_from_c(stream.address))
 
-    @staticmethod
-    def _batches(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
         try:
             yield from reader
+            self._is_reading = False
         except (pa.ArrowException, OSError) as error:
             text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ConnectionFailed(f"PostgreSQL ended a query: {text}") from None
@@ -69,3 +73,65 @@ class ArrowConnection:
         if self._statement is not None:
             self._statement.close()
             self._statement = None
+
+
+# How long a connection is kept without use, in s: longer than Spark needs from one batch to the next.
+KEPT_SECONDS = 10.0
+
+
+class KeptConnection(ArrowConnection):
+    """A connection that outlives its task: `close` ends the transaction and keeps it for the next one. Worker.
+
+    The driver reads the server's types whenever it connects, which takes ten times as long as the connection itself.
+    A process keeps one connection, and gives it up after KEPT_SECONDS without use.
+    """
+
+    _kept: tuple[str, KeptConnection, threading.Timer] | None = None
+    _lock = threading.Lock()
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self._uri = uri
+
+    @classmethod
+    def take(cls, uri: str) -> KeptConnection:
+        """The connection that is kept for `uri`, if it still answers, or a new one."""
+        with cls._lock:
+            kept, cls._kept = cls._kept, None
+        if kept is not None:
+            address, connection, timer = kept
+            timer.cancel()
+            if address == uri and connection._answers():
+                return connection
+            connection._end()
+        return cls(uri)
+
+    def close(self) -> None:
+        """Keep the connection for the next task; end it where it has rows left to send, or is in another's place."""
+        if not self._is_reading and self._answers("rollback"):
+            with self._lock:
+                if type(self)._kept is None:
+                    timer = threading.Timer(KEPT_SECONDS, self._expire)
+                    timer.daemon = True
+                    type(self)._kept = self._uri, self, timer
+                    timer.start()
+                    return
+        self._end()
+
+    def _answers(self, statement: str = "select 1") -> bool:
+        try:
+            self.execute(statement)
+        except self._driver.Error:
+            return False
+        return True
+
+    def _expire(self) -> None:
+        with self._lock:
+            kept = type(self)._kept
+            if kept is None or kept[1] is not self:
+                return
+            type(self)._kept = None
+        self._end()
+
+    def _end(self) -> None:
+        super().close()

@@ -40,6 +40,8 @@ log = logging.getLogger("tailrace")
 
 # The least time of a batch with a window, in s, that the automatic number of chunks aims at.
 WINDOW_PACE = 0.25
+# The least number of rows that a task of an automatic window reads.
+WINDOW_ROWS = 8192
 # So many transactions may be unknown to be visible before the server is asked at the next batch.
 UNSETTLED = 50_000
 
@@ -104,13 +106,16 @@ class Incremental:
         name = config["signal.data.collection"]
         self.signal_table = table_name(name) if name else None
         self._reads_source = "source" in config["signal.enabled.channels"]
-        self._pace = Pace(config["incremental.snapshot.window.chunks"], parallelism)
+        self._pace = Pace(
+            config["incremental.snapshot.window.chunks"], parallelism, config["incremental.snapshot.chunk.size"]
+        )
         writes = self.signal_table is not None and not config["read.only"]
         settings = WindowSettings(
             ".".join(quoted(part) for part in self.signal_table) if writes and self.signal_table else None,
             config["incremental.snapshot.watermarking.strategy"] == "insert_delete",
             legacy,
             config["incremental.snapshot.chunk.size"],
+            parallelism,
         )
         self._notifications = Notifications(config["topic.prefix"])
         self._obedience = Obedience(captured, self._notifications)
@@ -303,13 +308,14 @@ class Pace:
     """How many chunks a window has: `fixed`, or with 0 as many as double the time of a batch, or take WINDOW_PACE.
 
     The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. It is counted
-    from the plan of a batch to the call for the next one.
+    from the plan of a batch to the call for the next one; what it takes beyond a batch without a window is the
+    chunks'. A window has WINDOW_ROWS for each of `parallelism` tasks at least: less would cost as much.
     """
 
-    def __init__(self, fixed: int, parallelism: int) -> None:
+    def __init__(self, fixed: int, parallelism: int, chunk_size: int) -> None:
         self._fixed = fixed
-        self._least = parallelism
-        self._chunks = float(parallelism)
+        self._least = float(-(-WINDOW_ROWS // chunk_size) * parallelism)
+        self._chunks = self._least
         self._planned: float | None = None
         self._with_window = False
         # what a batch without a window takes, in s; 0 before there was one
@@ -329,8 +335,8 @@ class Pace:
             return
         took, self._planned = time.monotonic() - self._planned, None
         if self._with_window:
-            wanted = max(WINDOW_PACE, 2 * self._plain)
-            factor = min(max(wanted / max(took, 0.001), 0.5), 1.5)
+            room = max(WINDOW_PACE - self._plain, self._plain)
+            factor = min(max(room / max(took - self._plain, 0.001), 0.5), 2.0)
             self._chunks = min(max(self._chunks * factor, self._least), 1024 * self._least)
         else:
             self._plain = took if not self._plain else 0.8 * self._plain + 0.2 * took

@@ -98,6 +98,44 @@ class Chunk:
             numbers=None if self.numbers is None else self.numbers.moved(places),
         )
 
+    def joined(self, other: Chunk) -> Chunk:
+        """This chunk and the one that follows it as one."""
+        messages, transactions = len(self.offsets) - 1, len(self.transactions)
+        parts = [chunk.data[chunk.offsets[0] : chunk.offsets[-1]] for chunk in (self, other)]
+        starts = self.offsets - self.offsets[0], other.offsets[1:] - other.offsets[0] + parts[0].nbytes
+        numbers = None
+        if self.numbers is not None and other.numbers is not None:
+            truncates = {messages + message: found for message, found in other.numbers.truncates.items()}
+            numbers = Numbers(
+                np.concatenate([self.numbers.total, other.numbers.total]),
+                np.concatenate([self.numbers.table, other.numbers.table]),
+                self.numbers.truncates | truncates,
+            )
+        of = [chunk.transactions for chunk in (self, other)]
+        return Chunk(
+            data=np.concatenate(parts),
+            offsets=np.concatenate(starts),
+            rows=np.concatenate([self.rows, other.rows + messages]),
+            kinds=np.concatenate([self.kinds, other.kinds]),
+            version=np.concatenate([self.version, other.version]),
+            lsn=np.concatenate([self.lsn, other.lsn]),
+            transaction=np.concatenate([self.transaction, other.transaction + np.int32(transactions)]),
+            ordinal=np.concatenate([self.ordinal, other.ordinal]),
+            transactions=Transactions(
+                xid=np.concatenate([one.xid for one in of]),
+                commit_lsn=np.concatenate([one.commit_lsn for one in of]),
+                commit_us=np.concatenate([one.commit_us for one in of]),
+                previous_end=np.concatenate([one.previous_end for one in of]),
+            ),
+            end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
+            end_commit=np.concatenate([self.end_commit, other.end_commit]),
+            end_end=np.concatenate([self.end_end, other.end_end]),
+            end_us=np.concatenate([self.end_us, other.end_us]),
+            truncated=self.truncated | {messages + message: found for message, found in other.truncated.items()},
+            numbers=numbers,
+            counts=self.counts | {transactions + place: found for place, found in other.counts.items()},
+        )
+
     def first_after(self, position: LogPosition) -> int:
         """The index of the first row that stands after `position`."""
         commits = self.row_commits()

@@ -191,34 +191,36 @@ class KeyedTable:
         return row[0] if row is not None and row[0] > 0 and self.filter is None else None
 
     def chunks(
-        self, connection: psycopg.Connection[Any], cursor: Cursor, size: int, count: int, number: int, nulls: bool
+        self, connection: psycopg.Connection[Any], cursor: Cursor, sizes: Sequence[int], number: int, nulls: bool
     ) -> list[KeyChunk]:
-        """The next `count` chunks of `size` rows after `cursor.last`; fewer at the end of the table.
+        """The next chunks after `cursor.last`, of `sizes` rows; fewer at the end of the table.
 
         The rows of one key stay together, whatever the size. With `nulls` the first chunk has the rows without a
         whole key as well.
         """
         found: list[KeyChunk] = []
-        after, seen = cursor.last, 0
-        if cursor.maximum:
+        after = cursor.last
+        for wanted in sizes if cursor.maximum else ():
+            if after == cursor.maximum:
+                break
+            assert cursor.maximum is not None
             conditions = [self._bound("<=", cursor.maximum)] + ([self._bound(">", after)] if after else [])
             # names of their own for the key's columns, which may be called as anything else here
             names = [f"key_{place}" for place in range(len(self.key))]
-            keys = f"select {self._keys()} from {self.source}{self._where(conditions)} order by {self._keys()} limit"
-            numbered = (
-                "select *, row_number() over () as number, count(*) over () as total "
-                f"from ({keys} {size * count}) k({', '.join(names)})"
-            )
-            ends = _run(
+            keys = f"select {self._keys()} from {self.source}{self._where(conditions)} order by {self._keys()}"
+            row = _run(
                 connection,
-                f"select {self._texts(names)}, number from ({numbered}) k where number % {size} = 0 or number = total "
-                "order by number",
-            ).fetchall()
-            for *key, last in ends:
-                end = tuple(key)
-                if end != after:
-                    found.append(KeyChunk(number + len(found), after, end, last - seen, nulls and not found))
-                    after, seen = end, last
+                f"select {self._texts(names)} from ({keys} offset {wanted - 1} limit 1) k({', '.join(names)})",
+            ).fetchone()
+            if row is None:
+                row = cursor.maximum
+                left = _run(connection, f"select count(*) from {self.source}{self._where(conditions)}").fetchone()
+                rows = 0 if left is None else int(left[0])
+            else:
+                rows = wanted
+            if rows:
+                found.append(KeyChunk(number + len(found), after, tuple(row), rows, nulls and not found))
+            after = tuple(row)
         if nulls and not found:
             found.append(KeyChunk(number, None, None, 0, True))
         return found
@@ -276,7 +278,8 @@ def read_rows(
         try:
             connection.execute(f"lock table {table.source} in access share mode")
             connection.execute(f"set transaction snapshot '{snapshot}'")
-            still = next(iter(connection.query(f"select coalesce({table.still}, false)")))
+            # to its end: a connection with rows left to send is not kept
+            (still,) = connection.query(f"select coalesce({table.still}, false)")
         except adbc_driver_manager.Error as error:
             if getattr(error, "sqlstate", None) in GONE:
                 return

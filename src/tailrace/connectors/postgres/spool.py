@@ -15,6 +15,11 @@ import numpy as np
 from tailrace.connectors.postgres.indexing import Chunk
 from tailrace.connectors.postgres.position import LogPosition
 
+# A chunk that is smaller, in bytes and rows, takes the next small one in: a stream brings one for each commit, and
+# everything that is done with a batch is done for each of its chunks.
+JOINED_BYTES = 256 << 10
+JOINED_ROWS = 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -59,11 +64,25 @@ class Spool:
                 file.flush()
                 chunk.data = np.memmap(file, np.uint8, "r", shape=(size,)) if size else chunk.data
         with self._changed:
+            if not spilled and self._is_joined(chunk):
+                last, _ = self._sizes.pop()
+                chunk = self._chunks.pop().joined(chunk)
+                self._bytes -= last
+                self._in_memory -= last
+                size = int(chunk.data.nbytes)
             self._chunks.append(chunk)
             self._sizes.append((size, spilled))
             self._bytes += size
             self._in_memory += 0 if spilled else size
             self._changed.notify_all()
+
+    def _is_joined(self, chunk: Chunk) -> bool:
+        """Whether the chunk and the last one are small, and both in memory."""
+        if not self._chunks or self._sizes[-1][1]:
+            return False
+        last = self._chunks[-1]
+        size, rows = self._sizes[-1][0] + chunk.data.nbytes, len(last) + len(chunk)
+        return bool(size <= JOINED_BYTES) and rows <= JOINED_ROWS
 
     def wake(self) -> None:
         """Let waiting callers look again: the reader has failed, or has passed a position without rows."""

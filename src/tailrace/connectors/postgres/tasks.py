@@ -10,7 +10,7 @@ import numpy as np
 
 from tailrace.columns.batch import Boundary, LogicalMessage
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.arrow import ArrowConnection
+from tailrace.connectors.postgres.arrow import KeptConnection
 from tailrace.connectors.postgres.pgoutput import Message, parse
 from tailrace.connectors.postgres.segment import MessageSegment, Segment
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, override_error, read_chunk
@@ -168,7 +168,7 @@ class SnapshotTask:
         from tailrace.events.records import to_rows
 
         try:
-            connection = ArrowConnection(self.address)
+            connection = KeptConnection.take(self.address)
             for batch in read_chunk(
                 connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form
             ):
@@ -208,7 +208,7 @@ class ReadTask:
 
         for part in self.reads:
             try:
-                connection = ArrowConnection(self.address)
+                connection = KeptConnection.take(self.address)
                 rows = read_rows(connection, part.snapshot, part.table, part.chunk, part.origin, part.superseded)
                 for batch in rows:
                     yield from to_rows(batch, self.settings, FORM)

@@ -80,13 +80,14 @@ class WindowSettings:
 
     `signal_table` is the quoted name of the table that gets the watermarks, None where nothing is written; `deletes`
     tells that the closing watermark is the deletion of the opening one; `legacy` that watermarks have no data, as in
-    Debezium 1.7. A chunk has `chunk_size` rows.
+    Debezium 1.7. A chunk has `chunk_size` rows; `parallelism` tasks read those of a window.
     """
 
     signal_table: str | None
     deletes: bool
     legacy: bool
     chunk_size: int
+    parallelism: int
 
 
 @dataclass(slots=True)
@@ -270,14 +271,14 @@ class Windows:
     def _plan(
         self, connection: psycopg.Connection[Any], state: IncrementalSnapshot, count: int
     ) -> tuple[list[tuple[KeyedTable, KeyChunk]], IncrementalSnapshot | None, list[Notification]]:
-        """The next chunks; the state after them; what there is to tell."""
+        """The rows of the next `count` chunks; the state after them; what there is to tell."""
         found: list[tuple[KeyedTable, KeyChunk]] = []
         notes: list[Notification] = []
         left: IncrementalSnapshot | None = state
-        while left is not None and len(found) < count:
+        while left is not None and count > 0:
             status = "SUCCEEDED"
             try:
-                table, chunks, cursor = self._table_chunks(connection, left, count - len(found))
+                table, chunks, cursor = self._table_chunks(connection, left, count)
             except UnusableTable as reason:
                 status, chunks, cursor = str(reason), [], left.cursor
                 log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
@@ -285,6 +286,7 @@ class Windows:
             if chunks:
                 notes.append(self._notifications.progress(left))
                 found += [(table, chunk) for chunk in chunks]
+                count -= sum(max(-(-chunk.rows // self.settings.chunk_size), 1) for chunk in chunks)
                 continue
             notes.append(self._notifications.scanned(left, "EMPTY" if cursor.maximum == () else status))
             left = left.next_table()
@@ -295,13 +297,19 @@ class Windows:
     def _table_chunks(
         self, connection: psycopg.Connection[Any], state: IncrementalSnapshot, count: int
     ) -> tuple[KeyedTable, list[KeyChunk], Cursor]:
-        """The next chunks of the first table, and the cursor behind them. Raises UnusableTable."""
+        """The next `count` chunks of the first table, neighbours that one task reads as one, and the cursor behind
+        them. Raises UnusableTable.
+        """
         import psycopg
 
         collection, cursor = state.current, state.cursor
         described = self._describe(connection, collection)
         if described is None:
             raise UnusableTable("UNKNOWN_SCHEMA")
+        tasks = min(count, self.settings.parallelism)
+        sizes = [
+            (count * (task + 1) // tasks - count * task // tasks) * self.settings.chunk_size for task in range(tasks)
+        ]
         connection.execute("savepoint tailrace_table")
         try:
             table = KeyedTable.find(connection, *described, collection)
@@ -310,7 +318,7 @@ class Windows:
                 maximum, nulls = table.maximum(connection)
                 cursor = Cursor(None, maximum or ())
                 self.estimates[str(collection)] = table.estimate(connection)
-            chunks = table.chunks(connection, cursor, self.settings.chunk_size, count, self._number, nulls)
+            chunks = table.chunks(connection, cursor, sizes, self._number, nulls)
         except psycopg.DatabaseError as error:
             connection.execute("rollback to savepoint tailrace_table")
             log.warning("a query of %s.%s fails: %s", collection.schema, collection.table, error.sqlstate)
