@@ -97,11 +97,11 @@ class Snapshots:
         assert self._session is not None
         return self._session
 
-    def start(self, exported: str | None, chunk_pages: int) -> tuple[SnapshotPlan, bool]:
+    def start(self, exported: str | None, parallelism: int) -> tuple[SnapshotPlan, bool]:
         """Take a snapshot, or take over the `exported` one, and plan the selected tables.
 
         Also tells whether it is the exported one: when a table was altered since, that snapshot is of no use, and
-        another one is taken in its place.
+        another one is taken in its place. Its chunks are meant for `parallelism` tasks a batch.
         """
         taken_over = self._open(exported)
         names = self._selected(self._tables)
@@ -112,7 +112,7 @@ class Snapshots:
             if name in self._statements:
                 self.session.check_statement(self._table(name), self._statements[name])
         self._planned = names
-        plan = self.session.plan([self._tables[name] for name in names], chunk_pages, self._statements)
+        plan = self.session.plan([self._tables[name] for name in names], parallelism, self._statements)
         self.session.release()
         return plan, taken_over
 

@@ -27,7 +27,7 @@ from tailrace.connectors.postgres.position import LogPosition
 from tailrace.connectors.postgres.reader import LogReader
 from tailrace.connectors.postgres.reading import Connections, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
-from tailrace.connectors.postgres.snapshot import CHUNK_PAGES, Visible
+from tailrace.connectors.postgres.snapshot import BATCHES, Visible
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.tasks import (
     BoundaryTask,
@@ -326,7 +326,7 @@ class PostgresPlanner:
         position = replace(since.log, end_lsn=0, idle_lsn=since.log.safe_lsn)
         if self._mode.streams and (since.is_initial or lost):
             position = self._slot_position(exported)
-        plan, is_cut = self._snapshots.start(exported[0] if exported else None, CHUNK_PAGES)
+        plan, is_cut = self._snapshots.start(exported[0] if exported else None, self._parallelism)
         self._close_slot_connection()
         log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
         position = replace(position, at_us=self._snapshots.session.origin.at_us)
@@ -356,7 +356,7 @@ class PostgresPlanner:
         tables = since.progress.blocking
         self._choose(tables)
         try:
-            plan, _ = self._snapshots.start(None, CHUNK_PAGES)
+            plan, _ = self._snapshots.start(None, self._parallelism)
         except ConfigError as error:
             # a signal must not end the query, let alone at each of its starts
             log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error.message)
@@ -401,17 +401,17 @@ class PostgresPlanner:
         """The offset after the next chunks: as many for each batch as keep every core busy for a while."""
         assert since.snapshot is not None
         total = len(since.snapshot.plan)
-        step = total if everything else self._chunks_per_batch()
+        step = total if everything else self._chunks_per_batch(total)
         done = min(total, since.snapshot.done + step)
         self._notices.chunks(since.snapshot.plan, since.snapshot.done, done)
         told = self._notices.add_to(replace(since.progress, notices=()))
         return replace(since, snapshot=replace(since.snapshot, done=done), progress=told)
 
-    def _chunks_per_batch(self) -> int:
-        """As many as keep every core busy for a while."""
+    def _chunks_per_batch(self, total: int) -> int:
+        """As many as keep every core busy for a while, and leave BATCHES batches."""
         if self._config.is_set("max.batch.size"):
             return self._parallelism
-        return 3 * self._parallelism
+        return max(self._parallelism, min(3 * self._parallelism, total // BATCHES))
 
     # --- signals and incremental snapshots -----------------------------------------------------------------------
 

@@ -25,8 +25,10 @@ from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
 if TYPE_CHECKING:
     import psycopg
 
-# 16 MB of heap: a few hundred thousand narrow rows at most, and a crash costs one batch of chunks.
-CHUNK_PAGES = 2048
+# 16 MB of heap: a few hundred thousand narrow rows at most. Smaller, down to 1 MB, where that makes BATCHES batches:
+# a crash costs one of them.
+CHUNK_PAGES, LEAST_CHUNK_PAGES = 2048, 128
+BATCHES = 12
 # Types whose stored bytes are their text.
 _TEXT_TYPES = ("text", "varchar")
 
@@ -254,11 +256,12 @@ class SnapshotSession:
             raise override_error(table.id, f"does not give the column {listed} once")
 
     def plan(
-        self, tables: Sequence[tuple[int, TableId, str]], chunk_pages: int, statements: Mapping[str, str]
+        self, tables: Sequence[tuple[int, TableId, str]], parallelism: int, statements: Mapping[str, str]
     ) -> SnapshotPlan:
         """The plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out.
 
-        A table with a statement of its own in `statements` is one chunk.
+        A table with a statement of its own in `statements` is one chunk. Chunks are as large as leaves BATCHES
+        batches of `parallelism` chunks.
         """
         planned: list[PlannedTable] = []
         first = True
@@ -276,7 +279,8 @@ class SnapshotSession:
             in_pages = by_pages and relkind == "r" and statement is None
             pages = self._pages(oid, table) if in_pages else 1
             planned.append(PlannedTable(name.schema, name.table, pages, storage.get(oid, 0)))
-        return SnapshotPlan(tuple(planned), chunk_pages, first)
+        wanted = -(-sum(table.pages for table in planned) // (BATCHES * parallelism))
+        return SnapshotPlan(tuple(planned), min(max(wanted, LEAST_CHUNK_PAGES), CHUNK_PAGES), first)
 
     def _pages(self, oid: int, table: str) -> int:
         """Heap pages up to the last one with a visible row, searched from the end in growing steps."""
