@@ -289,7 +289,7 @@ def test_a_snapshot_beside_an_older_slot_shows_each_transaction_once(database: D
 def test_a_large_table_is_read_in_chunks_and_a_crash_reads_the_rest_only(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.planner.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
     database.execute(
         "create table t (id int primary key, v text)", "insert into t select i, 'v' from generate_series(1, 5000) i"
     )

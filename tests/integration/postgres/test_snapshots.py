@@ -256,7 +256,7 @@ def test_a_table_altered_between_the_snapshot_and_its_lock_is_read_under_another
 def test_a_table_altered_in_the_middle_of_its_snapshot_is_read_on_in_its_new_form(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.planner.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
     database.execute(
         "create table t (id int primary key, v int, w int)",
         "insert into t select i, i, -i from generate_series(1, 3000) i",
@@ -304,7 +304,7 @@ def test_a_chunk_whose_table_is_altered_before_it_is_read_is_an_error_that_a_res
 def test_a_table_written_anew_between_two_runs_of_its_snapshot_loses_no_row(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.planner.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
     database.execute(
         "create table t (id int primary key, v text)",
         "insert into t select i, 'v' from generate_series(1, 3000) i",
@@ -325,7 +325,7 @@ def test_a_table_written_anew_between_two_runs_of_its_snapshot_loses_no_row(
 def test_a_table_dropped_between_two_runs_of_its_snapshot_is_left_out(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.planner.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
     three_tables(database)
     database.execute("insert into a select i from generate_series(3, 3000) i")
     one = query(**{"event.order.segments": "1"})
