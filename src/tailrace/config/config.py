@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, mongodb, naming, postgres, signals, sqlserver
+from tailrace.config import columns, db2, mongodb, naming, postgres, signals, sqlserver
 from tailrace.config.connector import Connector, Draft
 from tailrace.config.filters import compile_expression
 from tailrace.config.option import Kind, Option
 from tailrace.errors import ConfigError
 
 CONNECTORS: dict[str, Connector] = {
+    "db2": db2.CONNECTOR,
     "mongodb": mongodb.CONNECTOR,
     "postgres": postgres.CONNECTOR,
     "sqlserver": sqlserver.CONNECTOR,

@@ -20,7 +20,7 @@ from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
 
-_ELSEWHERE = ("mysql", "mariadb", "oracle", "mongodb", "db2", "cassandra", "vitess", "spanner", "informix")
+_ELSEWHERE = ("mysql", "mariadb", "oracle", "mongodb", "cassandra", "vitess", "spanner", "informix")
 _FORMATS = {
     "jsonbytearray": "it is the same JSON: say json",
     **dict.fromkeys(

@@ -1,0 +1,154 @@
+"""The Db2 connector's options: Debezium 3.6's, the older names that still work, and tailrace's own."""
+
+from __future__ import annotations
+
+from tailrace.config import changetables, connect, connector, relational, signals
+from tailrace.config.connector import NO_JVM, Connector, Draft, formats
+from tailrace.config.db2_driver import PREFIX, idle_notice, property_fault
+from tailrace.config.option import Kind, Option, at_least, between, matching
+
+_CLASS = "io.debezium.connector.db2.Db2Connector"
+_ONE = "a connection belongs to one database: name it in database.dbname"
+_NAME = r"[^\s.\"'][^.\"']*"
+_BOUNDED = "a batch is bounded in transactions and rows, and its rows are converted as they arrive"
+
+IDENTITY = (
+    *connector.NAMES,
+    Option("connector.class", Kind.TEXT, "Debezium's class of the connector, or its short name.", _CLASS,
+           choices=(_CLASS, "Db2Connector", "Db2")),
+    Option("sourceinfo.struct.maker", Kind.TEXT, "Java class that makes the source block.",
+           "io.debezium.connector.db2.Db2SourceInfoStructMaker", unsupported=NO_JVM),
+)  # fmt: skip
+
+CONNECTION = (
+    Option("database.hostname", Kind.TEXT, "Host name or address of the server."),
+    Option("database.port", Kind.INTEGER, "Port of the server.", 50000, check=between(1, 65535)),
+    Option("database.user", Kind.TEXT, "User that reads the change tables and the source tables."),
+    Option("database.password", Kind.SECRET, "Password of the user; best given as ${env:NAME} or ${file:PATH:KEY}."),
+    Option("database.dbname", Kind.TEXT, "Database whose changes are captured; on z/OS the location."),
+    Option("connection.validation.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms.",
+           60_000, check=at_least(1000)),
+    Option("database.query.timeout.ms", Kind.INTEGER,
+           "Longest time of a statement, in ms; 0: no limit. Neither changes nor the chunks of a snapshot are limited.",
+           600_000, check=at_least(0)),
+    Option("database.include.list", Kind.EXPRESSIONS, "Databases to capture.", unsupported=_ONE),
+    Option("database.exclude.list", Kind.EXPRESSIONS, "Databases to leave out.", unsupported=_ONE),
+    Option("driver.<keyword>", Kind.SECRET,
+           "Keywords of IBM's CLI driver, as driver.Security=SSL, driver.SSLServerCertificate=PATH or "
+           "driver.Authentication=SERVER_ENCRYPT; and Java properties that have an equal: sslConnection, "
+           "sslCertLocation, securityMechanism, currentSchema, loginTimeout, the client's names.",
+           pattern=r"driver\..+"),
+)  # fmt: skip
+
+CAPTURE = (
+    Option("db2.platform", Kind.TEXT,
+           "Kind of Db2: LUW (Linux, UNIX, Windows) or Z (z/OS; Debezium's documentation calls it ZOS). It decides how "
+           "wide positions are, unless db2.position.bytes does.",
+           "LUW", choices=("LUW", "Z", "ZOS")),
+    Option("db2.position.bytes", Kind.INTEGER,
+           "Bytes of IBMSNAP_COMMITSEQ: 16, or 10 where the control tables are older than version 10. Unset: 16 for "
+           "LUW, 10 for Z.", check=lambda value: "" if value in (10, 16) else f"must be 10 or 16, not {value}"),
+    Option("cdc.control.schema", Kind.TEXT, "Schema of the capture program's control tables.", "ASNCDC",
+           check=matching(_NAME, "a schema's name")),
+    Option("cdc.change.tables.schema", Kind.TEXT,
+           "Schema of the change-data tables; obeyed only when given, else the register tells it for each table.",
+           "ASNCDC", check=matching(_NAME, "a schema's name")),
+    Option("streaming.query.timespan.seconds", Kind.INTEGER, "Longest time that one query of changes spans, in s.", 0,
+           check=at_least(0), notice=_BOUNDED),
+    Option("z.stop.lsn.ignore", Kind.BOOLEAN, "Whether a stop position in the register is passed over.", False,
+           notice="the register's synch points never end a table's changes here"),
+    Option("query.fetch.size", Kind.INTEGER, "Rows fetched at once.", 10_000, check=at_least(0),
+           notice="rows come in blocks of the driver, as large as driver.FET_BUF_SIZE says"),
+    Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
+           unsupported="the change tables are always compared with the checkpoint"),
+)  # fmt: skip
+
+FILTERS = (
+    *relational.LISTS,
+    Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
+           unsupported="system tables have no change tables"),
+)  # fmt: skip
+
+EVENTS = (
+    *changetables.replacing(relational.VALUES, changetables.EVENTS),
+    *connector.RECORDS,
+)
+
+SNAPSHOT = (
+    Option("snapshot.mode", Kind.TEXT,
+           "What is read before the change tables: initial (once), initial_only (once, then stop), always (at each "
+           "start), no_data (nothing), when_needed (once, and again when the change tables no longer reach the "
+           "checkpoint), configuration_based (as its switches say).",
+           "initial", choices=changetables.MODES, refused=changetables.REFUSED_MODES),
+    Option("snapshot.isolation.mode", Kind.TEXT,
+           "How the rows of a chunk are read: repeatable_read (WITH RS: their locks last as long as the chunk), "
+           "read_committed (WITH CS), read_uncommitted (WITH UR: may show changes that are rolled back later), "
+           "exclusive (the table is locked for others while a chunk is read). The change tables are read from before "
+           "the first chunk on, so the outcome is the same; only what a single READ shows differs.",
+           "repeatable_read", choices=("repeatable_read", "read_committed", "read_uncommitted", "exclusive")),
+    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "How long a chunk waits for locks, in ms.", 10_000,
+           notice="the database's LOCKTIMEOUT says so, or driver.LockTimeout"),
+    Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a chunk fetches at once.", 2000, check=at_least(1),
+           notice="rows come in blocks of the driver, as large as driver.FET_BUF_SIZE says"),
+    *changetables.replacing(relational.SNAPSHOT, changetables.SNAPSHOT),
+)  # fmt: skip
+
+SIGNALS = (
+    *(option for option in signals.SIGNALS if option.name != "read.only"),
+    Option("read.only", Kind.BOOLEAN, "Whether incremental snapshots write no watermarks.", False,
+           notice="without a signal table nothing is written anyway"),
+)  # fmt: skip
+
+FLOW = changetables.replacing(connector.FLOW, changetables.FLOW)
+
+OWN = (
+    formats("2.3", "2.3, whatever the names of the other options"),
+    *changetables.replacing(connector.OWN, changetables.OWN),
+)
+
+
+def _settle(draft: Draft) -> None:
+    values = draft.values
+    for name in draft.given:
+        if name.lower().startswith(PREFIX):
+            fault, notice = property_fault(name, str(values[name])), idle_notice(name)
+            if fault:
+                draft.faults.append(fault)
+            elif notice:
+                draft.notices.append(notice)
+    for name in ("database.hostname", "database.user", "database.dbname", "database.password"):
+        if values[name] and any(sign in values[name] for sign in ";{}"):
+            draft.faults.append(
+                f"{name} holds a semicolon or a brace, which the driver's connection string cannot carry"
+            )
+    if values["db2.platform"] == "ZOS":
+        values["db2.platform"] = "Z"
+    if values["db2.position.bytes"] is None:
+        values["db2.position.bytes"] = 10 if values["db2.platform"] == "Z" else 16
+    if values["cdc.change.tables.schema"] == CHANGES_SCHEMA and "cdc.change.tables.schema" not in draft.given:
+        values["cdc.change.tables.schema"] = None
+
+
+CHANGES_SCHEMA = "ASNCDC"
+
+CONNECTOR = Connector(
+    title="Db2",
+    areas=(
+        ("Names and topics", IDENTITY),
+        ("Connection", CONNECTION),
+        ("Capture program", CAPTURE),
+        ("What is captured", FILTERS),
+        ("Events", EVENTS),
+        ("Snapshot", SNAPSHOT),
+        ("Signals, incremental snapshots, notifications", SIGNALS),
+        ("Batches and retries", FLOW),
+        ("tailrace's own", OWN),
+        ("Kafka Connect", connect.CONNECT),
+    ),
+    required=("database.hostname", "database.user", "database.dbname"),
+    form="2.3",
+    names=("db2", "db2connector"),
+    generations={},
+    modes=changetables.OLDER_MODES,
+    settle=_settle,
+)
