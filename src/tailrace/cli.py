@@ -108,7 +108,7 @@ def _read(arguments: argparse.Namespace) -> RunConfig:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tailrace.connectors.postgres import prerequisites
+    from tailrace.connectors.registry import prerequisites
 
     run = _read(arguments)
     with _Interruption() as interruption:
@@ -117,7 +117,7 @@ def _run(arguments: argparse.Namespace) -> int:
         # What ends the query is told here, so Spark's own log only doubles it.
         pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off")
         # Asked before Spark starts: most failures are then told within a second.
-        for finding in prerequisites.demand(run.source):
+        for finding in prerequisites(run.source).demand(run.source):
             # The source tells of the tables itself, at each start.
             if finding.level == "warning" and finding.subject in ("slot", "senders"):
                 logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
@@ -187,13 +187,13 @@ def _progress(pipeline: Pipeline, line: StatusLine) -> Iterator[threading.Event]
 
 def _check(arguments: argparse.Namespace) -> int:
     from tailrace import sinks
-    from tailrace.connectors.postgres import prerequisites
+    from tailrace.connectors.registry import prerequisites
 
     run = _read(arguments)
     sinks.open(run.sink.name, run.sink.options)
     named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}."
     print(f"{'ok':<8} {'configuration':<14} {named}")
-    findings = prerequisites.check(run.source)
+    findings = prerequisites(run.source).check(run.source)
     for finding in findings:
         print(f"{finding.level:<8} {finding.subject:<14} {finding.text}")
         if finding.remedy:

@@ -94,9 +94,9 @@ def _row(connector: str, name: str) -> Option:
     return next(exact, None) or next(option for option in table if option.matches(name))
 
 
-def secret_names(connector: str = "postgres") -> frozenset[str]:
-    """The names, in lower case, of the options whose values are never shown."""
-    return frozenset(option.name.lower() for option in TABLES[connector] if option.kind is Kind.SECRET)
+def secret_names() -> frozenset[str]:
+    """The names, in lower case, of the options of any connector whose values are never shown."""
+    return frozenset(option.name.lower() for table in TABLES.values() for option in table if option.kind is Kind.SECRET)
 
 
 def parse(connector: str, options: Mapping[str, str]) -> Config:

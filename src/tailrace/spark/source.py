@@ -1,4 +1,4 @@
-"""Spark's Python data sources over the connectors' planners: `postgres-cdc`.
+"""Spark's Python data sources over the connectors' planners: `postgres-cdc`, `mongodb-cdc`.
 
 Which process runs what (measured, see docs/architecture.md): `DataSource.__init__` and `schema` run in a short
 process at `load()`; one planner process lives as long as the query and makes every call but `read`; workers run
@@ -60,10 +60,10 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            from tailrace.connectors.postgres.planner import PostgresPlanner
+            from tailrace.connectors.registry import planner
             from tailrace.events.settings import EventSettings
 
-            self._planner = PostgresPlanner(self._config, EventSettings.from_options(self._config, self._run_id))
+            self._planner = planner(self._config, EventSettings.from_options(self._config, self._run_id))
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -126,27 +126,43 @@ def _settle() -> None:
         gc.freeze()
 
 
-class PostgresDataSource(DataSource):
-    """`spark.readStream.format("postgres-cdc")`: row changes of a PostgreSQL database as Debezium events.
+class ChangeDataSource(DataSource):
+    """What every tailrace source is: its options are Debezium's, `connector` names their table.
 
-    Options are named as Debezium's PostgreSQL connector names them; `tailrace.spark.options` keeps the case of their
-    names. Columns: see `tailrace.columns.row`. Raises
-    ConfigError at `load()` for unknown, wrong or unsupported options.
+    `tailrace.spark.options` keeps the case of their names. Columns: see `tailrace.columns.row`. Raises ConfigError at
+    `load()` for unknown, wrong or unsupported options.
     """
+
+    connector: str
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]
-        self._config = parse("postgres", unpacked(options))
+        self._config = parse(self.connector, unpacked(options))
 
     @classmethod
     def name(cls) -> str:
-        return "postgres-cdc"
+        return f"{cls.connector}-cdc"
 
     def schema(self) -> str:
         return ROW_TYPE
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
         return ChangeStreamReader(self._config, new_run_id())
+
+
+class PostgresDataSource(ChangeDataSource):
+    """`spark.readStream.format("postgres-cdc")`: row changes of a PostgreSQL database as Debezium events."""
+
+    connector = "postgres"
+
+
+class MongoDataSource(ChangeDataSource):
+    """`spark.readStream.format("mongodb-cdc")`: changes of MongoDB's documents as Debezium events."""
+
+    connector = "mongodb"
+
+
+SOURCES = (PostgresDataSource, MongoDataSource)
 
 
 def new_run_id() -> str:
@@ -163,4 +179,5 @@ def new_run_id() -> str:
 
 def register(spark: SparkSession) -> None:
     """Make the sources known to `spark`, under the names that `readStream.format` takes. Driver."""
-    spark.dataSource.register(PostgresDataSource)
+    for source in SOURCES:
+        spark.dataSource.register(source)

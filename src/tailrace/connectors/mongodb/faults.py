@@ -1,0 +1,87 @@
+"""What the driver's errors mean: which pass by themselves, and what a user should read of the others."""
+
+from __future__ import annotations
+
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+
+_LOST = {
+    286: "The change stream's resume token is no longer in the oplog",
+    280: "The change stream cannot go on from its resume token",
+    260: "The server does not know the change stream's resume token",
+    222: "The change stream's resume token is not in the oplog of this cluster",
+    136: "The oplog has moved past the position where reading stopped",
+}
+_REMEDY_LOST = (
+    "The changes between are lost: delete the checkpoint to start again with a snapshot, or set "
+    "snapshot.mode=when_needed. A larger oplog keeps more."
+)
+_TOO_LARGE = 10334
+_NO_PRIVILEGE = 13
+_NOT_A_REPLICA_SET = (40573, 20, 123)
+_NO_MAJORITY = 148
+_LOG_IN = 18
+# A primary that steps down, a cursor that is gone with it, an interruption.
+_PASSING = frozenset({6, 7, 43, 63, 89, 91, 133, 150, 189, 234, 237, 262, 9001, 10058, 10107, 11600, 11602, 13388,
+                      13435, 13436})  # fmt: skip
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether the same may succeed a moment later: after a lost connection, an election, a lost cursor."""
+    from pymongo.errors import AutoReconnect, ConfigurationError, OperationFailure, ServerSelectionTimeoutError
+
+    if isinstance(error, TailraceError | ConfigurationError):
+        return False
+    if isinstance(error, AutoReconnect | ServerSelectionTimeoutError):
+        return True
+    if isinstance(error, OperationFailure):
+        return error.code in _PASSING or error.has_error_label("ResumableChangeStreamError")
+    return False
+
+
+def explained_error(error: BaseException) -> TailraceError:
+    """The error in the words of tailrace. The server's text is told without what a document may hold."""
+    from pymongo.errors import OperationFailure, PyMongoError
+
+    if isinstance(error, TailraceError):
+        return error
+    if isinstance(error, OperationFailure):
+        code = error.code or 0
+        if code in _LOST:
+            return PositionLost(f"{_LOST[code]}.", _REMEDY_LOST)
+        if code == _TOO_LARGE:
+            return PrerequisiteError(
+                "A change event is larger than 16 MB, the most that MongoDB can send.",
+                "Set cursor.oversize.handling.mode=split (MongoDB 6.0.9 and later), or skip with a "
+                "cursor.oversize.skip.threshold.",
+            )
+        if code == _NO_PRIVILEGE:
+            return PrerequisiteError(
+                f"The user may not read what the connector needs (code {code}).",
+                "Grant it read on the captured databases and on local (oplog), or the roles readAnyDatabase and "
+                "clusterMonitor for change streams.",
+            )
+        if code == _LOG_IN:
+            return ConnectionFailed(
+                "MongoDB refuses the login.", "Check mongodb.user, mongodb.password and authsource."
+            )
+        if code in _NOT_A_REPLICA_SET:
+            return PrerequisiteError(
+                "The server is no member of a replica set, so it has no oplog.",
+                "Start it with --replSet and run rs.initiate(), or connect to a mongos.",
+            )
+        name = str((error.details or {}).get("codeName") or "no name")
+        return ConnectionFailed(f"MongoDB refuses a command with code {code} ({name}).", "Its log tells more.")
+    if isinstance(error, PyMongoError):
+        return ConnectionFailed(
+            f"MongoDB cannot be reached ({type(error).__name__}).", "Check the address, the network and TLS options."
+        )
+    return ConnectionFailed(
+        f"Reading MongoDB failed ({type(error).__name__}: {error}).", "This is a defect: report it."
+    )
+
+
+def lacks_majority_reads(error: BaseException) -> bool:
+    """Whether the server cannot read with the concern `majority`."""
+    from pymongo.errors import OperationFailure
+
+    return isinstance(error, OperationFailure) and error.code == _NO_MAJORITY

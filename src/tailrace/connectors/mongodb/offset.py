@@ -1,0 +1,92 @@
+"""MongoOffset: how far a query has come, as Spark stores it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.connectors.mongodb.plan import SnapshotPlan
+from tailrace.connectors.mongodb.position import START, Position
+from tailrace.snapshot.progress import NO_PROGRESS, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotProgress:
+    """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began."""
+
+    plan: SnapshotPlan
+    at: Position
+    done: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.done >= len(self.plan.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """The transaction whose events came last, for transaction metadata: its name, and its events by collection."""
+
+    name: str
+    counts: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MongoOffset:
+    """`log` is how far the log has been read; `snapshot` the latest snapshot until the first batch of the log after it;
+    `heartbeat_ms` the time of the newest heartbeat, in ms since 1970, 0 when there was none; `transaction` belongs to
+    transaction metadata; `progress` to signals and incremental snapshots.
+    """
+
+    log: Position = START
+    snapshot: SnapshotProgress | None = None
+    heartbeat_ms: int = 0
+    transaction: OpenTransaction | None = None
+    progress: Progress = NO_PROGRESS
+
+    @property
+    def is_initial(self) -> bool:
+        return self == MongoOffset()
+
+    def to_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"log": self.log.to_json()}
+        if self.snapshot is not None:
+            fields["snapshot"] = {
+                "at": self.snapshot.at.to_json(),
+                "done": self.snapshot.done,
+                "plan": self.snapshot.plan.to_json(),
+            }
+        if self.heartbeat_ms:
+            fields["heartbeat_ms"] = self.heartbeat_ms
+        if self.transaction is not None:
+            fields["transaction"] = {
+                "counts": [list(pair) for pair in self.transaction.counts],
+                "name": self.transaction.name,
+            }
+        if self.progress != NO_PROGRESS:
+            fields["progress"] = self.progress.to_json()
+        return dict(_sorted(fields))
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> MongoOffset:
+        snapshot, transaction = fields.get("snapshot"), fields.get("transaction")
+        return cls(
+            Position.from_json(fields["log"]),
+            None
+            if snapshot is None
+            else SnapshotProgress(
+                SnapshotPlan.from_json(snapshot["plan"]), Position.from_json(snapshot["at"]), snapshot["done"]
+            ),
+            fields.get("heartbeat_ms", 0),
+            None
+            if transaction is None
+            else OpenTransaction(transaction["name"], tuple((name, count) for name, count in transaction["counts"])),
+            Progress.from_json(fields.get("progress", {})),
+        )
+
+
+def _sorted(value: Any) -> Any:
+    """The same with the keys of every object in order: Spark compares offsets as text."""
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return value

@@ -1,0 +1,327 @@
+"""OplogFeed: the oplog of a replica set, read by one tailable cursor. Planner, the reader's thread.
+
+An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op is i, u, d, c for a command or n for
+none. A transaction is a command `applyOps` with its operations; a large one is several of them, all but the last with
+`partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes
+of a transaction have the position of the entry that makes them visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.connectors.mongodb import fields
+from tailrace.connectors.mongodb.chunk import Chunk, Flags, Rows, numbered
+from tailrace.connectors.mongodb.fields import Bytes, Int64s
+from tailrace.connectors.mongodb.namespaces import Namespaces, split
+from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.mongodb.raw import Answer, RawCursor
+from tailrace.errors import DecodeError, PositionLost
+from tailrace.serde.memory import readonly
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+_ENTRY = ("ts", "op", "ns", "o", "h", "fromMigrate", "t", "prevOpTime")
+_COMMAND = ("applyOps", "partialTxn", "prepare", "commitTransaction")
+_OPS = np.zeros(256, np.uint8)
+for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
+    _OPS[ord(_letter)] = ord(_code)
+_COMMAND_OP = ord("c")
+_MOST_NESTED = 16
+REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
+
+
+class OplogFeed:
+    """Captured changes behind a position, chunk by chunk. Raises PyMongo's errors, DecodeError and PositionLost."""
+
+    def __init__(
+        self,
+        client: MongoClient[Any],
+        namespaces: Namespaces,
+        *,
+        batch_size: int = 0,
+        await_ms: int | None = None,
+        majority: bool = True,
+    ) -> None:
+        self._client = client
+        self._namespaces = namespaces
+        self._batch_size = batch_size
+        self._await_ms = await_ms
+        self._majority = majority
+        self._cursor: RawCursor | None = None
+        self._reached = Position()
+        # the timestamp of the latest change of this cursor, and its number among those with it
+        self._counted = (0, 0)
+        self._unchecked = False
+        self.caught_up_at = 0
+        """What the server's operation time was when the feed was last at the end of the log; 0 before."""
+
+    def open(self, position: Position) -> None:
+        """Begin behind `position`, with the next `read`."""
+        from bson.timestamp import Timestamp
+
+        self.close()
+        self._reached = position
+        self._counted = (0, 0)
+        at = Timestamp(position.time >> 32, position.time & 0xFFFFFFFF)
+        command: dict[str, Any] = {
+            "find": "oplog.rs",
+            "filter": {"ts": {"$gte": at}},
+            "tailable": True,
+            "awaitData": True,
+            "noCursorTimeout": True,
+        }
+        if self._batch_size:
+            command["batchSize"] = self._batch_size
+        if self._majority:
+            # what a majority has not seen may be rolled back after an election
+            command["readConcern"] = {"level": "majority"}
+        self._cursor = RawCursor(self._client, "local", command, await_ms=self._await_ms)
+        # the entry that was read last must be there still
+        self._unchecked = position.time > 0
+
+    def close(self) -> None:
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+
+    def read(self) -> Chunk | None:
+        """The next chunk, which may hold no captured change; None when there is nothing new for a while."""
+        assert self._cursor is not None
+        answer = self._cursor.next()
+        if self._unchecked and len(answer.starts):
+            self._check(answer)
+        if not len(answer.starts):
+            if self._unchecked:
+                self._is_lost(None)
+            self.caught_up_at = max(self.caught_up_at, answer.at)
+            if not self._cursor.alive:
+                # a tailable cursor without anything to stand on is dead at once: ask again
+                self.open(self._reached)
+            return None
+        return self._chunk(answer)
+
+    # --- positions -----------------------------------------------------------------------------------------------
+
+    def _check(self, answer: Answer) -> None:
+        """Whether the log still holds the entry at which reading stopped, unchanged."""
+        self._unchecked = False
+        entry = answer.starts[:1]
+        places, kinds = fields.locate(answer.data, entry, ("ts", "h", "t"))
+        first = int(fields.int64s(answer.data, places[0], kinds[0])[0])
+        if first != self._reached.time:
+            self._is_lost(first)
+        for row, was in ((1, self._reached.hash), (2, self._reached.term)):
+            found = int(fields.int64s(answer.data, places[row], kinds[row])[0])
+            if was is not None and places[row, 0] >= 0 and found != was:
+                raise _rolled_back(self._reached)
+
+    def _is_lost(self, first: int | None) -> None:
+        """Raise PositionLost for a log whose first entry at or after the position is not the one that was read."""
+        oldest = oldest_time(self._client)
+        if oldest is not None and oldest > self._reached.time:
+            raise PositionLost(
+                f"The oplog no longer reaches back to {self._reached}, where reading stopped.",
+                f"{REMEDY} A larger oplog, or storage.oplogMinRetentionHours, keeps more.",
+            )
+        raise _rolled_back(self._reached)
+
+    # --- entries -------------------------------------------------------------------------------------------------
+
+    def _chunk(self, answer: Answer) -> Chunk:
+        data, starts = answer.data, answer.starts
+        places, kinds = fields.locate(data, starts, _ENTRY)
+        time = fields.int64s(data, places[0], kinds[0])
+        if (places[:2] < 0).any():
+            raise DecodeError("An entry of the oplog has no ts or no op.", int(starts[0]))
+        letters = data[np.minimum(places[1] + 4, len(data) - 1)]
+        op = _OPS[letters]
+        # what a chunk migration moves between shards is no change
+        kept = (op != 0) & (places[5] < 0) & (kinds[2] == fields.STRING)
+        hashed = places[4] >= 0
+        hashes = fields.int64s(data, places[4], kinds[4])
+        entry = np.flatnonzero(kept)
+        rows = _Parts(data, entry, starts[entry], op[entry], np.zeros(len(entry), np.int64))
+        for command in np.flatnonzero((letters == _COMMAND_OP) & (places[5] < 0)).tolist():
+            self._add_command(rows, data, command, places[:, command], kinds[:, command])
+        found = rows.joined()
+        number = numbered(time[found.entry], *self._counted)
+        if len(number):
+            self._counted = int(time[found.entry[-1]]), int(number[-1])
+        namespace, _ = self._numbers(found.data, found.at)
+        whole = Rows(
+            found.data, found.at, time[found.entry], number, found.op, namespace, hashes[found.entry],
+            hashed[found.entry], found.order,
+        )  # fmt: skip
+        reached = self._position_behind(time, hashes, hashed, data, places[6], kinds[6])
+        fresh = whole.part(slice(whole.first_after(self._reached), None))
+        captured = fresh.part(fresh.namespace >= 0)
+        if self._reached.is_before(reached):
+            self._reached = reached
+        return Chunk(_kept(captured, len(data)), self._reached, None, len(data))
+
+    def _position_behind(
+        self, time: Int64s, hashes: Int64s, hashed: Flags, data: Bytes, terms: Int64s, kinds: Bytes
+    ) -> Position:
+        """The position behind the last entry, which may be none of a change."""
+        last = int(time[-1])
+        count = self._counted[1] if self._counted[0] == last else 0
+        term = int(fields.int64s(data, terms, kinds)[-1]) if terms[-1] >= 0 else None
+        return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=term)
+
+    def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
+        """The numbers of the changes' collections."""
+        places, kinds = fields.locate(data, at, ("ns",))
+        if (kinds[0] != fields.STRING).any():
+            raise DecodeError("An operation of the oplog has no namespace.")
+        sizes = fields.sizes_of(data, places[0])
+        codes, texts = fields.distinct(data, places[0] + 4, sizes - 1)
+        names = [split(text.decode("utf-8", "replace")) for text in texts]
+        number = np.array([self._namespaces.number(name) for name in names] or [-1], np.int32)
+        return number[codes], names
+
+    def _add_command(self, rows: _Parts, data: Bytes, entry: int, places: Int64s, kinds: Bytes) -> None:
+        """Add the operations that become visible with a command."""
+        if kinds[3] != fields.DOCUMENT:
+            return
+        inside, inner = fields.locate(data, places[3:4], _COMMAND)
+        flags = [inside[row, 0] >= 0 and _is_true(data, int(inside[row, 0]), int(inner[row, 0])) for row in (1, 2)]
+        applies = inner[0, 0] == fields.ARRAY
+        commits = inside[3, 0] >= 0
+        if not (commits or applies) or any(flags):
+            return
+        parts = self._before(data, places[7], kinds[7])
+        if applies:
+            parts.append((data, int(inside[0, 0])))
+        order = 1
+        for buffer, array in parts:
+            at, op, count = _operations(buffer, array, 0)
+            rows.add(buffer, entry, at, op, order)
+            order += count
+
+    def _before(self, data: Bytes, place: int, kind: int) -> list[tuple[Bytes, int]]:
+        """The `applyOps` of the earlier entries of a transaction, the oldest first, that `prevOpTime` leads to."""
+        from bson.timestamp import Timestamp
+
+        found: list[tuple[Bytes, int]] = []
+        while kind == fields.DOCUMENT:
+            inside, inner = fields.locate(data, np.array([place], np.int64), ("ts",))
+            at = int(fields.int64s(data, inside[0], inner[0])[0])
+            if at <= 0:
+                break
+            stamp = Timestamp(at >> 32, at & 0xFFFFFFFF)
+            command = {"find": "oplog.rs", "filter": {"ts": {"$gte": stamp}}, "limit": 1, "singleBatch": True}
+            answer = RawCursor(self._client, "local", command).next()
+            data = answer.data
+            places, kinds = fields.locate(data, answer.starts, ("ts", "o", "prevOpTime"))
+            if not len(answer.starts) or int(fields.int64s(data, places[0], kinds[0])[0]) != at:
+                raise PositionLost(
+                    f"The oplog no longer holds the beginning of the transaction at {stamp.time}:{stamp.inc}.", REMEDY
+                )
+            applied, types = fields.locate(data, places[1], ("applyOps",))
+            if types[0, 0] == fields.ARRAY:
+                found.append((data, int(applied[0, 0])))
+            place, kind = int(places[2, 0]), int(kinds[2, 0])
+        return found[::-1]
+
+
+class _Parts:
+    """Changes that are collected entry by entry: those of the answer itself, and those of transactions."""
+
+    def __init__(self, data: Bytes, entry: Int64s, at: Int64s, op: Bytes, order: Int64s) -> None:
+        self.data, self.entry, self.at, self.op, self.order = data, entry, at, op, order
+        self._more: list[tuple[Bytes, Int64s, Int64s, Bytes, Int64s]] = []
+
+    def add(self, data: Bytes, entry: int, at: Int64s, op: Bytes, order: int) -> None:
+        """Add operations of a transaction; a place is -1 where the operation is no change, but has its order."""
+        orders = np.arange(order, order + len(at), dtype=np.int64)
+        kept = at >= 0
+        self._more.append((data, np.full(int(kept.sum()), entry), at[kept], op[kept], orders[kept]))
+
+    def joined(self) -> _Parts:
+        """All in the order of entries, over one buffer."""
+        if not self._more:
+            return self
+        buffers: list[Bytes] = [self.data]
+        places: dict[int, int] = {id(self.data): 0}
+        size = len(self.data)
+        for data, *_ in self._more:
+            if id(data) not in places:
+                places[id(data)] = size
+                buffers.append(data)
+                size += len(data)
+        parts = [(self.data, self.entry, self.at, self.op, self.order), *self._more]
+        entry = np.concatenate([part[1] for part in parts])
+        at = np.concatenate([part[2] + places[id(part[0])] for part in parts])
+        op, order = (np.concatenate([part[which] for part in parts]) for which in (3, 4))
+        sorting = np.argsort(entry, kind="stable")
+        data = buffers[0] if len(buffers) == 1 else readonly(np.concatenate(buffers))
+        return _Parts(data, entry[sorting], at[sorting], op[sorting], order[sorting])
+
+
+def _operations(data: Bytes, array: int, depth: int) -> tuple[Int64s, Bytes, int]:
+    """The changes in an `applyOps` array: places (-1: no change), codes, and how many operations there are."""
+    at, types = fields.elements(data, array)
+    at = at[types == fields.DOCUMENT]
+    places, kinds = fields.locate(data, at, ("op", "o", "ns"))
+    letters = np.where(kinds[0] == fields.STRING, data[np.minimum(places[0] + 4, len(data) - 1)], 0)
+    op = np.where(kinds[2] == fields.STRING, _OPS[letters], 0).astype(np.uint8)
+    nested = np.flatnonzero((letters == _COMMAND_OP) & (kinds[1] == fields.DOCUMENT))
+    found = np.where(op != 0, at, -1)
+    if not len(nested) or depth > _MOST_NESTED:
+        return found, op, len(at)
+    pieces, codes, last = [], [], 0
+    for place in nested.tolist():
+        inside, inner = fields.locate(data, places[1, place : place + 1], ("applyOps",))
+        if inner[0, 0] != fields.ARRAY:
+            continue
+        below, ops, _ = _operations(data, int(inside[0, 0]), depth + 1)
+        pieces += [found[last:place], below]
+        codes += [op[last:place], ops]
+        last = place + 1
+    joined = np.concatenate([*pieces, found[last:]])
+    return joined, np.concatenate([*codes, op[last:]]), len(joined)
+
+
+def _is_true(data: Bytes, place: int, kind: int) -> bool:
+    return bool(data[place]) if kind == fields.BOOLEAN else True
+
+
+def _kept(rows: Rows, size: int) -> Rows:
+    """The rows over a buffer that is mostly theirs."""
+    used = int(fields.sizes_of(rows.data, rows.at).sum())
+    return rows.compacted() if 2 * used < len(rows.data) or len(rows.data) > size else rows
+
+
+def _rolled_back(position: Position) -> PositionLost:
+    return PositionLost(
+        f"The oplog has no entry at {position}, where reading stopped, though it holds older ones: it was rolled back "
+        "after an election, or this is another replica set.",
+        REMEDY,
+    )
+
+
+def oldest_time(client: MongoClient[Any]) -> int | None:
+    """The timestamp of the oldest entry of the oplog; None for an empty one."""
+    return _end(client, {"$natural": 1})[0]
+
+
+def newest(client: MongoClient[Any]) -> Position:
+    """The position behind the newest entry of the oplog; of an empty one the start."""
+    time, number, term = _end(client, {"$natural": -1})
+    return Position() if time is None else Position(time, WHOLE, hash=number, term=term)
+
+
+def _end(client: MongoClient[Any], sort: Mapping[str, int]) -> tuple[int | None, int | None, int | None]:
+    command = {"find": "oplog.rs", "filter": {}, "sort": dict(sort), "limit": 1, "singleBatch": True}
+    answer = RawCursor(client, "local", command).next()
+    if not len(answer.starts):
+        return None, None, None
+    places, kinds = fields.locate(answer.data, answer.starts, ("ts", "h", "t"))
+    found = [int(fields.int64s(answer.data, places[row], kinds[row])[0]) for row in range(3)]
+    known = [found[row] if places[row, 0] >= 0 else None for row in (1, 2)]
+    return found[0], known[0], known[1]

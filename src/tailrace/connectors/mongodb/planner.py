@@ -1,0 +1,379 @@
+"""MongoPlanner: what the planner process does for a MongoDB query, from the first position to the last batch."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tailrace.config import Config
+from tailrace.connectors.base import Offset, Task
+from tailrace.connectors.mongodb import snapshot as snapshots
+from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.chunk import Rows
+from tailrace.connectors.mongodb.connection import Address, connect
+from tailrace.connectors.mongodb.faults import explained_error, lacks_majority_reads
+from tailrace.connectors.mongodb.heartbeats import Heartbeats
+from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
+from tailrace.connectors.mongodb.oplog import OplogFeed, newest
+from tailrace.connectors.mongodb.partition import tasks_of
+from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.mongodb.reader import Feed, LogReader
+from tailrace.connectors.mongodb.segment import OPLOG, STREAM
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.tasks import HeartbeatTask
+from tailrace.errors import PositionLost, PrerequisiteError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+log = logging.getLogger("tailrace")
+
+# An idle position is committed once this much of the log, or time with any of it, has gone by without captured change.
+IDLE_BYTES = 16 << 20
+IDLE_SECONDS = 30.0
+# While a backlog is read, a batch waits so long to become at least half full: each has a fixed cost of some 0.15 s.
+FILL_SECONDS = 0.5
+# How long the first position of a stream may take.
+START_SECONDS = 60.0
+_UNLIMITED = 1 << 62
+
+Result = TypeVar("Result")
+
+
+def explained(call: Callable[..., Result]) -> Callable[..., Result]:
+    """The planner's call with the driver's errors in the words of tailrace."""
+
+    @wraps(call)
+    def inner(*arguments: Any, **named: Any) -> Result:
+        from pymongo.errors import PyMongoError
+
+        try:
+            return call(*arguments, **named)
+        except PyMongoError as error:
+            raise explained_error(error) from None
+
+    return inner
+
+
+class MongoPlanner:
+    """Implements `tailrace.connectors.base.Planner` for MongoDB.
+
+    The first call of `latest_offset` finds the position at which the log is to be read, then takes the snapshot; the
+    reader of the log starts when no snapshot is running.
+    """
+
+    def __init__(self, config: Config, settings: EventSettings) -> None:
+        self._config = config
+        self._events = settings
+        self._captured = CollectionFilter(config)
+        self._namespaces = Namespaces(self._captured)
+        self._streams = config["capture.mode"] != "oplog"
+        self._mode = snapshot_mode(config)
+        self._client: MongoClient[Any] | None = None
+        self._settings: MongoSettings | None = None
+        self._reader: LogReader | None = None
+        self._begun = False
+        self._target: int | None = None
+        self._idle_since = time.monotonic()
+        self._idle_bytes = 0
+        self._heartbeats = Heartbeats(config["heartbeat.interval.ms"])
+        self._stream_from = 0.0
+        self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
+
+    # --- the calls of the query ----------------------------------------------------------------------------------
+
+    def initial_offset(self) -> Offset:
+        return MongoOffset().to_json()
+
+    @explained
+    def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
+        since = MongoOffset.from_json(start)
+        began = self._begin(since)
+        if began is not None:
+            return began.to_json()
+        if since.snapshot is not None and not since.snapshot.is_complete:
+            return self._next_chunks(since, max_rows is None and max_bytes is None).to_json()
+        if not self._mode.streams or not self._may_stream(since):
+            return start
+        reader = self._read_log(since)
+        reader.committed(since.log)
+        found = self._next_batch(reader, since.log, max_rows or _UNLIMITED, max_bytes or _UNLIMITED)
+        heartbeat_ms = self._heartbeat(since, found != since.log)
+        if found == since.log and heartbeat_ms != since.heartbeat_ms:
+            found = reader.reached if since.log.is_before(reader.reached) and not reader.has_changes else since.log
+        elif found == since.log:
+            return start
+        return replace(since, log=found, snapshot=None, heartbeat_ms=heartbeat_ms).to_json()
+
+    @explained
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
+        since, until = MongoOffset.from_json(start), MongoOffset.from_json(end)
+        settings = self._shape()
+        tasks: list[Task] = []
+        if until.snapshot is not None:
+            tasks += self._chunk_tasks(since, until.snapshot)
+        if since.log.is_before(until.log) and not since.is_initial:
+            rows = self._rows(since, until)
+            tasks += tasks_of(
+                rows,
+                self._namespaces.names,
+                STREAM if self._streams else OPLOG,
+                settings,
+                by_key=self._config["event.order"] == "key",
+                parallelism=self._parallelism,
+            )
+        if until.heartbeat_ms > since.heartbeat_ms:
+            tasks.append(HeartbeatTask(until.heartbeat_ms, until.log.time, settings))
+        return tasks
+
+    @explained
+    def stop_at_present(self) -> None:
+        self._target = operation_time(self._connect())
+
+    def status(self) -> Offset | None:
+        if self._reader is None:
+            return None
+        return MongoOffset(self._reader.reached).to_json()
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    # --- the start -----------------------------------------------------------------------------------------------
+
+    def _connect(self) -> MongoClient[Any]:
+        if self._client is None:
+            self._client = connect(Address.of(self._config))
+        return self._client
+
+    def _shape(self) -> MongoSettings:
+        """The settings of events, with the name of the replica set."""
+        if self._settings is None:
+            name = str(self._connect().admin.command("hello").get("setName") or "")
+            if not name and not self._streams:
+                raise PrerequisiteError(
+                    "The server is no member of a replica set, so it has no oplog.",
+                    "Start it with --replSet and run rs.initiate(); a sharded cluster is read through change streams.",
+                )
+            self._settings = MongoSettings.of(self._config, self._events, name)
+        return self._settings
+
+    def _begin(self, since: MongoOffset) -> MongoOffset | None:
+        """What precedes the log: the offset of the first batch; None when there is nothing before it."""
+        if self._begun:
+            return None
+        self._shape()
+        running = since.snapshot is not None and not since.snapshot.is_complete
+        lost = self._mode.mends and not since.is_initial and self._is_lost(since.log)
+        self._begun = True
+        wanted = self._mode.reads == "each start" or (self._mode.reads == "once" and since.is_initial)
+        if lost or (wanted and not running):
+            return self._start_snapshot(since, lost)
+        if since.is_initial and self._mode.streams:
+            # nothing is read before the checkpoint has a position
+            return MongoOffset(self._first_position())
+        return None
+
+    def _first_position(self) -> Position:
+        """Where a query without checkpoint begins to read the log: now, or where capture.start.op.time says."""
+        at = self._config["capture.start.op.time"]
+        if not self._streams:
+            return Position(at, WHOLE) if at and at > 0 else newest(self._connect())
+        feed = self._feed()
+        until = time.monotonic() + START_SECONDS
+        try:
+            feed.open(Position())
+            while time.monotonic() < until:
+                chunk = feed.read()
+                if chunk is not None and chunk.reached.token:
+                    return chunk.reached
+        finally:
+            feed.close()
+        raise PrerequisiteError(
+            "The server gives no resume token for a change stream in which nothing happens.",
+            "Change streams need MongoDB 4.0.7 or later.",
+        )
+
+    def _is_lost(self, position: Position) -> bool:
+        """Whether the log can no longer be read from `position`."""
+        feed = self._feed()
+        try:
+            feed.open(position)
+            feed.read()
+        except PositionLost as error:
+            log.warning("%s A new snapshot is taken.", error.message)
+            return True
+        except Exception as error:
+            told = explained_error(error)
+            if isinstance(told, PositionLost):
+                log.warning("%s A new snapshot is taken.", told.message)
+                return True
+            raise
+        finally:
+            feed.close()
+        return False
+
+    # --- snapshots -----------------------------------------------------------------------------------------------
+
+    def _start_snapshot(self, since: MongoOffset, lost: bool) -> MongoOffset:
+        """Plan a snapshot; its first chunks are the first batch. The log begins where it stood before."""
+        time.sleep(self._config["snapshot.delay.ms"] / 1000)
+        position = since.log
+        at = self._present()
+        if self._mode.streams and (since.is_initial or lost):
+            position = self._first_position()
+            at = at if self._streams else position
+        client = self._connect()
+        found = snapshots.collections(client, self._captured, self._shape().legacy)
+        names = snapshots.chosen(self._config, found, self._captured)
+        made = snapshots.plan(client, names, snapshots.filters(self._config))
+        log.info("snapshot of %d collections in %d chunks", len({c.namespace for c in made.chunks}), len(made.chunks))
+        begun = MongoOffset(position, SnapshotProgress(made, at, 0), since.heartbeat_ms, since.transaction,
+                            since.progress)  # fmt: skip
+        return self._next_chunks(begun, False)
+
+    def _present(self) -> Position:
+        """The position that rows of a snapshot tell which does not begin a query."""
+        return newest(self._connect()) if not self._streams else Position(operation_time(self._connect()))
+
+    def _next_chunks(self, since: MongoOffset, everything: bool) -> MongoOffset:
+        """The offset after the next chunks: as many for each batch as keep every core busy for a while."""
+        assert since.snapshot is not None
+        total = len(since.snapshot.plan.chunks)
+        done = min(total, since.snapshot.done + (total if everything else 3 * self._parallelism))
+        return replace(since, snapshot=replace(since.snapshot, done=done))
+
+    def _chunk_tasks(self, since: MongoOffset, until: SnapshotProgress) -> list[Task]:
+        same = since.snapshot is not None and (since.snapshot.plan, since.snapshot.at) == (until.plan, until.at)
+        first = since.snapshot.done if same and since.snapshot is not None else 0
+        address = Address.of(self._config)
+        return [
+            snapshots.SnapshotTask(
+                address,
+                until.plan.chunks[number],
+                until.plan.filter(until.plan.chunks[number].namespace),
+                until.at,
+                number,
+                self._config["snapshot.fetch.size"],
+                self._shape(),
+            )
+            for number in range(first, until.done)
+        ]
+
+    # --- the log -------------------------------------------------------------------------------------------------
+
+    def _feed(self) -> Feed:
+        config = self._config
+        await_ms = config["cursor.max.await.time.ms"] or None
+        client = self._connect()
+        if self._streams:
+            return ChangeStreamFeed(client, self._namespaces, StreamSettings.of(config), await_ms=await_ms)
+        return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._reads_majority())
+
+    def _reads_majority(self) -> bool:
+        """Whether the server can leave out what an election may roll back; warns where it cannot."""
+        try:
+            self._connect().local.command({"find": "oplog.rs", "limit": 1, "readConcern": {"level": "majority"}})
+        except Exception as error:
+            if not lacks_majority_reads(error):
+                raise
+            log.warning("the server has no majority read concern: changes that are rolled back later may be read")
+            return False
+        return True
+
+    def _read_log(self, since: MongoOffset) -> LogReader:
+        """The running reader, started at `since` at the first call."""
+        if self._reader is None:
+            config = self._config
+            self._reader = LogReader(
+                self._feed(),
+                since.log,
+                memory_limit=config["max.queue.size.in.bytes"] or 128 << 20,
+                max_retries=config["errors.max.retries"],
+                retry_delay=config["retriable.restart.connector.wait.ms"] / 1000,
+            )
+            self._reader.start()
+        return self._reader
+
+    def _rows(self, since: MongoOffset, until: MongoOffset) -> list[Rows]:
+        """The changes of a batch; for one that was planned before a restart they are read again."""
+        reader = self._read_log(since)
+        while not reader.read_through(until.log, 1.0):
+            pass
+        return reader.take(since.log, until.log)
+
+    def _next_batch(self, reader: LogReader, start: Position, max_rows: int, max_bytes: int) -> Position:
+        """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached."""
+        began = time.monotonic()
+        deadline = began + min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
+        target = self._target
+        upto = None if target is None else Position(target, WHOLE)
+        while True:
+            # in this order: what is read between the two calls must not be missed
+            reached = target is not None and reader.has_read(target)
+            if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
+                reader.wait(0.05)
+                continue
+            found = reader.plan(start, max_rows, max_bytes, upto)
+            if found != start:
+                self._idle_since, self._idle_bytes = time.monotonic(), reader.read_bytes
+                return found
+            left = deadline - time.monotonic()
+            if reached or (target is None and left <= 0):
+                return self._idle(reader, start)
+            reader.wait(left if target is None else 0.5)
+
+    def _idle(self, reader: LogReader, start: Position) -> Position:
+        """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""
+        moved = reader.reached
+        waited = time.monotonic() - self._idle_since
+        read = reader.read_bytes - self._idle_bytes
+        behind = moved.token != start.token or start.is_before(moved)
+        if behind and not reader.has_changes and (read >= IDLE_BYTES or waited >= IDLE_SECONDS):
+            self._idle_since, self._idle_bytes = time.monotonic(), reader.read_bytes
+            return moved
+        return start
+
+    def _may_stream(self, since: MongoOffset) -> bool:
+        """Whether `streaming.delay.ms` have gone by since a snapshot's end; waits a moment, or for the whole delay."""
+        delay = self._config["streaming.delay.ms"] / 1000
+        if not delay or since.snapshot is None or self._reader is not None:
+            return True
+        self._stream_from = self._stream_from or time.monotonic() + delay
+        left = self._stream_from - time.monotonic()
+        # A query that ends at the present would take an empty answer for its end.
+        pace = self._config["poll.interval.ms"] / 1000
+        time.sleep(max(0.0, left if self._target is not None else min(left, pace)))
+        return time.monotonic() >= self._stream_from
+
+    def _heartbeat(self, since: MongoOffset, has_changes: bool) -> int:
+        """The time of the newest heartbeat at the end of the batch: a new one's if one is due.
+
+        A query that ends at the present gets none for their own sake: it would never end.
+        """
+        if self._heartbeats.remaining() > 0 or (self._target is not None and not has_changes):
+            return since.heartbeat_ms
+        return self._heartbeats.beat(since.heartbeat_ms)
+
+
+def operation_time(client: MongoClient[Any]) -> int:
+    """The timestamp of the newest operation of the server, in 64 bits."""
+    answer: Mapping[str, Any] = client.admin.command("ping")
+    at = answer.get("operationTime")
+    if at is None:
+        raise PrerequisiteError(
+            "The server tells no operation time.", "It must be a member of a replica set, or a mongos, of version 3.6."
+        )
+    return int(at.time) << 32 | int(at.inc)

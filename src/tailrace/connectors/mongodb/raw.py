@@ -1,0 +1,116 @@
+"""RawCursor: a server's cursor whose answers stay the bytes that they are. Planner and worker.
+
+PyMongo's own raw batches copy every document once more and do not hand out the resume token of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.connectors.mongodb import fields
+from tailrace.connectors.mongodb.fields import Bytes, Int64s
+from tailrace.serde.memory import readonly
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+    from pymongo.client_session import ClientSession
+
+_CURSOR = ("cursor", "operationTime")
+_BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of a cursor: `data` holds all of it, `starts` the places of its documents.
+
+    `token` is the resume token behind the batch, a BSON document, None where the server gives none; `at` the server's
+    operation time when it answered (seconds in the upper half of an int64), 0 where it says none.
+    """
+
+    data: Bytes
+    starts: Int64s
+    token: bytes | None
+    at: int
+
+
+class RawCursor:
+    """A cursor that `command` opens in `database`; `next` is called by one thread at a time.
+
+    Raises PyMongo's errors. A cursor that the server has closed has `alive` False.
+    """
+
+    def __init__(
+        self, client: MongoClient[Any], database: str, command: Mapping[str, Any], *, await_ms: int | None = None
+    ) -> None:
+        self._client = client
+        self._database = database
+        self._command = command
+        self._await_ms = await_ms
+        self._session: ClientSession | None = None
+        self._id = 0
+        self._collection = ""
+        self._batch_size = int(command.get("batchSize") or command.get("cursor", {}).get("batchSize") or 0)
+        self.alive = True
+
+    def next(self) -> Answer:
+        """The next batch, which may be empty; at the end `alive` becomes False."""
+        from bson.int64 import Int64
+
+        if self._session is None:
+            self._session = self._client.start_session(causal_consistency=False)
+            return self._take(self._run(self._command))
+        more: dict[str, Any] = {"getMore": Int64(self._id), "collection": self._collection}
+        if self._batch_size:
+            more["batchSize"] = self._batch_size
+        if self._await_ms is not None:
+            more["maxTimeMS"] = self._await_ms
+        return self._take(self._run(more))
+
+    def _run(self, command: Mapping[str, Any]) -> bytes:
+        from bson.codec_options import CodecOptions
+        from bson.raw_bson import RawBSONDocument
+
+        options: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
+        answer: Any = self._client[self._database].command(dict(command), codec_options=options, session=self._session)
+        return bytes(answer.raw)
+
+    def _take(self, answer: bytes) -> Answer:
+        data = readonly(np.frombuffer(answer, np.uint8))
+        outer, outer_kinds = fields.locate(data, np.zeros(1, np.int64), _CURSOR)
+        cursor = outer[0]
+        inner, kinds = fields.locate(data, cursor, _BATCH)
+        batch = int(max(inner[0, 0], inner[1, 0]))
+        self._id = int(fields.int64s(data, inner[2], kinds[2])[0])
+        self.alive = self._id != 0
+        if not self._collection:
+            place, kind = fields.locate(data, cursor, ("ns",))
+            size = int(fields.value_size(data, kind[0, 0], place[0, 0], len(data)))
+            namespace = answer[int(place[0, 0]) + 4 : int(place[0, 0]) + size - 1].decode()
+            self._collection = namespace.partition(".")[2]
+        starts, _ = fields.elements(data, batch)
+        token = None
+        if inner[3, 0] >= 0:
+            at = int(inner[3, 0])
+            token = answer[at : at + int(fields.load(data, at))]
+        return Answer(data, starts, token, int(fields.int64s(data, outer[1], outer_kinds[1])[0]))
+
+    def close(self) -> None:
+        """Let the server forget the cursor; errors are of no matter any more."""
+        from pymongo.errors import PyMongoError
+
+        if self._session is None:
+            return
+        try:
+            if self._id:
+                from bson.int64 import Int64
+
+                command = {"killCursors": self._collection, "cursors": [Int64(self._id)]}
+                self._client[self._database].command(command, session=self._session)
+            self._session.end_session()
+        except PyMongoError:
+            pass
+        self._id, self._session, self.alive = 0, None, False

@@ -1,0 +1,231 @@
+"""LogReader: the thread that reads the oplog or a change stream into a bounded spool. Planner."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from tailrace.connectors.mongodb import fields
+from tailrace.connectors.mongodb.chunk import Chunk, Rows
+from tailrace.connectors.mongodb.faults import explained_error, is_passing
+from tailrace.connectors.mongodb.position import Position
+from tailrace.errors import TailraceError
+
+log = logging.getLogger("tailrace")
+
+_FIRST_PAUSE = 0.1
+_BACKLOG_ANSWER = 1 << 20
+
+
+class Feed(Protocol):
+    """Where captured changes come from, used by one thread. Raises the driver's errors and TailraceError."""
+
+    caught_up_at: int
+    """The server's operation time, a BSON timestamp in 64 bits, when the feed was last at the end of the log."""
+
+    def open(self, position: Position) -> None:
+        """Begin behind `position`, with the next `read`; also after an error."""
+        ...
+
+    def read(self) -> Chunk | None:
+        """The next chunk; None when there is nothing new for a while."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class LogReader:
+    """Reads on from `start` and keeps what Spark has not committed.
+
+    The spool holds up to `memory_limit` bytes; when it is full the thread waits. A lost connection is tried again
+    `max_retries` times in a row (-1: for ever) with growing pauses of at most `retry_delay` seconds; any other error
+    is raised by the next call.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        start: Position,
+        *,
+        memory_limit: int = 128 << 20,
+        max_retries: int = -1,
+        retry_delay: float = 10.0,
+    ) -> None:
+        self._feed = feed
+        self._limit = memory_limit
+        self._max_retries = max_retries
+        self._retry_delay = retry_delay
+        self._chunks: deque[Chunk] = deque()
+        self._held = 0
+        self._read_bytes = 0
+        self._caught_up = False
+        self.reached = start
+        self._error: BaseException | None = None
+        self._closed = False
+        self._change = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="tailrace-mongodb-reader", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # --- the thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        opened = False
+        while not self._closed:
+            try:
+                if not opened:
+                    self._feed.open(self.reached)
+                    opened = True
+                chunk = self._feed.read()
+                failures = 0
+            except Exception as error:
+                opened = False
+                failures += 1
+                if not is_passing(error) or (self._max_retries >= 0 and failures > self._max_retries):
+                    self._fail(error)
+                    break
+                log.warning("reading the log is interrupted (%s): it is tried again", type(error).__name__)
+                self._pause(min(_FIRST_PAUSE * 2 ** min(failures, 20), self._retry_delay))
+                continue
+            self._keep(chunk)
+        self._feed.close()
+
+    def _fail(self, error: Exception) -> None:
+        with self._change:
+            self._error = error if isinstance(error, TailraceError) else explained_error(error)
+            self._change.notify_all()
+
+    def _pause(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while not self._closed and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def _keep(self, chunk: Chunk | None) -> None:
+        with self._change:
+            # an answer of some size is followed by more
+            self._caught_up = chunk is None or chunk.read_bytes < _BACKLOG_ANSWER
+            if chunk is not None:
+                self.reached = chunk.reached
+                self._read_bytes += chunk.read_bytes
+                if len(chunk.rows):
+                    self._chunks.append(chunk)
+                    self._held += len(chunk.rows.data)
+            self._change.notify_all()
+            while self._held > self._limit and not self._closed:
+                self._change.wait(1.0)
+
+    # --- the planner's calls -------------------------------------------------------------------------------------
+
+    def wait(self, seconds: float) -> None:
+        """Until something is read, at most so long. Raises what the thread met."""
+        with self._change:
+            self._raise()
+            self._change.wait(seconds)
+            self._raise()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def has_changes(self) -> bool:
+        with self._change:
+            return bool(self._chunks)
+
+    def is_filling(self, max_bytes: int) -> bool:
+        """Whether a backlog is being read that has not given half of `max_bytes` yet."""
+        with self._change:
+            return bool(self._chunks) and not self._caught_up and self._held < min(max_bytes, self._limit) // 2
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes of the log have been read so far."""
+        return self._read_bytes
+
+    def has_read(self, target: int) -> bool:
+        """Whether the log has been read to the timestamp `target`."""
+        return self._feed.caught_up_at >= target or self.reached.time > target
+
+    def committed(self, position: Position) -> None:
+        """Spark has written everything up to `position`: it is forgotten."""
+        with self._change:
+            while self._chunks and not position.is_before(_last(self._chunks[0])):
+                self._held -= len(self._chunks.popleft().rows.data)
+            self._change.notify_all()
+
+    def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Position:
+        """The end of a batch behind `start`: at least one change if there is any, at most the limits, not past `upto`.
+
+        Returns `start` when there is none.
+        """
+        with self._change:
+            self._raise()
+            chunks = list(self._chunks)
+            reached = self.reached
+        end, whole = start, True
+        for chunk in chunks:
+            first = chunk.rows.first_after(start)
+            last = len(chunk.rows) if upto is None else chunk.rows.first_after(upto)
+            if first >= last:
+                continue
+            sizes = fields.sizes_of(chunk.rows.data, chunk.rows.at[first:last]).cumsum()
+            count = min(last - first, max_rows, int(sizes.searchsorted(max_bytes, side="right")))
+            if count < last - first or last < len(chunk.rows):
+                whole = False
+            if end == start:
+                count = max(count, 1)
+            if count <= 0:
+                return end
+            end = chunk.position(first + count - 1)
+            max_rows -= count
+            max_bytes -= int(sizes[count - 1])
+            if not whole:
+                return end
+        # all that is there: the batch may end behind what no captured change follows
+        if upto is None and end != start and whole and end.is_before(reached):
+            return reached
+        return end
+
+    def take(self, start: Position, end: Position) -> list[Rows]:
+        """The changes in `(start, end]`, which have been read."""
+        with self._change:
+            self._raise()
+            chunks = list(self._chunks)
+        found = []
+        for chunk in chunks:
+            first, last = chunk.rows.first_after(start), chunk.rows.first_after(end)
+            if first < last:
+                found.append(chunk.rows.part(slice(first, last)))
+        return found
+
+    def read_through(self, end: Position, seconds: float, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until everything up to `end` has been read; False when that takes longer than `seconds`."""
+        until = time.monotonic() + seconds
+        while self.reached.is_before(end):
+            if self._feed.caught_up_at > end.time or stopped():
+                return True
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            self.wait(min(left, 0.5))
+        with self._change:
+            self._raise()
+        return True
+
+    def close(self) -> None:
+        """End the thread. May come twice."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+
+
+def _last(chunk: Chunk) -> Position:
+    return Position(int(chunk.rows.time[-1]), int(chunk.rows.number[-1]))

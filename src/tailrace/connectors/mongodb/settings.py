@@ -1,0 +1,40 @@
+"""MongoSettings: what shapes MongoDB's events beyond the settings that all connectors share. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tailrace.events.settings import EventSettings
+
+
+@dataclass(frozen=True, slots=True)
+class MongoSettings:
+    """How documents and changes become events. Picklable; made by the planner, used by workers.
+
+    `events` are the settings of every connector; `replica_set` is what source blocks of the 1.1 form call `rs`.
+    `excluded` and `renames` are the entries of field.exclude.list and field.renames; `old_source` asks for the source
+    block of source.struct.version=v1.
+    """
+
+    events: EventSettings
+    replica_set: str = ""
+    excluded: tuple[str, ...] = ()
+    renames: tuple[str, ...] = ()
+    old_source: bool = False
+
+    @property
+    def legacy(self) -> bool:
+        """Whether events have the form of Debezium 1.1: after, patch and filter."""
+        return self.events.event_format == "1.1"
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], events: EventSettings, replica_set: str) -> MongoSettings:
+        return cls(
+            events,
+            replica_set,
+            tuple(config.get("field.exclude.list") or ()),
+            tuple(config.get("field.renames") or ()),
+            config.get("source.struct.version") == "v1",
+        )

@@ -1,0 +1,214 @@
+"""Snapshots: which documents are read, in which chunks, and the task that reads one. Planner and worker.
+
+A chunk is a range of `_id` in the order of its index: `min` and `max` of the find command compare across types, which
+`$gt` and `$lt` do not. A collection that is one chunk is read in its natural order.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import Marker
+from tailrace.config.filters import compile_expression
+from tailrace.connectors.mongodb.chunk import Namespace
+from tailrace.connectors.mongodb.connection import Address, connect
+from tailrace.connectors.mongodb.faults import explained_error
+from tailrace.connectors.mongodb.namespaces import CollectionFilter
+from tailrace.connectors.mongodb.plan import Chunk, SnapshotPlan, planned
+from tailrace.connectors.mongodb.position import Position
+from tailrace.connectors.mongodb.raw import Answer, RawCursor
+from tailrace.connectors.mongodb.segment import Segment, read_documents
+from tailrace.connectors.mongodb.settings import MongoSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pymongo import MongoClient
+
+CHUNK_DOCUMENTS = 65_536
+# Samples for each bound: with ten of them chunks differ by a third or so.
+_SAMPLES = 10
+_OVERRIDES = "snapshot.collection.filter.overrides"
+
+
+def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool) -> list[Namespace]:
+    """The captured collections that exist, in the order in which a snapshot reads them.
+
+    Debezium 1.1 takes them as the server lists them (`old`), later ones sort them by their name alone.
+    """
+    found: list[Namespace] = []
+    for database in client.list_database_names():
+        of_signals = captured.signals is not None and captured.signals[0] == database
+        if not of_signals and not captured.includes_database(database):
+            continue
+        for told in client[database].list_collections():
+            name = str(told["name"])
+            if told.get("type", "collection") != "collection" or (name.startswith("system.") and not old):
+                continue
+            if captured.includes(database, name):
+                found.append((database, name))
+    return found if old else sorted(found, key=lambda one: one[1].encode("utf-16-be"))
+
+
+def chosen(config: Mapping[str, Any], found: Sequence[Namespace], captured: CollectionFilter) -> list[Namespace]:
+    """Those of the captured collections that the initial snapshot reads: never that of the signals."""
+    wanted = [compile_expression(text) for text in config["snapshot.include.collection.list"]]
+    names = [one for one in found if one != captured.signals]
+    return [one for one in names if not wanted or any(pattern.fullmatch(".".join(one)) for pattern in wanted)]
+
+
+def filters(config: Mapping[str, Any]) -> tuple[tuple[Namespace, str], ...]:
+    """The conditions of `snapshot.collection.filter.overrides`, by collection."""
+    found = []
+    for listed in config.get(_OVERRIDES) or ():
+        database, _, name = listed.partition(".")
+        found.append(((database, name), str(config[f"{_OVERRIDES}.{listed}"])))
+    return tuple(sorted(found))
+
+
+def plan(
+    client: MongoClient[Any],
+    names: Sequence[Namespace],
+    conditions: tuple[tuple[Namespace, str], ...] = (),
+    chunk_documents: int = CHUNK_DOCUMENTS,
+) -> SnapshotPlan:
+    """The plan for the collections `names` in this order; those without a document that is wanted are left out."""
+    by_name = dict(conditions)
+    split: list[tuple[Namespace, list[str]]] = []
+    for name in names:
+        collection = client[name[0]][name[1]]
+        if collection.find_one(condition(by_name.get(name, "")), {"_id": 1}) is None:
+            continue
+        count = collection.estimated_document_count()
+        split.append((name, _bounds(client, name, -(-count // chunk_documents))))
+    return planned(split, tuple(pair for pair in conditions if pair[0] in dict(split)))
+
+
+def condition(text: str) -> dict[str, Any]:
+    """A query from its extended JSON; all documents for an empty text."""
+    from bson import json_util
+
+    return dict(json_util.loads(text)) if text else {}
+
+
+def _bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
+    """Where to cut a collection into `chunks` of about the same size; no cuts for one that cannot be sampled."""
+    from pymongo.errors import OperationFailure
+
+    if chunks < 2:
+        return []
+    stages = [{"$sample": {"size": _SAMPLES * chunks}}, {"$project": {"_id": 1}}, {"$sort": {"_id": 1}}]
+    command = {"aggregate": name[1], "pipeline": stages, "cursor": {}, "allowDiskUse": True}
+    cursor = RawCursor(client, name[0], command)
+    samples: list[str] = []
+    try:
+        while cursor.alive:
+            answer = cursor.next()
+            samples += [_bound(answer, start) for start in answer.starts.tolist()]
+    except OperationFailure:
+        return []
+    found = [samples[place * len(samples) // chunks] for place in range(1, chunks)] if samples else []
+    return list(dict.fromkeys(found))
+
+
+def _bound(answer: Answer, start: int) -> str:
+    """The `_id` of a document as a plan has it."""
+    size = int.from_bytes(answer.data[start : start + 4].tobytes(), "little")
+    return encoded_id(answer.data[start : start + size].tobytes())
+
+
+def encoded_id(document: bytes) -> str:
+    """The value of the only field of a document `{_id: value}` as a plan has it: under an empty name."""
+    # the field's name is replaced on the bytes, so that the value stays what it is
+    body = document[4:5] + b"\0" + document[9:-1]
+    return base64.b64encode((len(body) + 5).to_bytes(4, "little") + body + b"\0").decode()
+
+
+def index_bound(text: str) -> Any:
+    """A bound of a plan as `min` and `max` of the find command take it: `{_id: value}`."""
+    from bson.raw_bson import RawBSONDocument
+
+    body = base64.b64decode(text)
+    inner = body[4:5] + b"_id\0" + body[6:-1]
+    return RawBSONDocument((len(inner) + 5).to_bytes(4, "little") + inner + b"\0")
+
+
+def find_command(chunk: Chunk, filter_: str, batch_size: int) -> dict[str, Any]:
+    """The command that reads a chunk."""
+    command: dict[str, Any] = {"find": chunk.namespace[1], "filter": condition(filter_)}
+    if chunk.lower or chunk.upper:
+        command["hint"] = {"_id": 1}
+        if chunk.lower:
+            command["min"] = index_bound(chunk.lower)
+        if chunk.upper:
+            command["max"] = index_bound(chunk.upper)
+    if batch_size:
+        command["batchSize"] = batch_size
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """One chunk to read with the connection `address` (holds the password). Worker.
+
+    `filter` is a condition in extended JSON; `at` the position of the log at which the snapshot began; `number` the
+    chunk's own, which tells its documents from those of others. Raises ConnectionFailed and PrerequisiteError.
+    """
+
+    address: Address
+    chunk: Chunk
+    filter: str
+    at: Position
+    number: int
+    batch_size: int
+    settings: MongoSettings
+
+    def __repr__(self) -> str:
+        return f"SnapshotTask({'.'.join(self.chunk.namespace)}, chunk {self.number})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from pymongo.errors import PyMongoError
+
+        from tailrace.connectors.mongodb.records import to_rows
+
+        try:
+            client = connect(self.address)
+            try:
+                for segment in self._segments(client):
+                    yield from to_rows(segment, self.settings)
+            finally:
+                client.close()
+        except PyMongoError as error:
+            raise explained_error(error) from None
+
+    def _segments(self, client: MongoClient[Any]) -> Iterator[Segment]:
+        """The documents, an answer at a time; the last one of a snapshot is marked."""
+        command = find_command(self.chunk, self.filter, self.batch_size)
+        cursor = RawCursor(client, self.chunk.namespace[0], command)
+        first = self.number << 40
+        waiting: Segment | None = None
+        while cursor.alive:
+            answer = cursor.next()
+            if not len(answer.starts):
+                continue
+            if waiting is not None:
+                yield waiting
+            waiting = read_documents(
+                self.chunk.namespace,
+                answer.data,
+                answer.starts,
+                self.at.time,
+                first,
+                hash_=self.at.hash,
+                read_ns=0 if self.settings.legacy else time.time_ns(),
+            )
+            first += len(answer.starts)
+        if waiting is not None:
+            if self.chunk.last and waiting.markers is not None:
+                waiting.markers[-1] = np.uint8(Marker.LAST)
+            yield waiting

@@ -1,0 +1,115 @@
+"""The texts of an event: documents, keys and changed fields as JSON, and the names of transactions. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tailrace.connectors.mongodb import fields
+from tailrace.connectors.mongodb.extended_json import json_texts
+from tailrace.connectors.mongodb.fields import Bytes
+from tailrace.connectors.mongodb.images import Images, Values
+from tailrace.connectors.mongodb.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, Form
+from tailrace.connectors.mongodb.plain_json import text_of
+from tailrace.connectors.mongodb.segment import OPLOG, Segment
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.serde.assemble import CHANGE, KINDS, Fragment, Programs
+from tailrace.serde.fragments import strings_fragment
+from tailrace.serde.json_text import quoted
+
+_EMPTY = 5
+
+
+def key_form(settings: MongoSettings) -> Form:
+    """How `_id` is written in keys."""
+    return KEY_1_1 if settings.legacy else KEY
+
+
+def document_form(settings: MongoSettings) -> Form:
+    """How documents are written."""
+    return STRICT_1_1 if settings.legacy else STRICT
+
+
+def values(data: Bytes, found: Values, form: Form) -> Fragment:
+    """Each value as a JSON string, `null` where there is none."""
+    return json_texts(data, found.places, found.kinds, form)
+
+
+def update_descriptions(data: Bytes, updated: Values, removed: Values, truncated: Values) -> Fragment:
+    """The `updateDescription` of each change, `null` where it has none."""
+    programs = Programs()
+    programs.begin()
+    programs.literal(b'{"removedFields":')
+    programs.fragment(_lists(data, removed, _removed), CHANGE)
+    programs.literal(b',"updatedFields":')
+    programs.fragment(json_texts(data, updated.places, updated.kinds, RELAXED), CHANGE)
+    programs.literal(b',"truncatedArrays":')
+    programs.fragment(_lists(data, truncated, _truncated), CHANGE)
+    programs.literal(b"}")
+    programs.end()
+    without = programs.begin()
+    programs.literal(b"null")
+    programs.end()
+    count = len(updated.places)
+    index = np.zeros((KINDS, count), np.int32)
+    index[CHANGE] = np.arange(count)
+    program = np.where(updated.places >= 0, 0, without).astype(np.uint8)
+    return Fragment(*programs.run(program, index))
+
+
+def _lists(data: Bytes, found: Values, write: Callable[[Bytes, int], str]) -> Fragment:
+    """Arrays as JSON; `null` for those that are not there or empty, which most are."""
+    arrays = found.kinds == fields.ARRAY
+    filled = arrays & (fields.sizes_of(data, np.where(arrays, found.places, -1)) > _EMPTY)
+    texts = [b"null"] * len(arrays)
+    for row in np.flatnonzero(filled).tolist():
+        places, _ = fields.elements(data, int(found.places[row]))
+        texts[row] = f"[{','.join(write(data, place) for place in places.tolist())}]".encode()
+    return strings_fragment(texts)
+
+
+def _removed(data: Bytes, place: int) -> str:
+    return quoted(_string(data, place))
+
+
+def _truncated(data: Bytes, place: int) -> str:
+    places, kinds = fields.locate(data, np.array([place], np.int64), ("field", "newSize"))
+    size = int(fields.int64s(data, places[1], kinds[1])[0])
+    return f'{{"field":{quoted(_string(data, int(places[0, 0])))},"size":{size}}}'
+
+
+def _string(data: Bytes, place: int) -> str:
+    size = int(fields.load(data, place))
+    return text_of(data[place + 4 : place + 3 + size].tobytes())
+
+
+def transaction_names(segment: Segment, found: Images, low: int, high: int) -> list[str | None]:
+    """What events call the transactions of the changes `low` to `high`, None outside of one.
+
+    Of a stream that is the session as JSON and the transaction's number, of an oplog the entry's `h`.
+    """
+    if segment.kind == OPLOG:
+        if segment.hash is None or segment.hashed is None:
+            return [None] * (high - low)
+        known = zip(segment.hash[low:high].tolist(), segment.hashed[low:high].tolist(), strict=True)
+        return [str(number) if hashed else None for number, hashed in known]
+    part = found.session.part(low, high)
+    rows = np.flatnonzero((part.places >= 0) & found.has_transaction[low:high])
+    names: list[str | None] = [None] * (high - low)
+    if not len(rows):
+        return names
+    places = part.places[rows]
+    codes, distinct = fields.distinct(segment.data, places, fields.sizes_of(segment.data, places))
+    sessions = [session_text(document) for document in distinct]
+    numbers = found.transaction[low:high][rows].tolist()
+    for row, code, number in zip(rows.tolist(), codes.tolist(), numbers, strict=True):
+        names[row] = f"{sessions[code]}:{number}"
+    return names
+
+
+def session_text(document: bytes) -> str:
+    """A session's id, a BSON document, as source blocks have it."""
+    place, kind = np.zeros(1, np.int64), np.full(1, fields.DOCUMENT, np.uint8)
+    text = json_texts(np.frombuffer(document, np.uint8), place, kind, STRICT, within_string=False)
+    return text.data[: int(text.offsets[-1])].tobytes().decode()

@@ -1,0 +1,33 @@
+"""Which modules serve which connector, by the names of the tables of options. Nothing is imported before it is used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.connectors.base import Planner
+from tailrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from tailrace.events.settings import EventSettings
+
+_PLANNERS = {"postgres": "PostgresPlanner", "mongodb": "MongoPlanner"}
+
+
+def planner(config: Config, settings: EventSettings) -> Planner:
+    """The planner of a configuration's connector; no I/O. Planner."""
+    found = import_module(f"tailrace.connectors.{_known(config)}.planner")
+    made: Planner = getattr(found, _PLANNERS[config.connector])(config, settings)
+    return made
+
+
+def prerequisites(config: Config) -> Any:
+    """The module that checks a server before a run: `demand(config)` and `check(config)` give findings. Driver."""
+    return import_module(f"tailrace.connectors.{_known(config)}.prerequisites")
+
+
+def _known(config: Config) -> str:
+    if config.connector not in _PLANNERS:
+        raise ConfigError(f"The connector {config.connector} cannot run yet.", f"Known are: {', '.join(_PLANNERS)}.")
+    return config.connector
