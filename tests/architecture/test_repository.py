@@ -81,6 +81,6 @@ def test_the_lock_pins_every_package_with_its_hashes() -> None:
 def test_the_lock_holds_every_dependency() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     wanted = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
-    names = {re.split(r"[\[<>=~!; ]", requirement)[0].lower() for requirement in wanted}
+    names = {re.split(r"[\[<>=~!; ]", requirement)[0].lower().replace("_", "-") for requirement in wanted}
     locked = set(re.findall(r"^([a-z0-9.\-]+)==", (ROOT / "requirements.lock").read_text("utf-8"), re.M))
     assert names - locked == set()
