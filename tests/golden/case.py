@@ -14,6 +14,8 @@ from tests.golden.record import Record, recorded
 KNOBS = frozenset({"offsets", "idle", "format", "timezone", "nostream"})
 """offsets: the recording has offsets beside it (for information); idle: seconds without a record that end the case;
 format: the value format; timezone: the zone that the recorder ran in; nostream: the case ends with the snapshot."""
+MONGO_KNOBS = frozenset({"offsets", "idle", "format", "exit", "proxy"})
+"""exit: the recorded connector ended with an error; proxy: it came through a proxy that shows a fed oplog."""
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _VERSION = re.compile(r'"(?:iodebezium)?version":"(\d+\.\d+\.\d+\.\w+)"')
@@ -61,7 +63,8 @@ def load(path: Path) -> Case:
     properties = parse(text)
     knobs = {name: value.strip() for name, value in re.findall(r"^[ \t]*#@[ \t]*(\w+)[ \t]*=(.*)$", text, re.M)}
     database = properties.get("connector.class", "").removeprefix("io.debezium.connector.").partition(".")[0]
-    if database == "postgresql" and (unknown := set(knobs) - KNOBS):
+    allowed = {"postgresql": KNOBS, "mongodb": MONGO_KNOBS}.get(database, set(knobs))
+    if unknown := set(knobs) - allowed:
         raise ValueError(f"{path.name}/config.properties: unknown knobs {sorted(unknown)}")
     return Case(f"{path.parent.name}/{path.name}", path, database, properties, knobs)
 

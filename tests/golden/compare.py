@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from tests.golden.accept import (
@@ -30,13 +30,17 @@ class Terms:
     """What a comparison has to know beside the records.
 
     A table of more rows than `chunk_rows` may have its snapshot's rows in another order (0: none may). `heartbeats`
-    and `notifications` name topics, as in Normaliser.
+    and `notifications` name topics, as in Normaliser. `normaliser` makes one that is not PostgreSQL's; the reasons
+    tell why a value, or a piece of a schema, may differ.
     """
 
     chunk_rows: int = 0
     heartbeats: str = HEARTBEATS
     notifications: str = NOTIFICATIONS
     catalog: Catalog = field(default_factory=Catalog)
+    normaliser: Callable[[], Normaliser] | None = None
+    value_reason: Callable[[Place, object, object], str | None] = value_reason
+    schema_reason: Callable[[object, object], str | None] = schema_reason
 
 
 def difference(expected: list[Record], got: list[Record], terms: Terms | None = None) -> str | None:
@@ -51,7 +55,8 @@ def differences(expected: list[Record], got: list[Record], terms: Terms | None =
     not reported as a shift of all log positions.
     """
     terms = terms or Terms()
-    sides = [Normaliser(terms.heartbeats, terms.notifications) for _ in range(2)]
+    make = terms.normaliser or (lambda: Normaliser(terms.heartbeats, terms.notifications))
+    sides = [make() for _ in range(2)]
     expected, got = comparable(expected, got)
     wanted, found = sides[0].normalise(expected), sides[1].normalise(got)
     equal = wanted.keys() == found.keys()
@@ -83,7 +88,7 @@ def _topic(topic: str, wanted: list[Record], found: list[Record], terms: Terms) 
     for index, (one, other) in enumerate(zip(wanted, found, strict=False)):
         # A tombstone shows no column: those of the record before it count.
         shown = _shown(other) or shown
-        for answer in _record(one, other, terms.catalog, shown):
+        for answer in _record(one, other, terms, shown):
             if not different and terms.chunk_rows and same_but_for_chunks(wanted, found, terms.chunk_rows):
                 return
             different = True
@@ -102,8 +107,8 @@ def _shown(record: Record) -> frozenset[str] | None:
     return None if row is None else frozenset(row)
 
 
-def _record(wanted: Record, got: Record, catalog: Catalog, shown: frozenset[str] | None) -> Iterator[str]:
-    walk = _Walk(got, catalog, shown)
+def _record(wanted: Record, got: Record, terms: Terms, shown: frozenset[str] | None) -> Iterator[str]:
+    walk = _Walk(got, terms, shown)
     yield from walk.part(".key", wanted.key, got.key)
     yield from walk.part(".value", wanted.value, got.value)
     names, others = [name for name, _ in wanted.headers], [name for name, _ in got.headers]
@@ -117,7 +122,7 @@ def _record(wanted: Record, got: Record, catalog: Catalog, shown: frozenset[str]
 class _Walk:
     """Finds the places where two records differ in a way that no rule of acceptance covers."""
 
-    def __init__(self, got: Record, catalog: Catalog, shown: frozenset[str] | None) -> None:
+    def __init__(self, got: Record, terms: Terms, shown: frozenset[str] | None) -> None:
         key = payload(got.key)
         self.apart = frozenset(key) - shown if isinstance(key, dict) and shown is not None else frozenset()
         value = payload(got.value)
@@ -125,7 +130,7 @@ class _Walk:
         self.op = _string(value, "op")
         source = value.get("source") if isinstance(value, dict) else None
         self.table = (_string(source, "schema") or "", _string(source, "table") or "")
-        self.catalog = catalog
+        self.terms = terms
 
     def part(self, path: str, wanted: object, got: object) -> Iterator[str]:
         """A whole key, value or header. The texts decide; the walk only finds the place."""
@@ -142,7 +147,7 @@ class _Walk:
 
     def schema(self, path: str, wanted: object, got: object) -> Iterator[str]:
         """Two schemas, or two pieces of them."""
-        if write(wanted) == write(got) or schema_reason(wanted, got):
+        if write(wanted) == write(got) or self.terms.schema_reason(wanted, got):
             return
         if path.startswith(KEYS) and key_schema_reason(self.apart, wanted, got):
             return
@@ -157,7 +162,7 @@ class _Walk:
 
     def value(self, path: str, wanted: object, got: object, place: Place) -> Iterator[str]:
         """Two values with their schemas."""
-        if write(wanted) == write(got) or value_reason(place, wanted, got):
+        if write(wanted) == write(got) or self.terms.value_reason(place, wanted, got):
             return
         if isinstance(wanted, dict) and isinstance(got, dict):
             if set(wanted) != set(got) or (list(wanted) != list(got) and not any_order(place)):
@@ -186,7 +191,7 @@ class _Walk:
             _field(place.got_schema, key),
             column,
             place.op,
-            self.catalog.types.get((*self.table, column)) if column else None,
+            self.terms.catalog.types.get((*self.table, column)) if column else None,
         )
 
 

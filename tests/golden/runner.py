@@ -14,25 +14,30 @@ import tempfile
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import TracebackType
 
 import psycopg
+from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
 
 from tailrace.embedded import THROWAWAY, Server
 from tests import fix_spark
+from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
 from tests.golden import case as cases
-from tests.golden import script
+from tests.golden import mongo_runner, script
 from tests.golden.accept import Catalog
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
 from tests.golden.record import Record
 from tests.golden.stream import Failed, Frame, Stream, source
+from tests.servers.secantus import Unavailable
 
 HERE = Path(__file__).parent
 SHIPPED = HERE / "cases"
@@ -118,6 +123,32 @@ def run(case: Case, postgres: Postgres, spark: SparkSession, frame: Frame = sour
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
+def run_mongo(case: Case, mongo: Mongo, spark: SparkSession, frame: Frame | None = None) -> Outcome:
+    """Run one case of MongoDB on an emptied server and compare."""
+    started = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
+            shown = partial(source, form="mongodb-cdc")
+            found = _kinds(mongo_runner.run(case, mongo, spark, Path(folder), recorder(case), frame or shown))
+    except Failed as error:
+        found = (str(error),)
+    except PyMongoError as error:
+        found = (f"the server refuses a step of the case: {' '.join(str(error).split())}",)
+    return Outcome(case, found, seconds=time.monotonic() - started)
+
+
+def recorder(case: Case) -> dict[str, str]:
+    """The option that makes events name the version of the recording, and the converter of its format."""
+    options = {}
+    with gzip.open(case.path / "expected.jsonl.gz", "rt", encoding="utf-8") as text:
+        version = next(filter(None, map(cases.version, text)), None)
+    if version:
+        options["event.version.string"] = version
+    if "format" in case.knobs:
+        options["value.converter"] = VALUE_CONVERTERS[case.knobs["format"]]
+    return options
+
+
 def options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
     """The case's configuration, and the version of the recording where it names one."""
     variables = {
@@ -128,16 +159,10 @@ def options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
         "PGDATABASE": DATABASE,
         "OFFSETS": str(folder / "offsets.dat"),
     }
-    filled = case.options(variables)
-    with gzip.open(case.path / "expected.jsonl.gz", "rt", encoding="utf-8") as text:
-        version = next(filter(None, map(cases.version, text)), None)
-    if version:
-        filled["event.version.string"] = version
+    filled = case.options(variables) | recorder(case)
     if "signal.data.collection" in filled:
         # one chunk for each window, as the recorded connector reads them
         filled["incremental.snapshot.window.chunks"] = "1"
-    if "format" in case.knobs:
-        filled["value.converter"] = VALUE_CONVERTERS[case.knobs["format"]]
     return filled
 
 
@@ -171,9 +196,13 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, fram
         stream.stop()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
     terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)))
-    # One of each kind, the numbers of records and elements aside: the second of a kind tells nothing new.
+    return _kinds(differences(expected, stream.records(), terms))
+
+
+def _kinds(found: Iterable[str]) -> tuple[str, ...]:
+    """One difference of each kind, the numbers of records and elements aside: a second of a kind tells nothing new."""
     kinds: dict[str, str] = {}
-    for text in differences(expected, stream.records(), terms):
+    for text in found:
         kinds.setdefault(re.sub(r"\[\d+\]", "[]", text.partition(": ")[0]), text)
     return tuple(kinds.values())
 
@@ -249,6 +278,36 @@ def _leading_reads(expected: list[Record], heartbeats: str) -> int:
     return count
 
 
+class Servers:
+    """The servers that cases of all kinds need, each started when it is first needed; a context manager."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._postgres: Postgres | None = None
+        self._mongo: Mongo | None = None
+
+    def __enter__(self) -> Servers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def run(self, case: Case, spark: SparkSession) -> Outcome:
+        """Run one case of whatever kind and compare."""
+        if case.database == "postgresql":
+            self._postgres = self._postgres or self._stack.enter_context(server())
+            return run(case, self._postgres, spark)
+        if case.database == "mongodb":
+            try:
+                self._mongo = self._mongo or self._stack.enter_context(mongo_runner.server())
+            except Unavailable as error:
+                return Outcome(case, skipped=str(error))
+            return run_mongo(case, self._mongo, spark)
+        return Outcome(case, skipped=f"there is no server for cases of {case.database or 'no connector'}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run all cases of a folder and report; the exit code."""
     parser = argparse.ArgumentParser(prog="make golden", description="Compare with the recordings of Debezium.")
@@ -261,10 +320,10 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"there are no cases in {folder}")
     known = expected_failures()
     outcomes: list[Outcome] = []
-    with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as warehouse, server() as postgres:
+    with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as warehouse, Servers() as servers:
         spark = fix_spark.start(Path(warehouse))
         for case in found:
-            outcomes.append(run(case, postgres, spark))
+            outcomes.append(servers.run(case, spark))
             print(line(outcomes[-1], known, given.kinds), flush=True)
         spark.stop()
     judged = [outcome for outcome in outcomes if outcome.skipped is None]

@@ -26,12 +26,12 @@ class Failed(Exception):
     """The query, or its start, ended with an error; the text is the error's own."""
 
 
-def source(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    """The connector's rows, as any user gets them."""
+def source(spark: SparkSession, options: Mapping[str, str], form: str = "postgres-cdc") -> DataFrame:
+    """The rows of the connector `form`, as any user gets them."""
     from tailrace import spark as sources
 
     sources.register(spark)
-    return spark.readStream.format("postgres-cdc").options(**sources.options(options)).load()
+    return spark.readStream.format(form).options(**sources.options(options)).load()
 
 
 class Stream:
@@ -80,6 +80,10 @@ class Stream:
         """What was collected so far, batch by batch."""
         with self._lock:
             return [record for batch in sorted(self._batches) for record in self._batches[batch]]
+
+    def committed(self) -> bool:
+        """Whether a batch has been written, so that the checkpoint holds a position."""
+        return (self._checkpoint / "commits" / "0").exists()
 
     def count(self) -> int:
         """The number of records collected so far."""

@@ -6,11 +6,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.architecture import behaviours
+from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Postgres
 from tests.golden import case as cases
-from tests.golden import runner
+from tests.golden import mongo_runner, runner
+from tests.servers.secantus import Unavailable
 
-CASES = [case for case in cases.find(runner.default_cases()) if case.database == "postgresql"]
+ALL = cases.find(runner.default_cases())
 KNOWN = runner.expected_failures()
 SHOWN = behaviours.golden()
 
@@ -21,26 +23,55 @@ def marked(case: cases.Case) -> object:
     return pytest.param(case, id=case.name, marks=marks)
 
 
+def of(database: str) -> list[object]:
+    """The cases of one kind."""
+    return [marked(case) for case in ALL if case.database == database]
+
+
 @pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
+def postgres_server() -> Iterator[Postgres]:
     with runner.server() as postgres:
         yield postgres
 
 
-@pytest.mark.parametrize("case", [marked(case) for case in CASES])
-def test_the_events_are_those_that_debezium_wrote(case: cases.Case, server: Postgres, spark: SparkSession) -> None:
-    outcome = runner.run(case, server, spark)
+@pytest.fixture(scope="module")
+def mongo_server() -> Iterator[Mongo]:
+    try:
+        starting = mongo_runner.server()
+        with starting as mongo:
+            yield mongo
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def judge(outcome: runner.Outcome) -> None:
+    """Pass when the case is equal, or skip or fail as the list of expected failures wants it."""
+    name = outcome.case.name
     if outcome.skipped:
         pytest.skip(outcome.skipped)
-    if case.name in KNOWN:
+    if name in KNOWN:
         if outcome.difference is None:
-            pytest.fail(f"{case.name} is equal: remove it from expected_failures.toml", pytrace=False)
-        pytest.xfail(KNOWN[case.name])
+            pytest.fail(f"{name} is equal: remove it from expected_failures.toml", pytrace=False)
+        pytest.xfail(KNOWN[name])
     if outcome.difference is not None:
         pytest.fail(outcome.difference, pytrace=False)
+
+
+@pytest.mark.parametrize("case", of("postgresql"))
+def test_the_events_are_those_that_debezium_wrote(
+    case: cases.Case, postgres_server: Postgres, spark: SparkSession
+) -> None:
+    judge(runner.run(case, postgres_server, spark))
+
+
+@pytest.mark.parametrize("case", of("mongodb"))
+def test_the_events_are_those_that_debezium_wrote_of_mongodb(
+    case: cases.Case, mongo_server: Mongo, spark: SparkSession
+) -> None:
+    judge(runner.run_mongo(case, mongo_server, spark))
 
 
 def test_only_cases_that_exist_are_expected_to_fail() -> None:
     if runner.default_cases() == runner.SHIPPED:
         pytest.skip("only some of the cases are here")
-    assert set(KNOWN) <= {case.name for case in CASES}
+    assert set(KNOWN) <= {case.name for case in ALL}
