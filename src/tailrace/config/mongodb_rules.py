@@ -80,10 +80,12 @@ def condition_fault(text: str) -> str:
 
 
 def settle(draft: Draft) -> None:
-    """The rules between options: see the faults. `capture.mode` gets its default."""
+    """The rules between options, as the faults tell them; also the default of capture.mode, and names of two parts."""
     values = draft.values
     if values["capture.mode"] is None:
         values["capture.mode"] = "oplog" if draft.form == "1.1" else "change_streams_update_full"
+    # What Debezium calls Default has the database in the names, as Schema has the schema elsewhere.
+    values["topic.naming.strategy"] = values["topic.naming.strategy"].replace(".Default", ".Schema")
     if not values["topic.prefix"]:
         draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
