@@ -255,16 +255,27 @@ class Dialect(Protocol):
     It holds the password, so its `repr` is the class's name.
     """
 
-    connector: str
-    """`sqlserver` or `db2`: what source blocks say."""
-    databases: tuple[str, ...]
-    """The databases to read, in the order of the configuration, with the names that events show. A dialect that can
-    learn a name's true case only from the server keeps the configured one here."""
-    width: int
-    """How many bytes a position has (SQL Server 10; Db2 16 on LUW, 10 on z/OS)."""
-    pairs: bool
-    """Whether a DELETE directly followed by an INSERT of the same transaction in one change table is an update (Db2,
-    with CHG_UPD_TO_DEL_INS='Y')."""
+    @property
+    def connector(self) -> str:
+        """`sqlserver` or `db2`: what source blocks say."""
+        ...
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """The databases to read, in the order of the configuration, with the names that events show. A dialect that can
+        learn a name's true case only from the server keeps the configured one here."""
+        ...
+
+    @property
+    def width(self) -> int:
+        """How many bytes a position has (SQL Server 10; Db2 16 on LUW, 10 on z/OS)."""
+        ...
+
+    @property
+    def pairs(self) -> bool:
+        """Whether a DELETE directly followed by an INSERT of the same transaction in one change table is an update
+        (Db2, with CHG_UPD_TO_DEL_INS='Y')."""
+        ...
 
     def connect(self, database: str) -> Session:
         """A new session. Raises ConnectionFailed, PrerequisiteError for a database that does not exist. Any process."""

@@ -1,0 +1,474 @@
+"""SqlServerDialect: what `tailrace.connectors.changetables` needs to know of SQL Server. The SQL is in `statements`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns import Column, TableId, TableSchema
+from tailrace.config import Config
+from tailrace.config.filters import compile_expression
+from tailrace.config.timezone import timezone
+from tailrace.connectors.changetables.dialect import (
+    CaptureTable,
+    ChangeRows,
+    CommitTimes,
+    Described,
+    Dialect,
+    Key,
+    KeyRange,
+    Position,
+)
+from tailrace.connectors.changetables.position import following, nothing
+from tailrace.connectors.sqlserver import statements
+from tailrace.connectors.sqlserver.connection import close, connect
+from tailrace.connectors.sqlserver.declaration import SIZED, UNSIZED, modifier
+from tailrace.connectors.sqlserver.errors import refused, user_fault
+from tailrace.connectors.sqlserver.text import bound, positions, quoted, selected, texts
+from tailrace.errors import ConfigError, PositionLost, PrerequisiteError, TailraceError
+
+if TYPE_CHECKING:
+    import mssql_python
+
+WIDTH = 10
+"""Bytes of an LSN."""
+
+_LARGE_FETCH = 500
+"""Rows that are fetched at once where a column may hold megabytes."""
+
+_ROWS_FETCH = 10_000
+_SILENT_S = 900
+_LARGE = frozenset(("text", "ntext", "image", "xml", "geometry", "geography", "json"))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SqlServerDialect:
+    """SQL Server's dialect; see `changetables.dialect.Dialect`. Picklable; holds the password."""
+
+    config: Config
+    connector: str = "sqlserver"
+    width: int = WIDTH
+    pairs: bool = False
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        return tuple(self.config["database.names"])
+
+    def connect(self, database: str) -> SqlServerSession:
+        """A session; its tables have the database's name as the server has it. Any process."""
+        connection = connect(self.config, database)
+        session = SqlServerSession(self.config, database, connection)
+        try:
+            session.database = str(session.one(statements.DATABASE))
+        except TailraceError:
+            session.close()
+            raise
+        return session
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+def dialect(config: Config) -> Dialect:
+    """The dialect of a configuration. No I/O."""
+    return SqlServerDialect(config)
+
+
+@dataclass(slots=True, repr=False)
+class SqlServerSession:
+    """A connection to one database; see `changetables.dialect.Session`."""
+
+    config: Config
+    database: str
+    connection: mssql_python.Connection
+    _first_columns: dict[TableId, str] = field(default_factory=dict)
+
+    # --- statements -------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _cursor(self) -> Iterator[mssql_python.Cursor]:
+        """A cursor whose errors are told as TailraceError."""
+        from mssql_python import exceptions
+
+        try:
+            cursor = self.connection.cursor()
+            try:
+                yield cursor
+            finally:
+                with contextlib.suppress(Exception):
+                    cursor.close()
+        except exceptions.Exception as error:
+            raise refused(error, self.config, self.database) from None
+
+    def all(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Every row of a small result."""
+        with self._cursor() as cursor:
+            cursor.execute(statement, parameters) if parameters else cursor.execute(statement)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def one(self, statement: str, *parameters: Any) -> Any:
+        """The first column of the first row; None without a row."""
+        found = self.all(statement, *parameters)
+        return found[0][0] if found else None
+
+    def run(self, statement: str, *parameters: Any) -> None:
+        """A statement without a result, or whose result does not matter."""
+        with self._cursor() as cursor:
+            cursor.execute(statement, parameters) if parameters else cursor.execute(statement)
+
+    def _batches(self, statement: str, parameters: Sequence[Any], size: int) -> Generator[pa.RecordBatch]:
+        """The rows of a result as the driver's Arrow batches; those without a row are left out."""
+        with self._cursor() as cursor:
+            cursor.execute(statement, tuple(parameters)) if parameters else cursor.execute(statement)
+            while (batch := cursor.arrow_batch(size)).num_rows:
+                yield batch
+
+    # --- the log ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        if not self.one(statements.ENABLED):
+            raise PrerequisiteError(
+                f"Change data capture is not enabled in the database {self.database}.",
+                "exec sys.sp_cdc_enable_db; and for each table: exec sys.sp_cdc_enable_table ….",
+            )
+        self.all(statements.CAPTURES)
+
+    def newest(self) -> Position | None:
+        found = self.one(statements.NEWEST)
+        return None if found is None else bytes(found)
+
+    def nth(self, after: Position, count: int) -> Position | None:
+        position, found = self.all(statements.NTH, count, after)[0]
+        return bytes(position) if found == count else None
+
+    def captures(self) -> list[CaptureTable]:
+        columns: dict[int, list[str]] = {}
+        for number, name, _ in self.all(statements.CAPTURED_COLUMNS):
+            columns.setdefault(number, []).append(name)
+        keys: dict[int, list[str]] = {}
+        for number, name in self.all(statements.INDEX_COLUMNS):
+            keys.setdefault(number, []).append(name)
+        found = []
+        for row in self.all(statements.CAPTURES):
+            number, source, instance, start, created, schema, table, change_schema, change_table, role, member = row
+            # Without a low end nothing was captured yet; a stranger to the gating role would read nothing.
+            if start is None or not self._wanted(instance) or (role and member == 0):
+                continue
+            found.append(
+                CaptureTable(
+                    TableId(self.database, schema, table), instance, change_schema, change_table, bytes(start), None,
+                    tuple(columns.get(number, ())), tuple(keys.get(number, ())), number, source, _local_us(created),
+                )
+            )  # fmt: skip
+        return found
+
+    def _wanted(self, instance: str) -> bool:
+        """Whether the lists of capture instances let it through."""
+        included, excluded = (self.config[f"capture.instance.{kind}.list"] for kind in ("include", "exclude"))
+        if included:
+            return any(compile_expression(expression).fullmatch(instance) for expression in included)
+        return not any(compile_expression(expression).fullmatch(instance) for expression in excluded)
+
+    def oldest(self, capture: CaptureTable) -> Position:
+        found = self.one(statements.OLDEST, capture.name)
+        if found is None or not any(found):
+            raise PositionLost(
+                f"The capture instance {capture.name} of {self.database}.{capture.source} is gone, or the login "
+                f"{self.config['database.user']} may not read it any more.",
+                "Changes since the checkpoint may be lost: start with a new checkpoint, or with "
+                "snapshot.mode=when_needed; tailrace check tells of rights.",
+            )
+        return bytes(found)
+
+    def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
+        if not captures:
+            return []
+        objects = sorted({number for one in captures for number in (one.source_id, one.object_id)})
+        columns: dict[int, dict[str, Column]] = {}
+        for number, name, _, type_name, kind_id, *sizes, nullable, default, computed in self.all(
+            statements.columns(objects)
+        ):
+            kind = type_name.lower()
+            columns.setdefault(number, {})[name] = Column(
+                name, kind, kind_id, modifier(kind, *sizes), bool(nullable), default, generated=bool(computed)
+            )
+        keys = self._keys(sorted({one.source_id for one in captures}))
+        found = []
+        for one in captures:
+            of_source, of_change = columns.get(one.source_id, {}), columns.get(one.object_id, {})
+            if not of_source or any(name not in of_change for name in one.columns):
+                raise PositionLost(
+                    f"The capture instance {one.name} of {self.database}.{one.source} is gone.",
+                    "It was dropped with its table, or disabled: make a new one with sys.sp_cdc_enable_table, and "
+                    "start with a new checkpoint or with snapshot.mode=when_needed.",
+                )
+            listed = tuple(of_source.get(name, of_change[name]) for name in one.columns)
+            key = tuple(name for name in keys.get(one.source_id, ()) if name in one.columns)
+            found.append(Described(one, TableSchema(one.source, listed, key, oid=one.source_id)))
+        return found
+
+    def _keys(self, objects: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """Of each table the primary key's columns, else those of the first unique index over NOT NULL columns."""
+        indexes: dict[int, dict[int, list[tuple[bool, str, bool]]]] = {}
+        for number, index, primary, name, nullable in self.all(statements.keys(objects)):
+            indexes.setdefault(number, {}).setdefault(index, []).append((bool(primary), name, bool(nullable)))
+        return {
+            number: next(
+                (
+                    tuple(name for _, name, _ in parts)
+                    for parts in found.values()
+                    if parts[0][0] or not any(nullable for _, _, nullable in parts)
+                ),
+                (),
+            )
+            for number, found in indexes.items()
+        }
+
+    def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
+        from tailrace.connectors.sqlserver.prerequisites import amiss
+
+        return amiss(self, captures)
+
+    def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
+        if self._by_function:
+            span = self._span(capture, after, upto)
+            return int(self.one(statements.total_by_function(capture.name), *span)) if span else 0
+        return int(self.one(statements.total(capture.change_schema, capture.change_table), after, upto))
+
+    def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
+        if self._by_function:
+            span = self._span(capture, after, upto)
+            found = self.all(statements.counts_by_function(capture.name), *span) if span else []
+        else:
+            found = self.all(statements.counts(capture.change_schema, capture.change_table), after, upto)
+        return [(bytes(position), int(count)) for position, count in found]
+
+    def changes(
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+    ) -> Iterator[ChangeRows]:
+        span = self._span(capture, after, upto)
+        if span is None:
+            return
+        if self._by_function:
+            statement, parameters = statements.changes_by_function(capture.name, table.columns), span
+        else:
+            statement = statements.changes(capture.change_schema, capture.change_table, table.columns)
+            parameters = (after, upto)
+        found = self._batches(statement, parameters, self._fetch("query.fetch.size", table))
+        with contextlib.closing(found):
+            for batch in found:
+                start, sequence, operation, *values = batch.columns
+                yield ChangeRows(
+                    positions(start),
+                    positions(sequence),
+                    operation.to_numpy(zero_copy_only=False).astype(np.uint8),
+                    [texts(column) for column in values],
+                )
+        # The clean-up raises the low end before it deletes: what was still complete now was complete while it was read.
+        self._span(capture, after, upto)
+
+    @property
+    def _by_function(self) -> bool:
+        return bool(self.config["data.query.mode"] == "function")
+
+    def _span(self, capture: CaptureTable, after: Position, upto: Position) -> tuple[Position, Position] | None:
+        """First and last position of a range that a capture instance may be asked for; None for an empty one.
+
+        Raises PositionLost when the clean-up has reached it. A range that begins before the instance does has lost
+        nothing: the instance's start, as it was when it was found, is where its changes begin.
+        """
+        low, oldest = max(following(after), capture.start), self.oldest(capture)
+        if oldest > low and upto >= low:
+            raise PositionLost(
+                f"The changes of {self.database}.{capture.source} from {_shown(low)} on are cleaned up: the capture "
+                f"instance {capture.name} begins at {_shown(oldest)}.",
+                "Start with a new checkpoint, or with snapshot.mode=when_needed; and raise the retention of the "
+                "clean-up job: exec sys.sp_cdc_change_job @job_type = N'cleanup', @retention = <minutes>.",
+            )
+        return (low, upto) if low <= upto else None
+
+    def commit_times(self, after: Position, upto: Position) -> CommitTimes:
+        found = list(self._batches(statements.TIMES, (after, upto), _ROWS_FETCH))
+        if not found:
+            return CommitTimes(pa.array([], pa.binary()), np.zeros(0, np.int64))
+        whole = pa.Table.from_batches(found).combine_chunks()
+        local = pc.cast(pc.cast(whole.column(1), pa.string()), pa.timestamp("us")).combine_chunks()
+        return CommitTimes(positions(whole.column(0).combine_chunks()), self._utc(local))
+
+    def _utc(self, local: pa.Array) -> Any:
+        """Local times of the server as µs since 1970 UTC: by the zone that was given, else by its present offset."""
+        name = self.config["database.server.timezone"]
+        if name:
+            offset = timezone(name).utcoffset(None)
+            if offset is None:
+                # A clock that is put back shows an hour twice: the earlier is taken.
+                zoned = pc.assume_timezone(local, name.strip(), ambiguous="earliest", nonexistent="latest")
+                return zoned.cast(pa.int64()).to_numpy()
+            seconds = int(offset.total_seconds())
+        else:
+            seconds = 60 * int(self.one(statements.OFFSET))
+        return local.cast(pa.int64()).to_numpy() - seconds * 1_000_000
+
+    # --- tables -----------------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[TableId]:
+        return sorted(TableId(self.database, schema, table) for schema, table in self.all(statements.TABLES))
+
+    def is_empty(self, table: TableId) -> bool:
+        return not self.all(statements.any_row(table))
+
+    def row_count(self, table: TableId) -> int:
+        return int(self.one(statements.ROW_COUNT, table.schema, table.table) or 0)
+
+    def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
+        key = _columns(table, rows.key)
+        source, where, parameters = self._range(table, rows)
+        with self._isolated():
+            found = self._key(statements.boundary(source, key, where, self._recompile), (*parameters, count - 1))
+            if found is not None and None in found:
+                # NULL sorts first and cannot bound a range: the chunk takes the rows with NULL, and one more.
+                found = self._key(statements.first(source, key, where, last=False), parameters)
+        return found  # type: ignore[return-value]
+
+    def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
+        key = _columns(table, rows.key)
+        source, where, parameters = self._range(table, rows)
+        with self._isolated():
+            return self._key(statements.first(source, key, where, last=True), parameters)  # type: ignore[return-value]
+
+    def _key(self, statement: str, parameters: Sequence[Any]) -> tuple[str | None, ...] | None:
+        with contextlib.closing(self._batches(statement, parameters, 1)) as found:
+            for batch in found:
+                values = [texts(column)[0].as_py() for column in batch.columns]
+                return tuple(None if value is None else value.decode() for value in values)
+        return None
+
+    def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
+        source, where, parameters = self._range(table, rows)
+        order = [quoted(name) for name in rows.key]
+        size = self._fetch("snapshot.fetch.size" if self.config.is_set("snapshot.fetch.size") else "", table)
+        with self._isolated():
+            if statement is not None:
+                source = statements.as_table(self._as_table(statement, table))
+            select = statements.rows(source, table.columns, where, order, self._recompile)
+            # Closed before the session gets its own isolation back: it runs one statement at a time.
+            with contextlib.closing(self._batches(select, parameters, size)) as found:
+                for batch in found:
+                    yield [texts(column) for column in batch.columns[: len(table.columns)]]
+
+    def _as_table(self, statement: str, table: TableSchema) -> str:
+        """A select of the user's in the form that may stand for a table, tried without reading rows."""
+        from mssql_python import exceptions
+
+        fault: BaseException | None = None
+        listed = ", ".join(selected(column) for column in table.columns) or "1"
+        for form in (statement, statements.ordered(statement)):
+            try:
+                cursor = self.connection.cursor()
+                with contextlib.closing(cursor):
+                    cursor.execute(f"select {listed} from {statements.as_table(form)} where 1 = 0")
+                return form
+            except exceptions.Exception as error:
+                fault = fault or error
+        assert fault is not None
+        raise user_fault(fault, self.config, self.database, f"snapshot.select.statement.overrides.{table.id}")
+
+    def _range(self, table: TableSchema, rows: KeyRange) -> tuple[str, str, list[Any]]:
+        """The table with its hint, the condition of a range, and its parameters."""
+        key = _columns(table, rows.key)
+        parts: list[str] = []
+        parameters: list[Any] = []
+        for limit, condition in ((rows.after, statements.above), (rows.upto, statements.up_to)):
+            if limit is not None:
+                parts.append(condition(key))
+                values = [bound(column, text) for column, text in zip(key, limit, strict=True)]
+                parameters += statements.compared_parts(values)
+        if rows.condition:
+            parts.append(f"({rows.condition})")
+        source = quoted(table.id.schema, table.id.table) + statements.hint(self.config["snapshot.isolation.mode"])
+        return source, " and ".join(parts), parameters
+
+    @contextlib.contextmanager
+    def _isolated(self) -> Iterator[None]:
+        """The isolation that the options ask for, around the reading of rows."""
+        mode, timeout = self.config["snapshot.isolation.mode"], self.config["snapshot.lock.timeout.ms"]
+        self.run(statements.isolation(mode, timeout))
+        try:
+            yield
+        finally:
+            # A session that is lost is only closed; its error is on its way already.
+            with contextlib.suppress(TailraceError):
+                self.run(statements.READ_COMMITTED)
+
+    @property
+    def _recompile(self) -> bool:
+        return bool(self.config["incremental.snapshot.option.recompile"])
+
+    def _fetch(self, option: str, table: TableSchema) -> int:
+        """How many rows are fetched at once."""
+        size = int(self.config[option]) if option else _ROWS_FETCH
+        large = any(
+            column.type_name in _LARGE or (column.modifier == UNSIZED and column.type_name in SIZED)
+            for column in table.columns
+        )
+        return min(size, _LARGE_FETCH) if large else size
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def write_signal(self, table: TableId, id: str, kind: str, data: str | None) -> None:  # noqa: A002
+        self.run(statements.write_signal(table), id, kind, data)
+
+    def delete_signal(self, table: TableId, id: str) -> None:  # noqa: A002
+        if table not in self._first_columns:
+            column = self.one(statements.FIRST_COLUMN, table.schema, table.table)
+            if column is None:
+                raise PrerequisiteError(f"There is no table {self.database}.{table}.", "Check signal.data.collection.")
+            self._first_columns[table] = column
+        self.run(statements.delete_signal(table, self._first_columns[table]), id)
+
+    def execute(self, statement: str) -> None:
+        from mssql_python import exceptions
+
+        try:
+            with contextlib.closing(self.connection.cursor()) as cursor:
+                cursor.execute(statement)
+                while cursor.nextset():
+                    pass
+        except exceptions.Exception as error:
+            raise user_fault(error, self.config, self.database, "heartbeat.action.query") from None
+
+    def close(self) -> None:
+        close(self.connection)
+
+
+def _columns(table: TableSchema, names: Sequence[str]) -> list[Column]:
+    """Columns by name; raises ConfigError where the table has no such column, as a surrogate key may."""
+    known = {column.name: column for column in table.columns}
+    folded = {column.name.lower(): column for column in table.columns}
+    missing = [name for name in names if name not in known and name.lower() not in folded]
+    if missing:
+        raise ConfigError(f"The table {table.id} has no captured column {missing[0]}.", "Name one that is captured.")
+    return [known.get(name) or folded[name.lower()] for name in names]
+
+
+def _shown(position: Position) -> str:
+    """An LSN as events show it."""
+    digits = position.hex()
+    return f"{digits[:8]}:{digits[8:16]}:{digits[16:]}"
+
+
+def _local_us(text: str | None) -> int:
+    """Local time of the server in µs since 1970, to compare it with others of the same server."""
+    if not text:
+        return 0
+    return int(pc.cast(pa.scalar(text), pa.timestamp("us")).value)
+
+
+NOTHING = nothing(WIDTH)
+"""The position before every commit."""
