@@ -14,7 +14,7 @@ from tailrace.errors import TailraceError
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.status import METRIC
 
-FORMATS = {name: f"{name}-cdc" for name in ("postgres", "mongodb")}
+FORMATS = {name: f"{name}-cdc" for name in ("postgres", "mongodb", "sqlserver", "db2")}
 """Spark's name of each connector's source."""
 
 

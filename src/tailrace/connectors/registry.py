@@ -12,13 +12,18 @@ from tailrace.errors import ConfigError
 if TYPE_CHECKING:
     from tailrace.events.settings import EventSettings
 
-_PLANNERS = {"postgres": "PostgresPlanner", "mongodb": "MongoPlanner"}
+_PLANNERS = {
+    "postgres": "postgres.planner:PostgresPlanner",
+    "mongodb": "mongodb.planner:MongoPlanner",
+    "sqlserver": "changetables.start:planner",
+    "db2": "changetables.start:planner",
+}
 
 
 def planner(config: Config, settings: EventSettings) -> Planner:
     """The planner of a configuration's connector; no I/O. Planner."""
-    found = import_module(f"tailrace.connectors.{_known(config)}.planner")
-    made: Planner = getattr(found, _PLANNERS[config.connector])(config, settings)
+    module, _, name = _PLANNERS[_known(config)].partition(":")
+    made: Planner = getattr(import_module(f"tailrace.connectors.{module}"), name)(config, settings)
     return made
 
 

@@ -22,9 +22,10 @@ def selected(config: Mapping[str, Any], captured: Sequence[str]) -> list[str]:
     leaves the signal table out, that of 1.7 reads it like any other.
     """
     names = list(captured)
-    signals = config["signal.data.collection"]
-    if signals and config["event.format"] != "1.7":
-        names = [name for name in names if name != ".".join(table_name(signals))]
+    named = config["signal.data.collection"] or ()
+    if config["event.format"] != "1.7":
+        signals = {".".join(table_name(one)) for one in ([named] if isinstance(named, str) else named)}
+        names = [name for name in names if name not in signals]
     if config["table.include.list"]:
         expressions = [compile_expression(text) for text in config["table.include.list"]]
         places = {name: _first(expressions, name) for name in names}

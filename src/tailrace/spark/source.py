@@ -1,4 +1,4 @@
-"""Spark's Python data sources over the connectors' planners: `postgres-cdc`, `mongodb-cdc`.
+"""Spark's Python sources over the connectors' planners: `postgres-cdc`, `mongodb-cdc`, `sqlserver-cdc`, `db2-cdc`.
 
 Which process runs what (measured, see docs/architecture.md): `DataSource.__init__` and `schema` run in a short
 process at `load()`; one planner process lives as long as the query and makes every call but `read`; workers run
@@ -66,6 +66,11 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner = planner(self._config, EventSettings.from_options(self._config, self._run_id))
         return self._planner
 
+    @property
+    def _max_bytes(self) -> int:
+        """Connectors that cannot tell the size of what is still to be read have no such option, and no such limit."""
+        return int(self._config.get("max.batch.size.in.bytes") or _UNLIMITED)
+
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """The constant first offset. Planner."""
         return self._plan().initial_offset()
@@ -74,17 +79,17 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """`max.batch.size` rows when the user set it, else `max.batch.size.in.bytes`. Planner."""
         if self._config.is_set("max.batch.size"):
             return ReadMaxRows(self._config["max.batch.size"])
-        return ReadMaxBytes(self._config["max.batch.size.in.bytes"])
+        return ReadMaxBytes(self._max_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """The end of the next batch. `start` is in Spark's commit log: the slot may forget what is before. Planner."""
         rows = bytes_ = None
         if isinstance(limit, ReadMaxRows):
-            rows, bytes_ = limit.max_rows, self._config["max.batch.size.in.bytes"]
+            rows, bytes_ = limit.max_rows, self._max_bytes
         elif isinstance(limit, ReadMaxBytes):
             bytes_ = limit.max_bytes
         elif not isinstance(limit, ReadAllAvailable):
-            bytes_ = self._config["max.batch.size.in.bytes"]
+            bytes_ = self._max_bytes
         return self._plan().latest_offset(start, rows, bytes_)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
@@ -112,6 +117,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 _settled = False
+_UNLIMITED = (1 << 63) - 1
 
 
 def _settle() -> None:
@@ -162,7 +168,19 @@ class MongoDataSource(ChangeDataSource):
     connector = "mongodb"
 
 
-SOURCES = (PostgresDataSource, MongoDataSource)
+class SqlServerDataSource(ChangeDataSource):
+    """`spark.readStream.format("sqlserver-cdc")`: row changes of SQL Server's databases as Debezium events."""
+
+    connector = "sqlserver"
+
+
+class Db2DataSource(ChangeDataSource):
+    """`spark.readStream.format("db2-cdc")`: row changes of a Db2 database as Debezium events."""
+
+    connector = "db2"
+
+
+SOURCES = (PostgresDataSource, MongoDataSource, SqlServerDataSource, Db2DataSource)
 
 
 def new_run_id() -> str:

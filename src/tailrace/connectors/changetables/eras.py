@@ -1,0 +1,173 @@
+"""Eras: which change table holds a captured table's changes from which position on, and what the table looks like then.
+
+A captured table begins with one era. When a second capture table is made for it, a new era begins at that one's start
+(Debezium: "schema evolution of SQL Server"), and the older capture table is read up to there. Eras are part of the
+offset: a batch that is planned again after a restart reads the same change tables with the same schemas. No I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.changetables.dialect import CaptureTable, Position
+from tailrace.connectors.changetables.position import preceding
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """The changes of `table.id` with a commit position `>= since` are in `capture`, until the next era begins.
+
+    `table` has all captured columns, with the table's own key; `version` counts the eras of a table from 1.
+    """
+
+    capture: CaptureTable
+    table: TableSchema
+    since: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The part `(after, upto]` of an era: one query of one change table."""
+
+    era: Era
+    after: Position
+    upto: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Eras:
+    """The eras of one database's captured tables, those of one table in order."""
+
+    entries: tuple[Era, ...] = ()
+
+    def of(self, table: TableId) -> list[Era]:
+        return [era for era in self.entries if era.table.id == table]
+
+    def latest(self) -> list[Era]:
+        """The last era of each table, in the order of the tables' names."""
+        last: dict[TableId, Era] = {}
+        for era in self.entries:
+            last[era.table.id] = era
+        return [last[table] for table in sorted(last)]
+
+    def at(self, position: Position) -> list[Era]:
+        """The era of each table that is in effect behind `position`: its last that has begun, else its first."""
+        found: dict[TableId, Era] = {}
+        for era in self.entries:
+            if era.table.id not in found or era.since <= position:
+                found[era.table.id] = era
+        return [found[table] for table in sorted(found)]
+
+    def with_(self, era: Era) -> Eras:
+        """With one more era, the last of its table."""
+        older = self.of(era.table.id)
+        version = older[-1].table.version + 1 if older else 1
+        numbered = replace(era, table=replace(era.table, version=version))
+        return Eras((*self.entries, numbered))
+
+    def without(self, tables: Iterable[TableId]) -> Eras:
+        gone = set(tables)
+        return Eras(tuple(era for era in self.entries if era.table.id not in gone))
+
+    def after(self, position: Position) -> Eras:
+        """Without the eras of which nothing is left to read behind `position`."""
+        kept = []
+        for era in self.entries:
+            end = self.end(era)
+            if end is None or end > position:
+                kept.append(era)
+        return Eras(tuple(kept))
+
+    def end(self, era: Era) -> Position | None:
+        """The last position of `era`, None while it has no end."""
+        follows = [other.since for other in self.of(era.table.id) if other.table.version > era.table.version]
+        ends = [*follows[:1], *([era.capture.stop] if era.capture.stop is not None else [])]
+        return preceding(min(ends)) if ends else None
+
+    def stretches(self, after: Position, upto: Position) -> list[Stretch]:
+        """What is to be read of `(after, upto]`, the stretches of one table in order."""
+        found = []
+        for era in self.entries:
+            end = self.end(era)
+            low = max(after, preceding(era.since))
+            high = upto if end is None else min(upto, end)
+            if low < high:
+                found.append(Stretch(era, low, high))
+        return found
+
+    def to_text(self) -> str:
+        """As an offset holds it: compressed JSON, the same for the same eras."""
+        fields = [[_capture(era.capture), _table(era.table), era.since.hex()] for era in self.entries]
+        text = json.dumps(fields, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+        return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Eras:
+        fields = json.loads(zlib.decompress(base64.b64decode(text)))
+        return cls(
+            tuple(Era(_read_capture(one), _read_table(table), bytes.fromhex(since)) for one, table, since in fields)
+        )
+
+
+def begun_by(captures: Sequence[CaptureTable], position: Position) -> CaptureTable:
+    """Of the capture tables of one table, the newest that has begun at `position`; the oldest when none has."""
+    ordered = sorted(captures, key=lambda one: (one.start, one.created_us))
+    begun = [one for one in ordered if one.start <= position]
+    return begun[-1] if begun else ordered[0]
+
+
+def _capture(capture: CaptureTable) -> list[Any]:
+    source = capture.source
+    return [
+        [source.database, source.schema, source.table],
+        capture.name,
+        capture.change_schema,
+        capture.change_table,
+        capture.start.hex(),
+        None if capture.stop is None else capture.stop.hex(),
+        list(capture.columns),
+        list(capture.key),
+        capture.object_id,
+        capture.source_id,
+        capture.created_us,
+    ]
+
+
+def _read_capture(fields: list[Any]) -> CaptureTable:
+    source, name, schema, table, start, stop, columns, key, *rest = fields
+    end = None if stop is None else bytes.fromhex(stop)
+    return CaptureTable(
+        TableId(*source), name, schema, table, bytes.fromhex(start), end, tuple(columns), tuple(key), *rest
+    )
+
+
+def _table(table: TableSchema) -> dict[str, Any]:
+    return asdict(table)
+
+
+def _read_table(fields: dict[str, Any]) -> TableSchema:
+    return TableSchema(
+        **{
+            **fields,
+            "id": TableId(**fields["id"]),
+            "columns": tuple(_column(column) for column in fields["columns"]),
+            "key": tuple(fields["key"]),
+        }
+    )
+
+
+def _column(fields: dict[str, Any]) -> Column:
+    element = fields.get("element")
+    return Column(
+        **{
+            **fields,
+            "enum_labels": tuple(fields.get("enum_labels", ())),
+            "element": None if element is None else _column(element),
+        }
+    )

@@ -1,0 +1,104 @@
+"""Changes of several tables that share a topic, in the order of the log. Worker.
+
+Topics are shared when options route tables together. Each table's changes come as batches of their own, so the order
+between them is kept by cutting batches where another table has a change in between: correct for any interleaving, and
+fast as long as tables do not take turns row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.columns.batch import CapturedTransactions, ChangeBatch, Image
+from tailrace.connectors.changetables.rows import fixed
+
+
+class _Stream:
+    """One table's batches, and how far the first of them has been given."""
+
+    def __init__(self, batches: Iterator[ChangeBatch]) -> None:
+        self._batches = batches
+        self.batch: ChangeBatch | None = None
+        self.order: npt.NDArray[np.bytes_] = np.zeros(0, "S1")
+        self.given = 0
+        self.advance()
+
+    def advance(self) -> None:
+        self.batch = next(self._batches, None)
+        self.given = 0
+        if self.batch is not None:
+            self.order = _order(self.batch)
+
+
+def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
+    """The batches of all streams, cut and in the order of (commit position, change position); equal ones in the order
+    of the streams."""
+    left = [_Stream(stream) for stream in streams]
+    while True:
+        left = [stream for stream in left if stream.batch is not None]
+        if not left:
+            return
+        first = min(range(len(left)), key=lambda place: (left[place].order[left[place].given], place))
+        stream = left[first]
+        high = len(stream.order)
+        for place, other in enumerate(left):
+            if place != first:
+                side = "left" if place < first else "right"
+                low = stream.given
+                bound = other.order[other.given]
+                high = min(high, low + int(np.searchsorted(stream.order[low:], bound, side=side)))  # type: ignore[call-overload]
+        high = max(high, stream.given + 1)
+        assert stream.batch is not None
+        yield cut(stream.batch, stream.given, high)
+        stream.given = high
+        if high == len(stream.order):
+            stream.advance()
+
+
+def _order(batch: ChangeBatch) -> npt.NDArray[np.bytes_]:
+    """Commit and change position of each change, as one."""
+    transactions = batch.transactions
+    assert isinstance(transactions, CapturedTransactions)
+    assert isinstance(batch.lsn, pa.Array)
+    commits = fixed(transactions.commit_lsn)[batch.transaction]
+    changes = fixed(batch.lsn)
+    width = commits.dtype.itemsize
+    joined = np.zeros(len(commits), f"S{width + changes.dtype.itemsize}")
+    both = joined.view(np.uint8).reshape(len(commits), -1)
+    both[:, :width] = np.ascontiguousarray(commits).view(np.uint8).reshape(len(commits), -1)
+    both[:, width:] = np.ascontiguousarray(changes).view(np.uint8).reshape(len(commits), -1)
+    return joined
+
+
+def cut(batch: ChangeBatch, low: int, high: int) -> ChangeBatch:
+    """The changes `[low, high)` of `batch`."""
+    if low == 0 and high == len(batch):
+        return batch
+
+    def image(side: Image | None) -> Image | None:
+        if side is None:
+            return None
+        present = None if side.present is None else side.present[low:high]
+        columns = [column.slice(low, high - low) for column in side.columns]
+        unavailable = [None if flags is None else flags[low:high] for flags in side.unavailable]
+        return Image(present, columns, unavailable)
+
+    assert isinstance(batch.lsn, pa.Array)
+    return replace(
+        batch,
+        op=batch.op[low:high],
+        lsn=batch.lsn.slice(low, high - low),
+        transaction=batch.transaction[low:high],
+        ordinal=batch.ordinal[low:high],
+        before=image(batch.before),
+        after=image(batch.after),
+        marker=None if batch.marker is None else batch.marker[low:high],
+        serial=None if batch.serial is None else batch.serial.slice(low, high - low),
+        total_order=None if batch.total_order is None else batch.total_order[low:high],
+        table_order=None if batch.table_order is None else batch.table_order[low:high],
+    )

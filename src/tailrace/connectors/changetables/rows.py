@@ -1,0 +1,222 @@
+"""From rows of a change table to ChangeBatches: updates put together, numbers given, times found. Worker.
+
+All of it works on whole columns: neither a row nor a value becomes a Python object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.batch import CapturedTransactions, ChangeBatch, Image, Int64s, Marker
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows, CommitTimes
+
+Flags = npt.NDArray[np.bool_]
+_OPS = np.zeros(8, np.uint8)
+_OPS[[DELETE, INSERT, AFTER]] = [ord("d"), ord("c"), ord("u")]
+
+
+def whole(fetches: Iterator[ChangeRows], pairs: bool) -> Iterator[ChangeRows]:
+    """The same rows, cut so that the two rows of an update are never apart.
+
+    `pairs` as in Dialect: there a DELETE may be the first half of an update too.
+    """
+    kept: ChangeRows | None = None
+    for fetch in fetches:
+        rows = fetch if kept is None else _joined(kept, fetch)
+        kept = None
+        if not len(rows):
+            continue
+        last = int(rows.operation[-1])
+        if last == BEFORE or (pairs and last == DELETE):
+            kept = _slice(rows, len(rows) - 1, len(rows))
+            rows = _slice(rows, 0, len(rows) - 1)
+        if len(rows):
+            yield rows
+    if kept is not None:
+        yield kept
+
+
+def _joined(first: ChangeRows, second: ChangeRows) -> ChangeRows:
+    return ChangeRows(
+        pa.concat_arrays([first.commit, second.commit]),
+        pa.concat_arrays([first.change, second.change]),
+        np.concatenate([first.operation, second.operation]),
+        [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)],
+    )
+
+
+def _slice(rows: ChangeRows, low: int, high: int) -> ChangeRows:
+    return ChangeRows(
+        rows.commit.slice(low, high - low),
+        rows.change.slice(low, high - low),
+        rows.operation[low:high],
+        [column.slice(low, high - low) for column in rows.columns],
+    )
+
+
+@dataclass(slots=True)
+class Times:
+    """Commit times by position; a commit that the server has no time of gets that of the one before it.
+
+    `fallback_us` is what is taken where the server knows no time at all; `missing` counts such commits.
+    """
+
+    positions: npt.NDArray[Any]
+    at_us: Int64s
+    fallback_us: int
+    missing: int = 0
+
+    @classmethod
+    def of(cls, times: CommitTimes, fallback_us: int) -> Times:
+        return cls(fixed(times.positions), times.at_us, fallback_us)
+
+    @classmethod
+    def none(cls) -> Times:
+        """Where nobody asks for times."""
+        return cls(np.zeros(0, "S1"), np.zeros(0, np.int64), 0)
+
+    def find(self, commits: pa.Array) -> Int64s:
+        """The time of each of `commits`, in µs since 1970."""
+        wanted = fixed(commits)
+        if not len(self.positions):
+            self.missing += len(wanted)
+            return np.full(len(wanted), self.fallback_us, np.int64)
+        # behind the last position that is not greater than the wanted one
+        place = np.searchsorted(self.positions, wanted, side="right")
+        found = self.at_us[np.maximum(place - 1, 0)]
+        self.missing += int((self.positions[np.maximum(place - 1, 0)] != wanted).sum())
+        return found
+
+
+def fixed(positions: pa.Array) -> npt.NDArray[Any]:
+    """Positions of one width as numpy's fixed bytes, whose order is that of the positions."""
+    if not len(positions):
+        return np.zeros(0, "S1")
+    width = len(positions[0].as_py())
+    cast = pc.cast(positions, pa.binary(width)) if not pa.types.is_fixed_size_binary(positions.type) else positions
+    # the buffer, not a list of objects; an array may begin in the middle of it
+    data = np.frombuffer(cast.buffers()[1], np.uint8)[cast.offset * width : (cast.offset + len(cast)) * width]
+    return data.view(f"S{width}")
+
+
+@dataclass(slots=True)
+class Assembly:
+    """Makes ChangeBatches of one table's rows, in order; remembers what the next rows need to know of the last ones.
+
+    `serial` counts the rows of one commit and change position from 1, an update's two rows being two (Debezium:
+    `event_serial_no`), `ordinal` the rows of one commit from 0.
+    """
+
+    table: TableSchema
+    times: Times
+    pairs: bool
+    _commit: bytes = b""
+    _change: bytes = b""
+    _serial: int = 0
+    _ordinal: int = 0
+
+    def batch(self, rows: ChangeRows) -> ChangeBatch | None:
+        """The changes of `rows`, as `whole` cuts them; None when there is none."""
+        count = len(rows)
+        new_commit = _differs(rows.commit, self._commit)
+        new_change = new_commit | _differs(rows.change, self._change)
+        serial = _running(new_change, self._serial)
+        ordinal = _running(new_commit, self._ordinal)
+        self._commit, self._change = rows.commit[count - 1].as_py(), rows.change[count - 1].as_py()
+        self._serial, self._ordinal = int(serial[-1]), int(ordinal[-1])
+        operation = self._paired(rows.operation, new_commit) if self.pairs else rows.operation
+        after_before = np.zeros(count, np.bool_)
+        after_before[1:] = (operation[1:] == AFTER) & (operation[:-1] == BEFORE) & ~new_commit[1:]
+        kept = np.flatnonzero(operation != BEFORE)
+        if not len(kept):
+            return None
+        code = operation[kept]
+        has_after = code != DELETE
+        has_before = (code == DELETE) | after_before[kept]
+        old = np.where(code == DELETE, kept, kept - 1)
+        starts = np.flatnonzero(new_commit)
+        if not len(starts) or starts[0] != 0:
+            starts = np.concatenate([np.zeros(1, np.int64), starts])
+        commits = rows.commit.take(pa.array(starts))
+        transaction = (np.searchsorted(starts, kept, side="right") - 1).astype(np.int32)
+        return ChangeBatch(
+            table=self.table,
+            op=_OPS[code],
+            lsn=_taken(rows.change, kept),
+            transaction=transaction,
+            ordinal=ordinal[kept] - 1,
+            transactions=CapturedTransactions(commits, self.times.find(commits)),
+            before=_image(rows.columns, has_before, old) if has_before.any() else None,
+            after=_image(rows.columns, has_after, kept) if has_after.any() else None,
+            serial=pa.array(serial[kept]),
+        )
+
+    @staticmethod
+    def _paired(operation: npt.NDArray[Any], new_commit: Flags) -> npt.NDArray[Any]:
+        """A DELETE directly before an INSERT of the same transaction is the first half of an update."""
+        first = np.zeros(len(operation), np.bool_)
+        first[:-1] = (operation[:-1] == DELETE) & (operation[1:] == INSERT) & ~new_commit[1:]
+        paired = operation.copy()
+        paired[first] = BEFORE
+        paired[np.flatnonzero(first) + 1] = AFTER
+        return paired
+
+
+def _differs(positions: pa.Array, before: bytes) -> Flags:
+    """Which positions are not the one in front of them; `before` is what precedes the first."""
+    count = len(positions)
+    differs = np.ones(count, np.bool_)
+    differs[0] = positions[0].as_py() != before
+    if count > 1:
+        differs[1:] = pc.not_equal(positions.slice(1), positions.slice(0, count - 1)).to_numpy(zero_copy_only=False)
+    return differs
+
+
+def _running(begins: Flags, last: int) -> Int64s:
+    """1, 2, 3… from each beginning on; `last` goes on where the first row is none."""
+    places = np.arange(len(begins), dtype=np.int64)
+    since = np.maximum.accumulate(np.where(begins, places, -1))
+    return np.where(since < 0, places + 1 + last, places - since + 1)
+
+
+def _taken(column: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
+    return column if len(rows) == len(column) else column.take(pa.array(rows))
+
+
+def _image(columns: list[pa.Array], present: Flags, rows: npt.NDArray[Any]) -> Image:
+    """The image whose row i is row `rows[i]`, where it is present."""
+    if present.all():
+        taken = [_taken(column, rows) if len(rows) != len(column) else _ordered(column, rows) for column in columns]
+        return Image(None, taken, [None] * len(columns))
+    indices = pa.array(rows, mask=~present)
+    return Image(present, [column.take(indices) for column in columns], [None] * len(columns))
+
+
+def _ordered(column: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
+    return column if rows[0] == 0 and rows[-1] == len(rows) - 1 else column.take(pa.array(rows))
+
+
+def read_batch(
+    table: TableSchema, columns: list[pa.Array], marker: Marker, position: bytes, at_us: int, ordinal: int
+) -> ChangeBatch:
+    """Rows of a table as changes `r`, all with `marker`, at the commit `position`."""
+    count = len(columns[0]) if columns else 0
+    return ChangeBatch(
+        table=table,
+        op=np.full(count, ord("r"), np.uint8),
+        lsn=pa.nulls(count, pa.binary()),
+        transaction=np.zeros(count, np.int32),
+        ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64),
+        transactions=CapturedTransactions(pa.array([position], pa.binary()), np.full(1, at_us, np.int64)),
+        before=None,
+        after=Image(None, columns, [None] * len(columns)),
+        marker=np.full(count, marker, np.uint8),
+    )

@@ -1,0 +1,224 @@
+"""The tasks of a batch over change tables: stretches of the log, chunks of a snapshot, windows. Worker.
+
+Every task reads the database itself: it holds the dialect, and with it the password, so none shows its contents.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tailrace.columns.batch import ChangeBatch, Marker
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.dialect import Dialect, KeyRange
+from tailrace.connectors.changetables.eras import Stretch
+from tailrace.connectors.changetables.sessions import Retries, borrowed, changes
+from tailrace.errors import ConnectionFailed
+from tailrace.events.form import Form
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.plan import Chunk, markers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tailrace.snapshot.incremental import Notification
+
+log = logging.getLogger("tailrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One stretch of a change table: `table` is the source as events show it, with the columns that they need."""
+
+    database: str
+    stretch: Stretch
+    table: TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What every task needs to read. `at_us` is when the batch was planned, in µs since 1970."""
+
+    dialect: Dialect
+    form: Form
+    settings: EventSettings
+    retries: Retries
+    at_us: int
+
+    def __repr__(self) -> str:
+        return "Source"
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """The changes of some topics, one topic after another; the parts of one topic in log order, or interleaved."""
+
+    source: Source
+    topics: tuple[tuple[Part, ...], ...]
+
+    def __repr__(self) -> str:
+        return f"LogTask({len(self.topics)} topics)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.changetables.merging import merged
+        from tailrace.events.records import to_rows
+
+        for parts in self.topics:
+            tables = {(part.database, part.table.id) for part in parts}
+            streams = [
+                change_batches(self.source, [part for part in parts if (part.database, part.table.id) == table])
+                for table in sorted(tables)
+            ]
+            for batch in streams[0] if len(streams) == 1 else merged(streams):
+                yield from to_rows(batch, self.source.settings, self.source.form)
+
+
+def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
+    """The changes of one table, stretch after stretch."""
+    from tailrace.connectors.changetables.rows import Assembly, Times, whole
+
+    for part in parts:
+        stretch = part.stretch
+
+        def times(part: Part = part) -> Times:
+            with borrowed(source.dialect, part.database) as session:
+                return Times.of(session.commit_times(part.stretch.after, part.stretch.upto), source.at_us)
+
+        assembly = Assembly(part.table, source.retries.run(times, _nothing), source.dialect.pairs)
+        rows = changes(source.dialect, part.database, stretch, part.table, source.retries)
+        for cut in whole(rows, source.dialect.pairs):
+            batch = assembly.batch(cut)
+            if batch is not None:
+                yield batch
+        if assembly.times.missing:
+            log.warning(
+                "%d transactions of %s have no time of their own: they are shown with that of the one before",
+                assembly.times.missing,
+                part.database,
+            )
+
+
+def _nothing() -> None:
+    """A session that failed is closed already."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """Rows of one table of a snapshot: the chunk's range of keys, or the rows of `statement`.
+
+    Raises ConnectionFailed when the connection is lost: rows may have been given already, and a restart of the query
+    reads the chunk anew.
+    """
+
+    source: Source
+    database: str
+    table: TableSchema
+    chunk: Chunk
+    rows: KeyRange
+    statement: str | None
+    position: bytes
+    at_us: int
+
+    def __repr__(self) -> str:
+        return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.changetables.rows import read_batch
+        from tailrace.events.records import to_rows
+
+        ordinal = (self.chunk.number + 1) << 40
+        held: ChangeBatch | None = None
+        opened = True
+        try:
+            with borrowed(self.source.dialect, self.database) as session:
+                for columns in session.rows(self.table, self.rows, self.statement):
+                    batch = read_batch(self.table, columns, Marker.TRUE, self.position, self.at_us, ordinal)
+                    if not len(batch):
+                        continue
+                    ordinal += len(batch)
+                    if held is not None:
+                        yield from to_rows(self._marked(held, opened, False), self.source.settings, self.source.form)
+                        opened = False
+                    held = batch
+        except ConnectionFailed as error:
+            raise ConnectionFailed(
+                f"Reading {self.table.id} for the snapshot failed: {error.message}",
+                "Start again with the same checkpoint: the chunks that are done are not read again.",
+            ) from None
+        if held is not None:
+            yield from to_rows(self._marked(held, opened, True), self.source.settings, self.source.form)
+
+    def _marked(self, batch: ChangeBatch, opened: bool, closes: bool) -> ChangeBatch:
+        """With the markers of first and last rows."""
+        assert batch.marker is not None
+        for row, marker in markers(self.chunk, len(batch), opened, closes):
+            batch.marker[row] = marker
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTask:
+    """The rows of one window of an incremental snapshot, as the planner has read them, without those whose key has a
+    change in the batch: there the log wins.
+
+    `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that tell rows apart, `changes` are
+    the batch's stretches of the table.
+    """
+
+    source: Source
+    database: str
+    table: TableSchema
+    rows: bytes
+    identity: tuple[str, ...]
+    changes: tuple[Stretch, ...]
+    position: bytes
+    at_us: int
+    ordinal: int
+
+    def __repr__(self) -> str:
+        return f"WindowTask({self.table.id})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.changetables.reconcile import changed_keys, without
+        from tailrace.connectors.changetables.rows import read_batch
+        from tailrace.connectors.changetables.windows import from_ipc
+        from tailrace.events.records import to_rows
+
+        changed = changed_keys(self.source, self.database, self.table, self.identity, self.changes)
+        columns = without(self.table, from_ipc(self.rows), self.identity, changed)
+        if len(columns[0]):
+            batch = read_batch(self.table, columns, Marker.INCREMENTAL, self.position, self.at_us, self.ordinal)
+            yield from to_rows(batch, self.source.settings, self.source.form)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatTask:
+    """The heartbeat at the end of a batch: its time in ms since 1970, and the position that the batch reads to."""
+
+    at_ms: int
+    position: str
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.heartbeat import heartbeat_row
+
+        yield heartbeat_row(self.at_ms, self.position, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeTask:
+    """Notifications, each with its time in ms since 1970; `position` is where the batch ends."""
+
+    notices: tuple[tuple[Notification, int], ...]
+    position: str
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.notifications import notification_rows
+
+        # beyond the numbers of changes and of the rows of chunks
+        yield notification_rows(self.notices, self.settings, self.position, int(np.int64(1) << 62))

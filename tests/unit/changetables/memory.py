@@ -1,0 +1,326 @@
+"""A database with change tables in memory: a dialect whose every answer the tests can foresee.
+
+Positions are 10 bytes. `commit` runs a transaction against the source tables and gives it the next commit position;
+nothing of it is captured before `capture` is called, unless `eager` is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.changetables.dialect import (
+    AFTER,
+    BEFORE,
+    DELETE,
+    INSERT,
+    CaptureTable,
+    ChangeRows,
+    CommitTimes,
+    Described,
+    Key,
+    KeyRange,
+    Position,
+)
+from tailrace.errors import ConfigError, ConnectionFailed, PositionLost
+
+WIDTH = 10
+Row = tuple[str | None, ...]
+SERVERS: dict[str, Server] = {}
+
+
+def at(number: int) -> Position:
+    return number.to_bytes(WIDTH, "big")
+
+
+@dataclass
+class Table:
+    id: TableId
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    rows: dict[Row, Row] = field(default_factory=dict)
+
+    def key_of(self, row: Row) -> Row:
+        return tuple(row[self.columns.index(name)] for name in self.key) if self.key else row
+
+
+@dataclass
+class Change:
+    commit: int
+    change: int
+    operation: int
+    row: dict[str, str | None]
+
+
+@dataclass
+class Server:
+    """One database `db`. `calls` counts the calls of sessions by name; `fail` holds how many of each still fail."""
+
+    name: str
+    pairs: bool = False
+    eager: bool = True
+    fetch: int = 3
+    tables: dict[str, Table] = field(default_factory=dict)
+    captures: list[CaptureTable] = field(default_factory=list)
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    commits: list[tuple[int, int]] = field(default_factory=list)
+    pending: list[tuple[int, list[tuple[str, int, Row]]]] = field(default_factory=list)
+    oldest: dict[str, int] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+    fail: dict[str, int] = field(default_factory=dict)
+    executed: list[str] = field(default_factory=list)
+    last: int = 0
+    failing_fetch: int = -1
+
+    def __post_init__(self) -> None:
+        # workers keep sessions, so a name is never used twice
+        self.name = f"{self.name}-{len(SERVERS)}"
+        SERVERS[self.name] = self
+
+    def table(self, name: str, columns: Sequence[str], key: Sequence[str], *, captured: bool = True) -> Table:
+        schema, _, bare = name.partition(".")
+        made = self.tables[name] = Table(TableId("db", schema, bare), tuple(columns), tuple(key))
+        if captured:
+            self.enable(name)
+        return made
+
+    def enable(self, name: str, suffix: str = "", columns: Sequence[str] | None = None) -> CaptureTable:
+        """A capture table, for changes from the next commit on."""
+        table = self.tables[name]
+        self.last += 1
+        one = CaptureTable(
+            table.id,
+            name.replace(".", "_") + suffix,
+            "cdc",
+            name.replace(".", "_") + suffix + "_CT",
+            at(self.last),
+            None,
+            tuple(columns or table.columns),
+            table.key,
+            1000 + self.last,
+            1,
+            self.last,
+        )
+        self.captures.append(one)
+        self.changes[one.name] = []
+        self.commits.append((self.last, self.last * 1_000_000))
+        return one
+
+    def disable(self, name: str) -> None:
+        self.captures = [one for one in self.captures if one.name != name]
+
+    def clean(self, upto: int) -> None:
+        """Everything before the commit `upto` is cleaned up."""
+        self.captures = [replace(one, start=max(one.start, at(upto))) for one in self.captures]
+        for name, changes in self.changes.items():
+            self.changes[name] = [change for change in changes if change.commit >= upto]
+            self.oldest[name] = upto
+
+    def commit(self, *work: tuple[str, str, Row | None, Row | None]) -> int:
+        """A transaction of `(table, op, old row, new row)`, op being c, u or d; its commit position."""
+        self.last += 1
+        entries: list[tuple[str, int, Row]] = []
+        for name, op, old, new in work:
+            table = self.tables[name]
+            if old is not None:
+                del table.rows[table.key_of(old)]
+            if new is not None:
+                table.rows[table.key_of(new)] = new
+            if op == "c" and new is not None:
+                entries.append((name, INSERT, new))
+            elif op == "d" and old is not None:
+                entries.append((name, DELETE, old))
+            elif old is not None and new is not None:
+                same = table.key_of(old) == table.key_of(new)
+                first, second = (BEFORE, AFTER) if same and not self.pairs else (DELETE, INSERT)
+                entries += [(name, first, old), (name, second, new)]
+        self.pending.append((self.last, entries))
+        if self.eager:
+            self.capture()
+        return self.last
+
+    def capture(self) -> None:
+        """Let the capture process catch up."""
+        for commit, entries in self.pending:
+            number = 0
+            for place, (name, operation, row) in enumerate(entries):
+                second = operation == AFTER or (place and entries[place - 1][1] == DELETE and operation == INSERT)
+                number += 0 if second and entries[place - 1][0] == name else 1
+                values = dict(zip(self.tables[name].columns, row, strict=False))
+                for one in self.captures:
+                    if one.source == self.tables[name].id and int.from_bytes(one.start, "big") <= commit:
+                        self.changes[one.name].append(Change(commit, commit * 100 + number, operation, values))
+            self.commits.append((commit, commit * 1_000_000))
+        self.pending.clear()
+
+
+@dataclass(frozen=True)
+class MemoryDialect:
+    server: str
+    connector: str = "sqlserver"
+    databases: tuple[str, ...] = ("db",)
+    width: int = WIDTH
+
+    @property
+    def pairs(self) -> bool:
+        return SERVERS[self.server].pairs
+
+    def connect(self, database: str) -> MemorySession:
+        assert database in self.databases
+        session = MemorySession(SERVERS[self.server])
+        session.called("connect")
+        return session
+
+
+class MemorySession:
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.closed = False
+
+    def called(self, name: str) -> None:
+        assert not getattr(self, "closed", False)
+        self.server.calls[name] = self.server.calls.get(name, 0) + 1
+        if self.server.fail.get(name, 0):
+            self.server.fail[name] -= 1
+            raise ConnectionFailed(f"The connection was lost at {name}.")
+
+    def check(self) -> None:
+        self.called("check")
+
+    def newest(self) -> Position | None:
+        self.called("newest")
+        return at(max(commit for commit, _ in self.server.commits)) if self.server.commits else None
+
+    def nth(self, after: Position, count: int) -> Position | None:
+        self.called("nth")
+        found = sorted({commit for commit, _ in self.server.commits if at(commit) > after})
+        return at(found[count - 1]) if len(found) >= count else None
+
+    def captures(self) -> list[CaptureTable]:
+        self.called("captures")
+        return list(self.server.captures)
+
+    def oldest(self, capture: CaptureTable) -> Position:
+        self.called("oldest")
+        return at(self.server.oldest.get(capture.name, int.from_bytes(capture.start, "big")))
+
+    def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
+        self.called("describe")
+        return [Described(one, schema(one.source, one.columns, one.key)) for one in captures]
+
+    def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
+        self.called("warnings")
+        return []
+
+    def _between(self, capture: CaptureTable, after: Position, upto: Position) -> list[Change]:
+        if capture.name not in {one.name for one in self.server.captures}:
+            raise PositionLost(f"{capture.name} is gone.")
+        return [change for change in self.server.changes[capture.name] if after < at(change.commit) <= upto]
+
+    def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
+        self.called("total")
+        return len(self._between(capture, after, upto))
+
+    def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
+        self.called("counts")
+        found: dict[Position, int] = {}
+        for change in self._between(capture, after, upto):
+            found[at(change.commit)] = found.get(at(change.commit), 0) + 1
+        return sorted(found.items())
+
+    def changes(
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+    ) -> Iterator[ChangeRows]:
+        self.called("changes")
+        found = self._between(capture, after, upto)
+        for number, start in enumerate(range(0, len(found), self.server.fetch)):
+            if number == self.server.failing_fetch:
+                self.server.failing_fetch = -1
+                raise ConnectionFailed("The connection was lost while rows were fetched.")
+            part = found[start : start + self.server.fetch]
+            yield ChangeRows(
+                pa.array([at(change.commit) for change in part], pa.binary()),
+                pa.array([at(change.change) for change in part], pa.binary()),
+                np.array([change.operation for change in part], np.uint8),
+                [texts([change.row.get(column.name) for change in part]) for column in table.columns],
+            )
+
+    def commit_times(self, after: Position, upto: Position) -> CommitTimes:
+        self.called("commit_times")
+        found = sorted({one for one in self.server.commits if after < at(one[0]) <= upto})
+        return CommitTimes(
+            pa.array([at(commit) for commit, _ in found], pa.binary()), np.array([us for _, us in found], np.int64)
+        )
+
+    def tables(self) -> list[TableId]:
+        return sorted(table.id for table in self.server.tables.values())
+
+    def is_empty(self, table: TableId) -> bool:
+        return not self.server.tables[str(table)].rows
+
+    def row_count(self, table: TableId) -> int:
+        return len(self.server.tables[str(table)].rows)
+
+    def _rows(self, table: TableSchema, rows: KeyRange) -> list[dict[str, str | None]]:
+        if rows.condition == "broken":
+            raise ConfigError("The condition is broken.")
+        source = self.server.tables[str(table.id)]
+        found = [dict(zip(source.columns, row, strict=False)) for row in source.rows.values()]
+        if rows.key:
+            found.sort(key=lambda row: key_of(row, rows.key))
+            found = [
+                row
+                for row in found
+                if (rows.after is None or key_of(row, rows.key) > rows.after)
+                and (rows.upto is None or key_of(row, rows.key) <= rows.upto)
+            ]
+        return found
+
+    def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
+        self.called("boundary")
+        found = self._rows(table, rows)
+        return key_of(found[count - 1], rows.key) if len(found) >= count else None
+
+    def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
+        found = self._rows(table, rows)
+        return key_of(found[-1], rows.key) if found else None
+
+    def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
+        self.called("rows")
+        found = self._rows(table, rows)
+        for start in range(0, len(found), self.server.fetch):
+            part = found[start : start + self.server.fetch]
+            yield [texts([row.get(column.name) for row in part]) for column in table.columns]
+
+    def write_signal(self, table: TableId, id: str, kind: str, data: str | None) -> None:  # noqa: A002
+        self.server.commit((str(table), "c", None, (id, kind, data)))
+
+    def delete_signal(self, table: TableId, id: str) -> None:  # noqa: A002
+        source = self.server.tables[str(table)]
+        self.server.commit((str(table), "d", source.rows[(id,)], None))
+
+    def execute(self, statement: str) -> None:
+        self.server.executed.append(statement)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def key_of(row: dict[str, str | None], key: Sequence[str]) -> Key:
+    return tuple(row[name] or "" for name in key)
+
+
+def texts(values: Sequence[str | None]) -> pa.Array:
+    return pa.array([None if value is None else value.encode() for value in values], pa.binary())
+
+
+def schema(table: TableId, columns: Sequence[str], key: Sequence[str]) -> TableSchema:
+    return TableSchema(
+        table,
+        tuple(Column(name, "nvarchar", 231, 50, nullable=name not in key) for name in columns),
+        tuple(name for name in key if name in columns),
+    )
