@@ -8,7 +8,8 @@ import pytest
 
 from tailrace import cli
 from tailrace.config import Config, parse
-from tailrace.connectors.postgres.prerequisites import Finding, check
+from tailrace.connectors.findings import Finding
+from tailrace.connectors.postgres.prerequisites import check
 from tailrace.connectors.postgres.signal_table import SignalTable
 from tailrace.errors import PrerequisiteError
 from tailrace.snapshot.signals import Signal

@@ -6,41 +6,26 @@ a pipeline. Nothing is created or changed here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
+from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import connect
 from tailrace.connectors.postgres.setup import CapturedTable, captured_tables
 from tailrace.connectors.postgres.signal_table import SignalTable
 from tailrace.connectors.postgres.snapshot import quoted
-from tailrace.errors import PrerequisiteError, TailraceError
-from tailrace.events import names
+from tailrace.errors import TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 if TYPE_CHECKING:
     import psycopg
 
-Level = Literal["ok", "warning", "error"]
-_SHOWN = 10
-
-
 OLDEST = 130_000
 """The oldest server that can be read, as `server_version_num`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at. `subject` is a word or two, `text` a sentence, `remedy` what to do; "" for ok."""
-
-    level: Level
-    subject: str
-    text: str
-    remedy: str = ""
 
 
 def check(config: Config) -> list[Finding]:
@@ -54,14 +39,7 @@ def check(config: Config) -> list[Finding]:
 
 def demand(config: Config) -> list[Finding]:
     """The same findings; raises PrerequisiteError with all errors among them when there are any."""
-    findings = check(config)
-    errors = [finding for finding in findings if finding.level == "error"]
-    if len(errors) == 1:
-        raise PrerequisiteError(errors[0].text, errors[0].remedy)
-    if errors:
-        listed = "".join(f"\n  - {finding.text} {finding.remedy}" for finding in errors)
-        raise PrerequisiteError(f"The server is not ready:{listed}")
-    return findings
+    return demanded(check(config))
 
 
 class _Inspection:
@@ -250,7 +228,7 @@ class _Inspection:
             yield Finding(
                 "warning",
                 "publication",
-                f"The publication {name} lacks captured tables: {_listed(uncovered)}.",
+                f"The publication {name} lacks captured tables: {listed(uncovered)}.",
                 f"alter publication {quoted(name)} add table …; or set publication.autocreate.mode=filtered.",
             )
 
@@ -294,7 +272,7 @@ class _Inspection:
                 yield Finding(
                     "error",
                     "publication",
-                    f"The user {self.user} does not own {_listed(not_owned)}.",
+                    f"The user {self.user} does not own {listed(not_owned)}.",
                     "Only a table's owner can add it to a publication; let the owner create it.",
                 )
             else:
@@ -308,7 +286,7 @@ class _Inspection:
             )
             return
         count = "1 table is" if len(captured) == 1 else f"{len(captured)} tables are"
-        yield Finding("ok", "tables", f"{count} captured: {_listed([table for _, table, _ in captured])}.")
+        yield Finding("ok", "tables", f"{count} captured: {listed([table for _, table, _ in captured])}.")
         if self.mode.reads != "never":
             yield from self._readable(captured)
         lacking = self._matching(
@@ -321,7 +299,7 @@ class _Inspection:
                 "warning",
                 "identity",
                 f"Without primary key or replica identity, so that the server refuses updates and deletes while they "
-                f"are published: {_listed(lacking)}.",
+                f"are published: {listed(lacking)}.",
                 "alter table … replica identity full;",
             )
         yield from self._collisions(captured)
@@ -346,7 +324,7 @@ class _Inspection:
             yield Finding(
                 level,
                 "select",
-                f"The user {self.user} may not read {_listed(unreadable)} for a snapshot.",
+                f"The user {self.user} may not read {listed(unreadable)} for a snapshot.",
                 f"grant usage on schema …, grant select on … to {quoted(self.user)};",
             )
         else:
@@ -354,20 +332,7 @@ class _Inspection:
 
     def _collisions(self, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
         settings = EventSettings.from_options(self.config)
-        for what, of in (("topic", names.topic), ("schema name", names.schema_prefix)):
-            seen: dict[str, list[Any]] = {}
-            name_of: Callable[[EventSettings, Any], str] = of
-            for _, table, _ in captured:
-                seen.setdefault(name_of(settings, table), []).append(table)
-            clashing = [f"{' and '.join(map(str, found))} ({name})" for name, found in seen.items() if len(found) > 1]
-            if clashing:
-                yield Finding(
-                    "warning",
-                    "names",
-                    f"After illegal characters are replaced, tables share a {what}: {'; '.join(clashing[:_SHOWN])}.",
-                    "Rename one of them, or leave one out.",
-                )
-                return
+        yield from collisions(settings, [table for _, table, _ in captured])
 
     def _matching(self, captured: Sequence[CapturedTable], condition: str) -> list[Any]:
         """The captured tables whose row `c` of pg_class fulfils `condition`."""
@@ -377,9 +342,3 @@ class _Inspection:
         ).fetchall()
         wanted = {oid for (oid,) in rows}
         return [table for oid, table, _ in captured if oid in wanted]
-
-
-def _listed(tables: Sequence[Any]) -> str:
-    """The first names of a list, and how many there are beyond them."""
-    shown = ", ".join(str(table) for table in tables[:_SHOWN])
-    return shown if len(tables) <= _SHOWN else f"{shown} and {len(tables) - _SHOWN} more"
