@@ -66,10 +66,12 @@ FORM = AnyForm()
 @pytest.fixture(autouse=True)
 def batches_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks give their batches themselves, as plain events; no session of an earlier test is left."""
+    from tailrace.connectors.changetables import start
     from tailrace.connectors.changetables.sessions import close_idle
     from tailrace.events import records
 
     close_idle()
+    monkeypatch.setattr(start, "form", lambda connector: FORM)
     monkeypatch.setattr(records, "to_rows", lambda batch, settings, form: shown(batch))
 
 

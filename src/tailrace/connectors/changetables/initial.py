@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,10 @@ class TableSnapshots:
         self._shown = shown
         self._parallelism = parallelism
 
+    def database(self, table: TableId) -> Database:
+        """The database of a table, whose name the server may write in another case than the configuration."""
+        return self._databases[named(table.database, self._databases)]
+
     def begin(
         self, reached: Mapping[str, Reached], chosen: Mapping[TableId, str | None] | None = None
     ) -> TablesSnapshot:
@@ -73,7 +77,7 @@ class TableSnapshots:
     ) -> list[str]:
         if chosen is None:
             return selected(self._config, captured)
-        names = {str(table) for table in chosen if table.database == database}
+        names = {str(table) for table in chosen if table.database.lower() == database.lower()}
         ordered = [name for name in selected({**self._config, **_ALL}, captured) if name in names]
         # the signal table too, if it is asked for
         return ordered + [name for name in captured if name in names and name not in ordered]
@@ -106,7 +110,7 @@ class TableSnapshots:
         era = _era(reached, id_)
         if era is None or not era.table.key or self._statement(id_, _chosen(snapshot)):
             return None
-        session = self._databases[id_.database].session
+        session = self.database(id_).session
         end = session.boundary(era.table, KeyRange(era.table.key, last), rows)
         if end is None or session.boundary(era.table, KeyRange(era.table.key, end), 1) is None:
             return None
@@ -130,7 +134,7 @@ class TableSnapshots:
                 last_page=None,
                 opens_table=opens,
                 closes_table=closes,
-                opens_snapshot=opens and one.place == own[0] and id_.database in snapshot.first,
+                opens_snapshot=opens and one.place == own[0] and self.database(id_).name in snapshot.first,
                 closes_snapshot=closes and one.place == own[-1],
             )
             statement = self._statement(id_, _chosen(snapshot))
@@ -138,12 +142,12 @@ class TableSnapshots:
             tasks.append(
                 SnapshotTask(
                     source,
-                    id_.database,
+                    self.database(id_).name,
                     with_columns(self._shown(era.table), era.table, key),
                     chunk,
                     KeyRange(key, one.after, one.upto),
                     statement,
-                    reached[id_.database].position,
+                    reached[self.database(id_).name].position,
                     snapshot.at_us,
                 )
             )
@@ -157,10 +161,15 @@ def with_columns(shown: TableSchema, whole: TableSchema, names: Sequence[str]) -
     return replace(shown, columns=shown.columns + missing)
 
 
+def named(database: str, known: Iterable[str]) -> str:
+    """The name that the configuration has for `database`; the same but for case."""
+    return next(name for name in known if name.lower() == database.lower())
+
+
 def _chosen(snapshot: TablesSnapshot) -> Mapping[TableId, str | None] | None:
     return dict(snapshot.conditions) if snapshot.conditions else None
 
 
 def _era(reached: Mapping[str, Reached], table: TableId) -> Era | None:
-    here = reached[table.database]
+    here = reached[named(table.database, reached)]
     return next((era for era in here.eras.at(here.position) if era.table.id == table), None)

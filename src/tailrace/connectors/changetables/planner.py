@@ -45,7 +45,6 @@ class ChangeTablesPlanner:
         self._config = config
         self._settings = settings
         self._dialect = dialect
-        self._form = form
         self._mode = snapshot_mode(config)
         self._filter = TableFilter(config)
         self._names = Admission(settings, form)
@@ -206,7 +205,7 @@ class ChangeTablesPlanner:
             time.sleep(self._config["snapshot.delay.ms"] / 1000)
         snapshot = self._snapshots.begin(found.databases, chosen)
         if self._notices.are_wanted:
-            rows = {table: self._databases[table.database].session.row_count(table) for table in snapshot.tables}
+            rows = {table: self._snapshots.database(table).session.row_count(table) for table in snapshot.tables}
             self._notices.started(rows)
         return self._next_chunks(replace(found, snapshot=snapshot), max_rows)
 
@@ -301,7 +300,7 @@ class ChangeTablesPlanner:
             database.warn(found[name].eras)
 
     def _tasks(self, since: TablesOffset, until: TablesOffset) -> list[Task]:
-        source = Source(self._dialect, self._form, self._settings, self._retries, time.time_ns() // 1000)
+        source = Source(self._dialect, self._settings, self._retries, time.time_ns() // 1000)
         tasks: list[Task] = []
         if until.snapshot is not None and until.snapshot != since.snapshot:
             tasks += self._snapshots.tasks(until.snapshot, until.databases, source)

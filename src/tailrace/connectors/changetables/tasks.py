@@ -44,10 +44,16 @@ class Source:
     """What every task needs to read. `at_us` is when the batch was planned, in µs since 1970."""
 
     dialect: Dialect
-    form: Form
     settings: EventSettings
     retries: Retries
     at_us: int
+
+    @property
+    def form(self) -> Form:
+        """The connector's own part of events; one object in each process, so that what is made for it is kept."""
+        from tailrace.connectors.changetables import start
+
+        return start.form(self.dialect.connector)
 
     def __repr__(self) -> str:
         return "Source"

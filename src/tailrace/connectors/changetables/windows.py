@@ -298,7 +298,7 @@ class Incremental:
         after, upto = before[self._database].position, found[self._database].position
         signals: list[tuple[Signal, str]] = []
         for stretch in found[self._database].eras.stretches(after, upto):
-            if stretch.era.table.id != self._table or not database.total(stretch):
+            if not _is(stretch.era, self._table) or not database.total(stretch):
                 continue
             table = _first_columns(stretch.era, 3)
             assembly = Assembly(table, Times.none(), self._pairs)
@@ -343,7 +343,7 @@ class Incremental:
             newest, eras = database.observe(replace(here, position=seen))
             if newest > seen:
                 for stretch in eras.stretches(seen, newest):
-                    if stretch.era.table.id == self._table:
+                    if self._table is not None and _is(stretch.era, self._table):
                         found = self._find(stretch, watermark)
                         if found is not None:
                             return found
@@ -493,7 +493,12 @@ def _first_columns(era: Era, count: int) -> TableSchema:
 
 
 def _era(reached: Reached, table: TableId) -> Era | None:
-    return next((era for era in reached.eras.at(reached.position) if era.table.id == table), None)
+    return next((era for era in reached.eras.at(reached.position) if _is(era, table)), None)
+
+
+def _is(era: Era, table: TableId) -> bool:
+    """Whether the era is of `table`, of the same database whatever the case of its name."""
+    return (era.table.id.schema, era.table.id.table) == (table.schema, table.table)
 
 
 _REASONS = {
