@@ -1,0 +1,50 @@
+"""SQL Server's numbered errors, as the server's own code raises them and the wire carries them."""
+
+from __future__ import annotations
+
+
+class SqlError(Exception):
+    """One error message of SQL Server: its number, severity (class), state and text."""
+
+    def __init__(self, number: int, text: str, severity: int = 16, state: int = 1) -> None:
+        super().__init__(f"Msg {number}: {text}")
+        self.number = number
+        self.text = text
+        self.severity = severity
+        self.state = state
+
+
+def syntax(near: str) -> SqlError:
+    """102: the statement is not T-SQL, or not the part of it that this server knows."""
+    return SqlError(102, f"Incorrect syntax near '{near}'.", 15)
+
+
+def unknown_object(name: str) -> SqlError:
+    """208."""
+    return SqlError(208, f"Invalid object name '{name}'.")
+
+
+def unknown_column(name: str) -> SqlError:
+    """207."""
+    return SqlError(207, f"Invalid column name '{name}'.")
+
+
+def no_implicit(source: str, target: str) -> SqlError:
+    """257: two types that only CONVERT brings together."""
+    return SqlError(
+        257,
+        f"Implicit conversion from data type {source} to {target} is not allowed."
+        " Use the CONVERT function to run this query.",
+        16,
+        3,
+    )
+
+
+def clash(left: str, right: str) -> SqlError:
+    """206: two types that nothing brings together."""
+    return SqlError(206, f"Operand type clash: {left} is incompatible with {right}", 16, 2)
+
+
+def unsupported(what: str) -> SqlError:
+    """Not an error of SQL Server: what this test server does not model. Its number is one for users' own errors."""
+    return SqlError(50001, f"The test server does not support {what}.")
