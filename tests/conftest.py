@@ -8,4 +8,5 @@ pytest_plugins = [
     "tests.fix_kafka",
     "tests.fix_mongodb",
     "tests.fix_db2",
+    "tests.fix_sqlserver",
 ]

@@ -78,7 +78,9 @@ class Resolved:
 class Catalog(Protocol):
     """What the binder asks of its session."""
 
-    collation: str
+    @property
+    def collation(self) -> str:
+        """The collation of the database."""
 
     def same(self, left: str, right: str) -> bool:
         """Whether two identifiers are the same under the database's collation."""

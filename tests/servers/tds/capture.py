@@ -209,9 +209,20 @@ def enable_table(
         ]
         # Everything that is committed by now has a smaller number, so that the instance begins behind it.
         found = CaptureInstance(
-            *(wanted, change_table.object_id, table.object_id, database.log.lsn(), net_changes, role),
-            *(index.name if index else None, [c for c in key if c in {x.id for x in columns}], captured),
-            *(moment(session.instance), filegroup, partition_switch, table.schema, table.name),
+            wanted,
+            change_table.object_id,
+            table.object_id,
+            database.log.lsn(),
+            net_changes,
+            role,
+            index.name if index else None,
+            [c for c in key if c in {x.id for x in columns}],
+            captured,
+            moment(session.instance),
+            filegroup,
+            partition_switch,
+            table.schema,
+            table.name,
         )
         database.log.flush()
         cdc.instances.append(found)
@@ -290,7 +301,7 @@ def drop_instance(session: Session, database: Database, instance: CaptureInstanc
 
 
 def record_ddl(session: Session, database: Database, table: Table, text: str, altered: bool, names: set[str]) -> None:
-    """One row of cdc.ddl_history for every instance of the table; a captured column's new type reaches its change table."""
+    """Rows of cdc.ddl_history for the instances of the table; a captured column's new type reaches the change table."""
     cdc = database.log.cdc
     for one in cdc.instances if cdc else ():
         if one.source_id != table.object_id:

@@ -344,7 +344,7 @@ def _encryption(data: bytes) -> int:
     while at < len(data) and data[at] != 0xFF:
         token, offset, length = struct.unpack(">BHH", data[at : at + 5])
         if token == 1 and length:
-            return data[offset]
+            return int(data[offset])
         at += 5
     return NOT_SUPPORTED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import partial
 
 from tests.servers.tds import values
 from tests.servers.tds.binder import Field, Relation, Scope
@@ -77,7 +78,7 @@ class Definer:
             with self.session.instance.lock:
                 database.tables[table.object_id] = table
             if self.session.depth:
-                self.session.undo.append(lambda: database.tables.pop(table.object_id, None) and None)
+                self.session.undo.append(partial(_forget, database, table))
         return table
 
     def _column(self, database: Database, table: Table, node: ColumnDef) -> ColumnInfo:
@@ -186,9 +187,7 @@ class Definer:
             with self.session.instance.lock:
                 table.columns = [*table.columns, column]
             if self.session.depth:
-                self.session.undo.append(
-                    lambda c=column: setattr(table, "columns", [x for x in table.columns if x is not c])
-                )
+                self.session.undo.append(partial(setattr, table, "columns", table.columns[:-1]))
             if filled and column.default is not None:
                 bound = self.session.binder().scalar(expression(column.default[1]), Scope())
                 self._run(database, f"UPDATE {name} SET {column.storage} = {convert(bound, column.type)}")
@@ -257,7 +256,7 @@ class Definer:
             with self.session.instance.lock:
                 table.columns = [c for c in table.columns if c is not column]
             if self.session.depth:
-                self.session.undo.append(lambda before=old: setattr(table, "columns", before))
+                self.session.undo.append(partial(setattr, table, "columns", old))
 
     def _drop_constraint(self, database: Database, table: Table, node: AlterTable) -> None:
         name = node.names[0]
@@ -392,6 +391,10 @@ class Definer:
             database.offline = node.option == "OFFLINE"
         elif node.option not in ("RECOVERY", "SINGLE_USER", "MULTI_USER", "AUTO_CLOSE"):
             raise unsupported(f"ALTER DATABASE … SET {node.option}")
+
+
+def _forget(database: Database, table: Table) -> None:
+    database.tables.pop(table.object_id, None)
 
 
 def definition(text: str) -> str:

@@ -351,8 +351,8 @@ class Writer:
         items: list[Item],
         table: Table,
         database: Database,
-        before: list[Row] | None = None,
-        after: list[Row] | None = None,
+        before: Sequence[Row | None] = (),
+        after: Sequence[Row | None] = (),
     ) -> Rows | None:
         if not items:
             return None
@@ -360,7 +360,7 @@ class Writer:
         rows: list[Row] = []
         columns: list[tuple[str, SqlType]] = []
         pairs: Iterator[tuple[Row | None, Row | None]] = zip(
-            before or [None] * len(after or []), after or [None] * len(before or []), strict=True
+            before or _none(len(after or [])), after or _none(len(before or [])), strict=True
         )
         for old, new in pairs:
             relations = []
@@ -449,6 +449,10 @@ class Writer:
                 self.session.command += operation != AFTER
                 change = Change(table.object_id, operation, lsn, self.session.command, ids, stored(table, row), mask)
                 self.session.changed(database, change)
+
+
+def _none(count: int) -> list[Row | None]:
+    return [None] * count
 
 
 def stored(table: Table, row: Row) -> Row:

@@ -210,7 +210,7 @@ def _temporal(kind: SqlType) -> Encoder:
             return struct.pack("<BHH", 4, day - values.EPOCH_1900, clock // 600_000_000)
 
         return date_and_minutes
-    step, size = 10 ** (7 - scale), scaled_length(scale)
+    step, size = int(10 ** (7 - scale)), scaled_length(scale)
     if name == "time":
         return lambda value: bytes([size]) + (_whole(value) // step).to_bytes(size, "little")
     if name == "datetime2":

@@ -123,9 +123,12 @@ class Executor:
             for inner in node.statements:
                 yield from self.statement(inner)
         elif isinstance(node, Declare):
-            for name, kind, value in node.variables:
-                declared = make(kind.name, list(kind.parameters))
-                session.variables[name] = (declared, None if value is None else self._value(value, declared))
+            for name, written, initial in node.variables:
+                declared = make(written.name, list(written.parameters))
+                session.variables[name] = (
+                    declared,
+                    None if initial is None else self._value(initial, declared),
+                )
         elif isinstance(node, Assign):
             kind = self._declared(node.variable)
             value = node.value
@@ -145,8 +148,7 @@ class Executor:
             yield from self._execute(node)
         elif isinstance(node, ExecText):
             text = self._value(node.text, nvarchar(MAX))
-            inner = Executor(session)
-            yield from inner.run(str(text))
+            yield from Executor(session).run(str(text))
         elif isinstance(node, Print):
             yield Info(0, str(self._value(node.text, nvarchar(4000)) or " "))
         elif isinstance(node, WaitFor):

@@ -336,11 +336,11 @@ def literal(node: Literal) -> Bound:
         if -(2**31) <= int(number) < 2**31:
             return constant(int(number), INT)
         number = decimal.Decimal(int(number))
-    digits = number.as_tuple().digits
+    count = len(number.as_tuple().digits)
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
-    precision = max(len(digits), scale, 1)
+    precision = max(count, scale, 1)
     if precision > 38:
         raise SqlError(
             1007, f"The number '{text}' is out of the range for numeric representation (maximum precision 38).", 15

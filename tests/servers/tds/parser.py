@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.servers.tds.errors import SqlError, syntax, unsupported
+from tests.servers.tds.keywords import HINTS, NOT_ALIASES, RESERVED
 from tests.servers.tds.lexer import Token, tokens
 from tests.servers.tds.sqltype import MAX
 from tests.servers.tds.syntax import (
@@ -37,86 +38,6 @@ from tests.servers.tds.syntax import (
     Variable,
 )
 
-RESERVED = frozenset(
-    [
-        "ALL",
-        "ALTER",
-        "AND",
-        "AS",
-        "ASC",
-        "BEGIN",
-        "BETWEEN",
-        "BREAK",
-        "BY",
-        "CASE",
-        "COLLATE",
-        "COMMIT",
-        "CONSTRAINT",
-        "CONTINUE",
-        "CREATE",
-        "CROSS",
-        "DECLARE",
-        "DEFAULT",
-        "DELETE",
-        "DESC",
-        "DISTINCT",
-        "DROP",
-        "ELSE",
-        "END",
-        "EXCEPT",
-        "EXEC",
-        "EXECUTE",
-        "EXISTS",
-        "FETCH",
-        "FOR",
-        "FROM",
-        "FULL",
-        "GRANT",
-        "GROUP",
-        "HAVING",
-        "IF",
-        "IN",
-        "INNER",
-        "INSERT",
-        "INTERSECT",
-        "INTO",
-        "IS",
-        "JOIN",
-        "KEY",
-        "LEFT",
-        "LIKE",
-        "NOT",
-        "NULL",
-        "ON",
-        "OPTION",
-        "OR",
-        "ORDER",
-        "OUTER",
-        "OVER",
-        "PRIMARY",
-        "PRINT",
-        "RETURN",
-        "REVOKE",
-        "RIGHT",
-        "ROLLBACK",
-        "SELECT",
-        "SET",
-        "TABLE",
-        "THEN",
-        "TOP",
-        "TRUNCATE",
-        "UNION",
-        "UNIQUE",
-        "UPDATE",
-        "USE",
-        "VALUES",
-        "WAITFOR",
-        "WHEN",
-        "WHERE",
-        "WHILE",
-        "WITH",
-    ]
-)
 _COMPARE = {"=": "=", "<>": "<>", "!=": "<>", "<": "<", ">": ">", "<=": "<=", ">=": ">=", "!<": ">=", "!>": "<="}
 _NILADIC = frozenset({"CURRENT_TIMESTAMP", "CURRENT_USER", "SESSION_USER", "SYSTEM_USER", "USER"})
 _COMPARING = 4
@@ -506,7 +427,7 @@ class Parser:
             return self.next().text
         if explicit or self.token.kind == "quoted":
             return self.identifier()
-        if self.token.kind == "word" and self.token.upper not in RESERVED | _STATEMENTS:
+        if self.token.kind == "word" and self.token.upper not in RESERVED | NOT_ALIASES:
             return self.identifier()
         return None
 
@@ -581,7 +502,7 @@ class Parser:
         return found
 
     def _hint_ahead(self) -> bool:
-        return self.ahead().upper in _HINTS and self.ahead(2).text == ")"
+        return self.ahead().upper in HINTS and self.ahead(2).text == ")"
 
     def _hints(self) -> list[str]:
         if self.at("WITH", "("):
@@ -595,7 +516,7 @@ class Parser:
             if token.kind == "end":
                 raise self.fail()
             if token.kind == "word":
-                if token.upper not in _HINTS:
+                if token.upper not in HINTS:
                     raise SqlError(321, f'"{token.text}" is not a recognized table hints option.', 15)
                 found.append(token.upper)
         return found
@@ -605,29 +526,3 @@ class Parser:
         if alias is not None and self.at("(") and not self._hint_ahead():
             return alias, self.names()
         return alias, []
-
-
-_HINTS = frozenset(
-    [
-        "NOLOCK",
-        "READUNCOMMITTED",
-        "UPDLOCK",
-        "REPEATABLEREAD",
-        "SERIALIZABLE",
-        "READCOMMITTED",
-        "READCOMMITTEDLOCK",
-        "TABLOCK",
-        "TABLOCKX",
-        "PAGLOCK",
-        "ROWLOCK",
-        "NOWAIT",
-        "READPAST",
-        "XLOCK",
-        "SNAPSHOT",
-        "HOLDLOCK",
-        "FORCESEEK",
-        "FORCESCAN",
-        "NOEXPAND",
-    ]
-)
-_STATEMENTS = frozenset({"OFFSET", "APPLY", "OUTPUT", "THROW", "RAISERROR", "GO", "SAVE", "DENY"})

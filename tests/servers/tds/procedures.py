@@ -63,7 +63,7 @@ def _disable_db(session: Session, args: Arguments) -> Iterator[Result]:
 
 
 def _enable_table(session: Session, args: Arguments) -> Iterator[Result]:
-    names = ("source_schema", "source_name", "role_name", "capture_instance", "supports_net_changes")
+    names: tuple[str, ...] = ("source_schema", "source_name", "role_name", "capture_instance", "supports_net_changes")
     names += ("index_name", "captured_column_list", "filegroup_name", "allow_partition_switch")
     found = args.bind(*names, required=3, procedure="sp_cdc_enable_table")
     first = session.database.log.cdc is not None and not session.database.log.cdc.instances

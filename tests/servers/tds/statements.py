@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.servers.tds.errors import SqlError, unsupported
-from tests.servers.tds.parser import RESERVED, Parser
+from tests.servers.tds.keywords import RESERVED, STATEMENTS
+from tests.servers.tds.parser import Parser
 from tests.servers.tds.syntax import (
     AlterDatabase,
     AlterRole,
@@ -61,7 +62,7 @@ class StatementParser(Parser):
     def statement(self, first: bool = False) -> Statement:
         """The next statement; only the `first` of a batch may call a procedure without EXEC."""
         word = self.token.upper
-        method = getattr(self, "_" + word.lower(), None) if word in _KEYWORDS else None
+        method = getattr(self, "_" + word.lower(), None) if word in STATEMENTS else None
         if word in ("SELECT", "WITH") or word == "(":
             return self._select_statement()
         if method is not None:
@@ -392,7 +393,8 @@ class StatementParser(Parser):
             permissions.append(" ".join(words))
             if not self.take(","):
                 break
-        kind, target = None, ()
+        kind = None
+        target: tuple[str, ...] = ()
         if self.take("ON"):
             if self.ahead().text == ":":
                 kind = self.next().upper
@@ -436,7 +438,7 @@ class StatementParser(Parser):
         token = self.token
         if token.kind in ("text", "national", "number", "hex", "variable", "quoted") or token.text == "-":
             return True
-        return token.upper in ("NULL", "DEFAULT") or (token.kind == "word" and token.upper not in RESERVED | _KEYWORDS)
+        return token.upper in ("NULL", "DEFAULT") or (token.kind == "word" and token.upper not in RESERVED | STATEMENTS)
 
     def _argument(self) -> tuple[str | None, Expr | None, bool]:
         name = None
@@ -508,7 +510,7 @@ class StatementParser(Parser):
 
     def _begin(self) -> Statement:
         if self.take("TRAN") or self.take("TRANSACTION"):
-            if self.token.kind == "word" and self.token.upper not in RESERVED | _KEYWORDS:
+            if self.token.kind == "word" and self.token.upper not in RESERVED | STATEMENTS:
                 self.next()
             return Transaction("begin")
         if self.at("TRY") or self.at("CATCH"):
@@ -523,7 +525,7 @@ class StatementParser(Parser):
 
     def _end_transaction(self, action: str) -> Statement:
         if (self.take("TRAN") or self.take("TRANSACTION")) and self.token.kind in ("word", "quoted"):
-            if self.token.upper not in RESERVED | _KEYWORDS:
+            if self.token.upper not in RESERVED | STATEMENTS:
                 self.next()
         else:
             self.take("WORK")
@@ -561,39 +563,6 @@ class StatementParser(Parser):
 
     def _return(self) -> Statement:
         return Jump("return")
-
-
-_KEYWORDS = frozenset(
-    [
-        "INSERT",
-        "UPDATE",
-        "DELETE",
-        "TRUNCATE",
-        "CREATE",
-        "ALTER",
-        "DROP",
-        "GRANT",
-        "DENY",
-        "REVOKE",
-        "EXEC",
-        "EXECUTE",
-        "DECLARE",
-        "SET",
-        "IF",
-        "WHILE",
-        "BEGIN",
-        "COMMIT",
-        "ROLLBACK",
-        "USE",
-        "PRINT",
-        "WAITFOR",
-        "RAISERROR",
-        "THROW",
-        "BREAK",
-        "CONTINUE",
-        "RETURN",
-    ]
-)
 
 
 def expression(sql: str) -> Expr:

@@ -6,9 +6,12 @@ import datetime as dt
 import decimal
 import hashlib
 import re
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import duckdb
+from duckdb.func import FunctionNullHandling
 
 from tests.servers.tds import values
 from tests.servers.tds.bound import convert_value
@@ -26,14 +29,19 @@ def install(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the functions in the database behind `connection`."""
 
     def create(
-        name: str, function: object, parameters: list[str], result: str, nulls: bool = False, volatile: bool = False
+        name: str,
+        function: Callable[..., Any],
+        parameters: list[Any],
+        result: str,
+        nulls: bool = False,
+        volatile: bool = False,
     ) -> None:
         connection.create_function(
             name,
-            function,  # type: ignore[arg-type]
+            function,
             parameters,
             result,
-            null_handling="special" if nulls else "default",
+            null_handling=FunctionNullHandling.SPECIAL if nulls else FunctionNullHandling.DEFAULT,
             side_effects=volatile,
         )
 

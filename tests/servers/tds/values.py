@@ -46,7 +46,7 @@ def split_offset(stored: int) -> tuple[int, int]:
 
 def rounded(value: int, scale: int) -> int:
     """Units of 100 ns, rounded half up to `scale` digits of a second, as SQL Server does."""
-    step = 10 ** (7 - scale)
+    step = int(10 ** (7 - scale))
     return (value + step // 2) // step * step
 
 
