@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tailrace.events.settings import EventSettings
@@ -31,8 +31,9 @@ class MongoSettings:
 
     @classmethod
     def of(cls, config: Mapping[str, Any], events: EventSettings, replica_set: str) -> MongoSettings:
+        # the strategy that Debezium calls the default one names collections with their database
         return cls(
-            events,
+            replace(events, naming=replace(events.naming, by_schema=True)),
             replica_set,
             tuple(config.get("field.exclude.list") or ()),
             tuple(config.get("field.renames") or ()),
