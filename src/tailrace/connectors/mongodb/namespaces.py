@@ -18,6 +18,7 @@ class CollectionFilter:
 
     Expressions match the whole name, a database's or `database.collection`, without regard to case; with
     `filters.match.mode=literal` the lists hold names as they are. Debezium 1.1 captures `config`, later ones do not.
+    What capture.scope and capture.target leave out is not captured, nor read by snapshots.
     The signal collection is captured whatever the lists say, except in the 1.1 form, which knows no signals.
     """
 
@@ -31,16 +32,22 @@ class CollectionFilter:
             self._lists[name] = tuple(re.compile(re.escape(t)) if literal else compile_expression(t) for t in texts)
         signals = None if old else config.get("signal.data.collection")
         self.signals: Namespace | None = split(signals) if signals else None
+        scope, target = config.get("capture.scope") or "deployment", config.get("capture.target") or ""
+        self._target = split(target) if scope != "deployment" else ("", "")
 
     def includes(self, database: str, collection: str) -> bool:
         """Whether the collection is captured; `system.` collections are, as the log has them."""
         if database in self._built_in or not database or not collection or collection == "$cmd":
             return False
+        if self._target[1] and collection != self._target[1]:
+            return False
         if (database, collection) == self.signals:
-            return True
+            return not self._target[0] or database == self._target[0]
         return self.includes_database(database) and self._allows("collection", f"{database}.{collection}")
 
     def includes_database(self, database: str) -> bool:
+        if self._target[0] and database != self._target[0]:
+            return False
         return database not in self._built_in and self._allows("database", database)
 
     def _allows(self, kind: str, name: str) -> bool:

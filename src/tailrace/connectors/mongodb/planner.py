@@ -180,7 +180,7 @@ class MongoPlanner:
         self._begun = True
         wanted = self._mode.reads == "each start" or (self._mode.reads == "once" and since.is_initial)
         if lost or (wanted and not running):
-            return self._start_snapshot(since, lost)
+            return self._start_snapshot(since)
         if since.is_initial and self._mode.streams:
             # nothing is read before the checkpoint has a position
             return MongoOffset(self._first_position())
@@ -227,14 +227,16 @@ class MongoPlanner:
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
-    def _start_snapshot(self, since: MongoOffset, lost: bool) -> MongoOffset:
-        """Plan a snapshot; its first chunks are the first batch. The log begins where it stood before."""
+    def _start_snapshot(self, since: MongoOffset) -> MongoOffset:
+        """Plan a snapshot; its first chunks are the first batch. The log is read from before the snapshot on.
+
+        At a later start (`always`) that leaves out what was changed in between: the snapshot shows it, as in Debezium.
+        """
         time.sleep(self._config["snapshot.delay.ms"] / 1000)
-        position = since.log
         at = self._present()
-        if self._mode.streams and (since.is_initial or lost):
-            position = self._first_position()
-            at = at if self._streams else position
+        position = self._first_position() if self._mode.streams else since.log
+        if self._mode.streams and not self._streams:
+            at = position
         client = self._connect()
         found = snapshots.collections(client, self._captured, self._shape().legacy)
         names = snapshots.chosen(self._config, found, self._captured)

@@ -7,7 +7,7 @@ its values, one after another), and every record is put together from literals a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,6 +22,7 @@ from tailrace.columns.logical import LogicalType
 from tailrace.connectors.mongodb import texts
 from tailrace.connectors.mongodb.chunk import Flags, Namespace
 from tailrace.connectors.mongodb.envelope import schemas, table_id
+from tailrace.connectors.mongodb.field_filters import field_filter
 from tailrace.connectors.mongodb.fields import Int64s
 from tailrace.connectors.mongodb.images import Images, Values, images
 from tailrace.connectors.mongodb.json_forms import STRICT
@@ -110,6 +111,7 @@ class _Block:
         kept: Flags | None,
     ) -> None:
         self.segment, self.images, self.settings, self.plan = segment, found, settings, plan
+        self.edits = field_filter(settings.excluded, settings.renames, *segment.namespace)
         self.low, self.high = low, high
         op = segment.op[low:high]
         counts = 1 + (op == _DELETE) * int(settings.events.tombstones_on_delete)
@@ -217,15 +219,24 @@ class _Block:
         segment, found, settings = self.segment, self.images, self.settings
         form = texts.document_form(settings)
 
-        def text(values: Values) -> Fragment | None:
+        edits = self.edits
+
+        def text(values: Values, apply: Callable[[bytes], bytes] | None = None) -> Fragment | None:
             part = self._part(values)
-            return texts.values(segment.data, part, form) if (part.places >= 0).any() else None
+            return texts.values(segment.data, part, form, apply) if (part.places >= 0).any() else None
+
+        document = None if edits is None else edits.document
+        entry = None if edits is None else edits.entry
 
         if settings.legacy:
-            return [("after", text(found.after)), ("patch", text(found.patch)), ("filter", text(found.filter))]
+            return [
+                ("after", text(found.after, document)),
+                ("patch", text(found.patch, entry)),
+                ("filter", text(found.filter)),
+            ]
         return [
-            ("before", text(found.before)),
-            ("after", text(found.after)),
+            ("before", text(found.before, document)),
+            ("after", text(found.after, document)),
             ("updateDescription", self._update()),
         ]
 
@@ -234,7 +245,7 @@ class _Block:
         updated, removed, truncated = (self._part(part) for part in (found.updated, found.removed, found.truncated))
         if not (updated.places >= 0).any():
             return None
-        return texts.update_descriptions(self.segment.data, updated, removed, truncated)
+        return texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits)
 
     # --- source and transaction ----------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from tailrace.config.filters import compile_expression
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.connection import Address, connect
 from tailrace.connectors.mongodb.faults import explained_error
+from tailrace.connectors.mongodb.java import java_order
 from tailrace.connectors.mongodb.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.plan import Chunk, SnapshotPlan, planned
 from tailrace.connectors.mongodb.position import Position
@@ -39,10 +40,11 @@ _OVERRIDES = "snapshot.collection.filter.overrides"
 def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool) -> list[Namespace]:
     """The captured collections that exist, in the order in which a snapshot reads them.
 
-    Debezium 1.1 takes them as the server lists them (`old`), later ones sort them by their name alone.
+    Debezium takes databases in the order of a Java HashSet and their collections as the server lists them; later ones
+    than 1.1 (`old`) sort these by their name alone.
     """
     found: list[Namespace] = []
-    for database in client.list_database_names():
+    for database in java_order(client.list_database_names()):
         of_signals = captured.signals is not None and captured.signals[0] == database
         if not of_signals and not captured.includes_database(database):
             continue

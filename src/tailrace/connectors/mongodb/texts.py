@@ -8,6 +8,7 @@ import numpy as np
 
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.extended_json import json_texts
+from tailrace.connectors.mongodb.field_filters import FieldFilter, filtered
 from tailrace.connectors.mongodb.fields import Bytes
 from tailrace.connectors.mongodb.images import Images, Values
 from tailrace.connectors.mongodb.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, Form
@@ -31,21 +32,30 @@ def document_form(settings: MongoSettings) -> Form:
     return STRICT_1_1 if settings.legacy else STRICT
 
 
-def values(data: Bytes, found: Values, form: Form) -> Fragment:
-    """Each value as a JSON string, `null` where there is none."""
-    return json_texts(data, found.places, found.kinds, form)
+def values(data: Bytes, found: Values, form: Form, apply: Callable[[bytes], bytes] | None = None) -> Fragment:
+    """Each value as a JSON string, `null` where there is none; documents as `apply` makes them."""
+    if apply is None:
+        return json_texts(data, found.places, found.kinds, form)
+    edited, places = filtered(data, found.places, found.kinds, apply)
+    return json_texts(edited, places, np.where(places >= 0, found.kinds, 0).astype(np.uint8), form)
 
 
-def update_descriptions(data: Bytes, updated: Values, removed: Values, truncated: Values) -> Fragment:
-    """The `updateDescription` of each change, `null` where it has none."""
+def update_descriptions(
+    data: Bytes, updated: Values, removed: Values, truncated: Values, edits: FieldFilter | None = None
+) -> Fragment:
+    """The `updateDescription` of each change, `null` where it has none; `edits` leave out and rename fields."""
+
+    def name(text: str) -> str | None:
+        return text if edits is None else edits.name(text)
+
     programs = Programs()
     programs.begin()
     programs.literal(b'{"removedFields":')
-    programs.fragment(_lists(data, removed, _removed), CHANGE)
+    programs.fragment(_lists(data, removed, _removed, name), CHANGE)
     programs.literal(b',"updatedFields":')
-    programs.fragment(json_texts(data, updated.places, updated.kinds, RELAXED), CHANGE)
+    programs.fragment(values(data, updated, RELAXED, None if edits is None else edits.changed), CHANGE)
     programs.literal(b',"truncatedArrays":')
-    programs.fragment(_lists(data, truncated, _truncated), CHANGE)
+    programs.fragment(_lists(data, truncated, _truncated, name), CHANGE)
     programs.literal(b"}")
     programs.end()
     without = programs.begin()
@@ -58,25 +68,33 @@ def update_descriptions(data: Bytes, updated: Values, removed: Values, truncated
     return Fragment(*programs.run(program, index))
 
 
-def _lists(data: Bytes, found: Values, write: Callable[[Bytes, int], str]) -> Fragment:
+Names = Callable[[str], str | None]
+"""What a field is called in events; None where it is left out."""
+
+
+def _lists(data: Bytes, found: Values, write: Callable[[Bytes, int, Names], str | None], name: Names) -> Fragment:
     """Arrays as JSON; `null` for those that are not there or empty, which most are."""
     arrays = found.kinds == fields.ARRAY
     filled = arrays & (fields.sizes_of(data, np.where(arrays, found.places, -1)) > _EMPTY)
     texts = [b"null"] * len(arrays)
     for row in np.flatnonzero(filled).tolist():
         places, _ = fields.elements(data, int(found.places[row]))
-        texts[row] = f"[{','.join(write(data, place) for place in places.tolist())}]".encode()
+        items = [text for place in places.tolist() if (text := write(data, place, name)) is not None]
+        if items:
+            texts[row] = f"[{','.join(items)}]".encode()
     return strings_fragment(texts)
 
 
-def _removed(data: Bytes, place: int) -> str:
-    return quoted(_string(data, place))
+def _removed(data: Bytes, place: int, name: Names) -> str | None:
+    shown = name(_string(data, place))
+    return None if shown is None else quoted(shown)
 
 
-def _truncated(data: Bytes, place: int) -> str:
+def _truncated(data: Bytes, place: int, name: Names) -> str | None:
     places, kinds = fields.locate(data, np.array([place], np.int64), ("field", "newSize"))
     size = int(fields.int64s(data, places[1], kinds[1])[0])
-    return f'{{"field":{quoted(_string(data, int(places[0, 0])))},"size":{size}}}'
+    shown = name(_string(data, int(places[0, 0])))
+    return None if shown is None else f'{{"field":{quoted(shown)},"size":{size}}}'
 
 
 def _string(data: Bytes, place: int) -> str:
