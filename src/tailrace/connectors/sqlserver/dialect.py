@@ -88,6 +88,7 @@ class SqlServerSession:
     database: str
     connection: mssql_python.Connection
     _first_columns: dict[TableId, str] = field(default_factory=dict)
+    _roles: dict[str, bool] = field(default_factory=dict)
 
     # --- statements -------------------------------------------------------------------------------------------------
 
@@ -156,9 +157,9 @@ class SqlServerSession:
             keys.setdefault(number, []).append(name)
         found = []
         for row in self.all(statements.CAPTURES):
-            number, source, instance, start, created, schema, table, change_schema, change_table, role, member = row
+            number, source, instance, start, created, schema, table, change_schema, change_table, role = row
             # Without a low end nothing was captured yet; a stranger to the gating role would read nothing.
-            if start is None or not self._wanted(instance) or (role and member == 0):
+            if start is None or not self._wanted(instance) or not self.is_member(role):
                 continue
             found.append(
                 CaptureTable(
@@ -167,6 +168,12 @@ class SqlServerSession:
                 )
             )  # fmt: skip
         return found
+
+    def is_member(self, role: str | None) -> bool:
+        """Whether the login may read what the gating role guards; everybody may where there is none."""
+        if role and role not in self._roles:
+            self._roles[role] = self.one(statements.MEMBER, role) == 1
+        return not role or self._roles[role]
 
     def _wanted(self, instance: str) -> bool:
         """Whether the lists of capture instances let it through."""

@@ -233,8 +233,8 @@ class _Inspection:
     def _gated(self, passes: Callable[[str, str], bool]) -> dict[TableId, str]:
         """Captured tables all of whose instances are closed to the login, and the role that opens them."""
         found: dict[TableId, str] = {}
-        for *_, schema, table, _, _, role, member in self.session.all(statements.CAPTURES):
-            if role and member == 0 and passes(schema, table):
+        for *_, schema, table, _, _, role in self.session.all(statements.CAPTURES):
+            if not self.session.is_member(role) and passes(schema, table):
                 found[TableId(self.session.database, schema, table)] = role
         return {table: role for table, role in found.items() if table not in self.captured}
 

@@ -78,15 +78,18 @@ OFFSET = "select datepart(tz, sysdatetimeoffset())"
 
 CAPTURES = (
     "select ct.object_id, ct.source_object_id, ct.capture_instance, ct.start_lsn, "
-    "convert(varchar(23), ct.create_date, 121), s.name, t.name, cs.name, c.name, ct.role_name, "
-    "case when is_member(N'db_owner') = 1 then 1 else is_member(ct.role_name) end "
+    "convert(varchar(23), ct.create_date, 121), s.name, t.name, cs.name, c.name, ct.role_name "
     "from cdc.change_tables as ct "
     "join sys.tables as t on t.object_id = ct.source_object_id join sys.schemas as s on s.schema_id = t.schema_id "
     "join sys.tables as c on c.object_id = ct.object_id join sys.schemas as cs on cs.schema_id = c.schema_id "
     "order by ct.source_object_id, ct.start_lsn, ct.create_date, ct.object_id"
 )
-"""The capture instances, and whether the login belongs to the gating role, which owners need not. "cdc.change_tables":
-start_lsn is NULL while the low end has not been established; "IS_MEMBER (Transact-SQL)"."""
+"""The capture instances. "cdc.change_tables": start_lsn is NULL while the low end has not been established, role_name
+is the gating role."""
+
+MEMBER = "select case when is_member(N'db_owner') = 1 then 1 else is_member(?) end"
+"""Whether the login belongs to a role, which owners of the database need not; NULL for a role that does not exist.
+"IS_MEMBER (Transact-SQL)"."""
 
 CAPTURED_COLUMNS = (
     "select object_id, column_name, column_id from cdc.captured_columns order by object_id, column_ordinal"
