@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -137,9 +138,10 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
     """Start the pipeline and show its status until it ends or is interrupted. Raises what ended it."""
     from tailrace.status import StatusLine
 
-    query = pipeline.start(available_now=once)
-    # Spark installs a handler of its own when its session starts.
-    interruption.install()
+    interruption.postpone()
+    # On the main thread Spark's session would take Ctrl-C for itself, and end in the middle of its own start.
+    with ThreadPoolExecutor(1, "tailrace-start") as starter:
+        query = starter.submit(pipeline.start, available_now=once).result()
     line = StatusLine()
     # Records and a line that rewrites itself do not share a terminal.
     shown = not (pipeline.run.sink.name == "console" and sys.stdout.isatty() and sys.stderr.isatty())
@@ -269,11 +271,9 @@ class _Interruption:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def install(self) -> None:
-        """Take the signals (again); from now on there is a query to stop."""
+    def postpone(self) -> None:
+        """From now on a signal is for whoever waits for it or asks: there is a query to stop, or will be."""
         self._running = True
-        for number in self._before:
-            signal.signal(number, self._handle)
 
     @property
     def asked(self) -> bool:

@@ -196,7 +196,7 @@ def test_the_first_signal_asks_and_the_second_leaves() -> None:
     left: list[int] = []
     before = signal.getsignal(signal.SIGTERM)
     with cli._Interruption(left.append) as interruption:
-        interruption.install()
+        interruption.postpone()
         os.kill(os.getpid(), signal.SIGTERM)
         assert interruption.wait(5)
         assert left == []
