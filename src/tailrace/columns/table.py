@@ -25,7 +25,8 @@ class Column:
     `modifier` is the raw type modifier (PostgreSQL's atttypmod, -1 when there is none). `kind` tells what
     `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`. `element` is an array's
     element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
-    `comment` is what the database says of the column, None where it says nothing or nobody asks.
+    `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` tells that
+    the server numbers the rows by it (SQL Server, Db2: IDENTITY); schema changes show that.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Column:
     element: Column | None = None
     generated: bool = False
     comment: str | None = None
+    identity: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,9 @@ class Kernel(IntEnum):
     LIST = 15
     POINT = 16
     PLAIN = 17
+    FINE_TIME = 18
+    FINE_TIMESTAMP = 19
+    OFFSET_TIMESTAMP = 20
 
 
 class Prepare(IntEnum):

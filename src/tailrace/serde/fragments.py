@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.errors import ConversionError
-from tailrace.serde import kernels, list_kernels, number_kernels, time_kernels
+from tailrace.serde import fine_kernels, kernels, list_kernels, lsn_kernels, number_kernels, time_kernels
 from tailrace.serde.assemble import Fragment
 from tailrace.serde.conversion import ColumnPlan, Conversion, Elements, Kernel, Prepare
 from tailrace.serde.json_text import dumps
@@ -39,6 +39,9 @@ _KERNELS: dict[Kernel, Any] = {
     Kernel.BINARY: kernels.binaries,
     Kernel.INTERVAL: time_kernels.intervals,
     Kernel.BITS: kernels.bits,
+    Kernel.FINE_TIME: fine_kernels.fine_times,
+    Kernel.FINE_TIMESTAMP: fine_kernels.fine_timestamps,
+    Kernel.OFFSET_TIMESTAMP: fine_kernels.offset_timestamps,
 }
 _ARGUMENTS = {Kernel.VARIABLE_DECIMAL: VARIABLE_SCALE, Kernel.ZONED_TIME: _ZONED_TIME}
 
@@ -75,6 +78,16 @@ def integers_fragment(values: npt.NDArray[np.int64]) -> Fragment:
 def text_fragment(texts: pa.Array) -> Fragment:
     """A fragment of JSON texts, an Arrow array without nulls."""
     return Fragment(*text_buffers(texts))
+
+
+def lsns_fragment(column: pa.Array) -> Fragment:
+    """A fragment of LSNs, a `binary` array of eight bytes or more each; a null is JSON's."""
+    data, bounds = text_buffers(column)
+    literals, ends = _literals(_Shown("", b"null", b"null", b"null"))
+    out = np.empty(2 * (int(bounds[-1]) - int(bounds[0])) + 4 * len(column) + 1, np.uint8)
+    offsets = np.zeros(len(column) + 1, np.int32)
+    lsn_kernels.lsns(data, bounds, _state(column, None), literals, ends, 0, out, offsets)
+    return Fragment(readonly(out), readonly(offsets))
 
 
 def json_array(fragment: Fragment) -> pa.Array:

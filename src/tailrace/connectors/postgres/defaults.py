@@ -15,6 +15,7 @@ from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.postgres import plain
 from tailrace.events.settings import EventSettings
+from tailrace.serde import scalar
 from tailrace.serde.conversion import Conversion
 
 _LITERAL = re.compile(r"(?:B)?'((?:[^']|'')*)'(?:::.+)?$", re.DOTALL)
@@ -79,7 +80,7 @@ def _stored(literal: str, column: Column) -> str:
         return literal
     if not value.is_finite():
         return literal
-    sign, digits, _ = Decimal(plain.unscaled(value, scale)).as_tuple()
+    sign, digits, _ = Decimal(scalar.unscaled(value, scale)).as_tuple()
     return f"{Decimal((sign, digits, -scale)):f}"
 
 

@@ -8,13 +8,13 @@ the text is not one of the type's, or that the logical type cannot hold the valu
 
 from __future__ import annotations
 
-import base64
 import re
 import struct as binary
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from tailrace.serde import scalar
 from tailrace.serde.json_text import Verbatim, dumps, java_number
 
 DAY_US = 86_400_000_000
@@ -42,116 +42,16 @@ def _match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str]
     return found
 
 
-def number(text: str) -> Verbatim:
-    """An integer, as it stands."""
-    return Verbatim(int(text))
-
-
-def boolean(text: str) -> bool:
-    return {"t": True, "f": False, "true": True, "false": False}[text]
-
-
-def string(text: str) -> str:
-    return text
-
-
-def floating(single: bool) -> Callable[[str], Verbatim]:
-    def convert(text: str) -> Verbatim:
-        float(text)
-        return Verbatim(java_number(text, single))
-
-    return convert
-
-
-def base64_text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-def unscaled_bytes(unscaled: int) -> bytes:
-    """Two's complement, big-endian, as few bytes as hold the sign: Java's BigInteger.toByteArray."""
-    length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
-    return unscaled.to_bytes(length, "big", signed=True)
-
-
-def unscaled(value: Decimal, scale: int) -> int:
-    """`value` times 10 to the `scale`, halves away from zero."""
-    sign, digits, exponent = value.as_tuple()
-    whole = int("".join(map(str, digits)) or "0")
-    power: int
-    shift = int(exponent) + scale
-    if shift >= 0:
-        power = 10**shift
-        whole *= power
-    else:
-        power = 10**-shift
-        whole = (whole + power // 2) // power
-    return -whole if sign else whole
-
-
 def precision_and_scale(modifier: int) -> tuple[int, int]:
     """The precision and scale in a numeric's modifier; scales are signed and have eleven bits."""
     packed = modifier - 4
     return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 0x400) - 0x400
 
 
-def fixed_decimal(scale: int) -> Callable[[str], str | None]:
-    def convert(text: str) -> str | None:
-        value = Decimal(text)
-        return base64_text(unscaled_bytes(unscaled(value, scale))) if value.is_finite() else None
-
-    return convert
-
-
-def variable_decimal(text: str) -> dict[str, Any] | None:
-    value = Decimal(text)
-    if not value.is_finite():
-        return None
-    _, digits, exponent = value.as_tuple()
-    scale = max(-int(exponent), 0)
-    while scale and not int(digits[-1]):
-        scale, digits = scale - 1, digits[:-1] or (0,)
-    return {"scale": scale, "value": base64_text(unscaled_bytes(unscaled(value, scale)))}
-
-
-def decimal_text(text: str) -> str:
-    special = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
-    return special.get(text, text)
-
-
-def decimal_scientific(text: str) -> str:
-    """A decimal text with an exponent where Java's BigDecimal.toString has one; Python's rule is the same."""
-    value = Decimal(text)
-    return str(value) if value.is_finite() else decimal_text(text)
-
-
-def decimal_double(text: str) -> float:
-    return float(text)
-
-
 def money_digits(text: str) -> str:
     """The number in a money text of any currency whose decimal sign is a point."""
     digits = re.sub(r"[^0-9.]", "", text)
     return "-" + digits if "-" in text or "(" in text else digits
-
-
-def days(year: int, month: int, day: int) -> int:
-    """Days since 1970 of a date of the proleptic Gregorian calendar, years counted astronomically."""
-    year -= month <= 2
-    era = year // 400
-    of_era = year - era * 400
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468
-
-
-def civil(day: int) -> tuple[int, int, int]:
-    """The year, month and day of `day` days since 1970."""
-    day += 719_468
-    era, of_era = divmod(day, 146_097)
-    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year + year // 4 - year // 100)
-    month = (5 * of_year + 2) // 153
-    month_of_year = month + (3 if month < 10 else -9)
-    return year + era * 400 + (month_of_year <= 2), month_of_year, of_year - (153 * month + 2) // 5 + 1
 
 
 def _year(digits: str, text: str) -> int:
@@ -162,7 +62,7 @@ def date_days(text: str) -> int:
     if text in ("infinity", "-infinity"):
         return INFINITY_DAYS if text == "infinity" else MINUS_INFINITY_DAYS
     found = _match(_DATE, text)
-    return days(_year(found[1], text), int(found[2]), int(found[3]))
+    return scalar.days(_year(found[1], text), int(found[2]), int(found[3]))
 
 
 def _clock_us(found: re.Match[str]) -> int:
@@ -198,18 +98,11 @@ def timestamp_us(text: str) -> int:
         return INFINITY_US if text == "infinity" else MINUS_INFINITY_US
     found = _match(_DATE, text)
     clock = _match(_CLOCK, text, found.end() + 1)
-    return days(_year(found[1], text), int(found[2]), int(found[3])) * DAY_US + _clock_us(clock)
+    return scalar.days(_year(found[1], text), int(found[2]), int(found[3])) * DAY_US + _clock_us(clock)
 
 
 def timestamp_zoned_us(text: str) -> int:
     return timestamp_us(text) - _offset_us(text.removesuffix(" BC"))
-
-
-def year_text(year: int) -> str:
-    """A year as ISO 8601 and Java write it: four digits, a sign beyond 9999 and below 0."""
-    if year > 9999:
-        return f"+{year}"
-    return f"-{-year:04d}" if year < 0 else f"{year:04d}"
 
 
 def fraction(us: int, digits: int | None) -> str:
@@ -220,8 +113,8 @@ def fraction(us: int, digits: int | None) -> str:
 
 
 def _iso_day(day: int) -> str:
-    year, month, of_month = civil(day)
-    return f"{year_text(year)}-{month:02d}-{of_month:02d}"
+    year, month, of_month = scalar.civil(day)
+    return f"{scalar.year_text(year)}-{month:02d}-{of_month:02d}"
 
 
 def _iso_clock(us: int, digits: int | None) -> str:
@@ -305,21 +198,6 @@ def interval_iso(text: str) -> str:
     return f"P{years}Y{months}M{of_days}DT{hours}H{minutes}M{shown}S"
 
 
-def bytea(text: str) -> bytes:
-    if not text.startswith("\\x"):
-        raise ValueError("bytea is not in hex form")
-    return bytes.fromhex(text[2:])
-
-
-def binary_text(mode: str) -> Callable[[bytes], str]:
-    """Bytes as JSON writes them under a binary.handling.mode."""
-    if mode == "hex":
-        return bytes.hex
-    if mode == "base64-url-safe":
-        return lambda data: base64.urlsafe_b64encode(data).decode()
-    return base64_text
-
-
 def bit(text: str) -> bool:
     return {"1": True, "0": False}[text]
 
@@ -327,13 +205,13 @@ def bit(text: str) -> bool:
 def bit_string(text: str) -> str:
     """Bits as little-endian bytes without trailing zero bytes."""
     value = int(text or "0", 2)
-    return base64_text(value.to_bytes((value.bit_length() + 7) // 8, "little"))
+    return scalar.base64_text(value.to_bytes((value.bit_length() + 7) // 8, "little"))
 
 
 def point(text: str) -> dict[str, Any]:
     x, y = (float(part) for part in text.strip("()").split(","))
     wkb = binary.pack("<BIdd", 1, 1, x, y)
-    return {"x": x, "y": y, "wkb": base64_text(wkb), "srid": None}
+    return {"x": x, "y": y, "wkb": scalar.base64_text(wkb), "srid": None}
 
 
 def geometry(text: str) -> dict[str, Any]:
@@ -342,11 +220,11 @@ def geometry(text: str) -> dict[str, Any]:
     order = "<" if data[0] == 1 else ">"
     kind = binary.unpack_from(order + "I", data, 1)[0]
     srid = binary.unpack_from(order + "i", data, 5)[0] if kind & 0x20000000 else None
-    return {"wkb": base64_text(data), "srid": srid}
+    return {"wkb": scalar.base64_text(data), "srid": srid}
 
 
 def vector(single: bool) -> Callable[[str], list[Verbatim]]:
-    element = floating(single)
+    element = scalar.floating(single)
 
     def convert(text: str) -> list[Verbatim]:
         if not text.startswith("[") or not text.endswith("]"):

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tailrace.connectors.postgres import plain
+from tailrace.serde import scalar
 
 _SPECIAL = {"infinity": "POSITIVE_INFINITY", "-infinity": "NEGATIVE_INFINITY"}
 _DAY = ("year", "month", "day")
@@ -23,7 +24,7 @@ Convert = Callable[[str], dict[str, Any]]
 
 
 def _day(days: int) -> dict[str, Any]:
-    return dict(zip(_DAY, plain.civil(days), strict=True))
+    return dict(zip(_DAY, scalar.civil(days), strict=True))
 
 
 def _clock(us: int) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from tailrace.connectors.postgres import declared, plain, temporal
 from tailrace.connectors.postgres.defaults import default_value
 from tailrace.events.plans import Types, key_columns, shown_columns
 from tailrace.events.settings import EventSettings
+from tailrace.serde import scalar
 from tailrace.serde.conversion import ColumnPlan, Conversion, Elements, Kernel, Prepare
 from tailrace.serde.json_text import dumps
 
@@ -66,7 +67,7 @@ def _known(column: Column, settings: EventSettings) -> Conversion | None:
         return None
     name = column.type_name
     if name in _INTEGERS:
-        return Conversion(_INTEGERS[name], plain.number, Kernel.VERBATIM, zero=0)
+        return Conversion(_INTEGERS[name], scalar.number, Kernel.VERBATIM, zero=0)
     if name in _STRINGS or (name in _ISN and not settings.legacy):
         return _string(lt.STRING, settings)
     if name in _NAMED_STRINGS:
@@ -78,18 +79,18 @@ def _known(column: Column, settings: EventSettings) -> Conversion | None:
 
 def _string(schema: LogicalType, settings: EventSettings, zero: str = "") -> Conversion:
     placeholder = settings.placeholder.decode("utf-8", "replace")
-    return Conversion(schema, plain.string, Kernel.STRING, zero=zero, unavailable=placeholder)
+    return Conversion(schema, scalar.string, Kernel.STRING, zero=zero, unavailable=placeholder)
 
 
 def _boolean(column: Column, settings: EventSettings) -> Conversion:
-    return Conversion(lt.BOOLEAN, plain.boolean, Kernel.BOOLEAN, zero=False)
+    return Conversion(lt.BOOLEAN, scalar.boolean, Kernel.BOOLEAN, zero=False)
 
 
 def _float(single: bool) -> Callable[[Column, EventSettings], Conversion]:
     schema = lt.FLOAT if single else lt.DOUBLE
 
     def build(column: Column, settings: EventSettings) -> Conversion:
-        return Conversion(schema, plain.floating(single), Kernel.FLOATING, int(single), zero=0.0)
+        return Conversion(schema, scalar.floating(single), Kernel.FLOATING, int(single), zero=0.0)
 
     return build
 
@@ -97,17 +98,17 @@ def _float(single: bool) -> Callable[[Column, EventSettings], Conversion]:
 def _numeric(column: Column, settings: EventSettings) -> Conversion:
     mode = settings.decimal_handling_mode
     if mode == "string" and settings.legacy:
-        return Conversion(lt.STRING, plain.decimal_scientific, Kernel.PLAIN, zero="")
+        return Conversion(lt.STRING, scalar.decimal_scientific, Kernel.PLAIN, zero="")
     if mode == "string":
-        return Conversion(lt.STRING, plain.decimal_text, Kernel.DECIMAL_TEXT, zero="")
+        return Conversion(lt.STRING, scalar.decimal_text, Kernel.DECIMAL_TEXT, zero="")
     if mode == "double":
-        return Conversion(lt.DOUBLE, plain.decimal_double, Kernel.FLOATING, prepare=Prepare.DOUBLE, zero=0.0)
+        return Conversion(lt.DOUBLE, scalar.decimal_double, Kernel.FLOATING, prepare=Prepare.DOUBLE, zero=0.0)
     if column.modifier < 4:
         zero = {"scale": 0, "value": "AA=="}
-        return Conversion(lt.VARIABLE_DECIMAL, plain.variable_decimal, Kernel.VARIABLE_DECIMAL, zero=zero)
+        return Conversion(lt.VARIABLE_DECIMAL, scalar.variable_decimal, Kernel.VARIABLE_DECIMAL, zero=zero)
     precision, scale = plain.precision_and_scale(column.modifier)
     schema = lt.decimal(scale, precision)
-    return Conversion(schema, plain.fixed_decimal(scale), Kernel.DECIMAL, scale, zero="AA==")
+    return Conversion(schema, scalar.fixed_decimal(scale), Kernel.DECIMAL, scale, zero="AA==")
 
 
 def _money(column: Column, settings: EventSettings) -> Conversion:
@@ -126,7 +127,7 @@ def _money(column: Column, settings: EventSettings) -> Conversion:
             return float(plain.money_digits(value))
 
         return Conversion(lt.DOUBLE, double, Kernel.FLOATING, prepare=Prepare.MONEY_DOUBLE, zero=0.0)
-    fixed = plain.fixed_decimal(scale)
+    fixed = scalar.fixed_decimal(scale)
 
     def precise(value: str) -> str | None:
         return fixed(plain.money_digits(value))
@@ -135,12 +136,12 @@ def _money(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _bytea(column: Column, settings: EventSettings) -> Conversion:
-    shown = plain.binary_text(settings.binary_handling_mode)
+    shown = scalar.binary_text(settings.binary_handling_mode)
     schema = lt.BYTES if settings.binary_handling_mode == "bytes" else lt.STRING
     argument = {"base64-url-safe": 1, "hex": 2}.get(settings.binary_handling_mode, 0)
 
     def convert(text: str) -> str:
-        return shown(plain.bytea(text))
+        return shown(scalar.hexadecimal(text))
 
     # Hexadecimal is text to consumers of today's format, and so is its placeholder.
     as_text = settings.binary_handling_mode == "hex" and not settings.legacy
@@ -149,7 +150,7 @@ def _bytea(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _opaque(column: Column, settings: EventSettings) -> Conversion:
-    shown = plain.binary_text(settings.binary_handling_mode)
+    shown = scalar.binary_text(settings.binary_handling_mode)
     schema = lt.BYTES if settings.binary_handling_mode == "bytes" else lt.STRING
     base = column.element if column.kind == "domain" and column.element is not None else column
     geometric = base.kind == "base" and base.type_name in _GEOMETRIC
@@ -181,7 +182,7 @@ def _tsvector(column: Column, settings: EventSettings) -> Conversion | None:
 
 
 def _point(column: Column, settings: EventSettings) -> Conversion:
-    parts = Elements(Conversion(lt.DOUBLE, plain.floating(False), Kernel.FLOATING), "(", ")")
+    parts = Elements(Conversion(lt.DOUBLE, scalar.floating(False), Kernel.FLOATING), "(", ")")
     return Conversion(lt.POINT, plain.point, Kernel.POINT, zero=plain.point("(0,0)"), elements=parts)
 
 
@@ -195,7 +196,7 @@ def _vector(schema: LogicalType, single: bool) -> Callable[[Column, EventSetting
         if settings.legacy:
             return None
         element = lt.FLOAT if single else lt.DOUBLE
-        parts = Elements(Conversion(element, plain.floating(single), Kernel.FLOATING, int(single)), "[", "]")
+        parts = Elements(Conversion(element, scalar.floating(single), Kernel.FLOATING, int(single)), "[", "]")
         return Conversion(schema, plain.vector(single), Kernel.LIST, zero=[], elements=parts)
 
     return build
@@ -254,7 +255,7 @@ def _unavailable_array(element: Column, of: Conversion, settings: EventSettings)
     if name == "date" and of.logical == lt.DATE:
         return _signed(settings.placeholder)
     if name == "bytea":
-        return [plain.binary_text(settings.binary_handling_mode)(settings.placeholder)]
+        return [scalar.binary_text(settings.binary_handling_mode)(settings.placeholder)]
     if name == "uuid":
         digest = hashlib.md5(settings.placeholder, usedforsecurity=False).digest()
         return [str(uuid.UUID(bytes=digest, version=3))]

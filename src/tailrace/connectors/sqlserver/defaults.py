@@ -1,0 +1,112 @@
+"""Column defaults: the definition that SQL Server keeps of a default, as the value that the column's schema shows.
+
+The server keeps every definition in parentheses, and numbers in two pairs: `((0))`, `(N'it''s')`, `(getdate())`.
+Literals are read; what only the server can compute shows no default, except in columns of text and of bits, whose zero
+value is shown. The 1.0 form has no defaults.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tailrace.columns import Column
+from tailrace.columns.logical import ABSENT
+from tailrace.events.settings import EventSettings
+from tailrace.serde.conversion import Conversion
+
+_TEXT = re.compile(r"[Nn]?'((?:[^']|'')*)'", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_BYTES = re.compile(r"0x((?:[0-9a-fA-F]{2})*)")
+_DAY = r"(\d{4})-?(\d\d)-?(\d\d)"
+_CLOCK = r"(\d\d:\d\d(?::\d\d(?:\.\d+)?)?)"
+_OFFSET = re.compile(r"([+-]\d\d:\d\d|Z)$")
+_MOMENT = re.compile(rf"(?:{_DAY})?(?:[T ]?{_CLOCK})?")
+
+_CHARACTERS = frozenset(("char", "varchar", "text", "nchar", "nvarchar", "ntext"))
+_NUMBERS = frozenset(
+    ("tinyint", "smallint", "int", "bigint", "decimal", "numeric", "money", "smallmoney", "float", "real")
+)
+_BINARIES = frozenset(("binary", "varbinary", "image"))
+_MOMENTS = frozenset(("date", "time", "datetime", "smalldatetime", "datetime2", "datetimeoffset"))
+
+
+def default_value(column: Column, known: Conversion, settings: EventSettings) -> Any:
+    """The default in its JSON form; ABSENT where the schema has none."""
+    if column.default is None or column.generated or settings.legacy:
+        return ABSENT
+    expression = bare(column.default)
+    name = column.type_name
+    if expression.upper() == "NULL":
+        return ABSENT
+    if name == "bit":
+        return _NUMBER.fullmatch(expression) is not None and float(expression) != 0
+    text = _TEXT.fullmatch(expression)
+    literal = None if text is None else text[1].replace("''", "'")
+    if name in _CHARACTERS:
+        return known.zero if literal is None else _converted(literal, known)
+    if name in _NUMBERS and _NUMBER.fullmatch(expression):
+        return _converted(_number(expression, name), known)
+    if name in _BINARIES and _BYTES.fullmatch(expression):
+        return _converted("\\x" + expression[2:].lower(), known)
+    if name in _MOMENTS and literal is not None:
+        shown = moment(literal, name)
+        return ABSENT if shown is None else _converted(shown, known)
+    return ABSENT
+
+
+def bare(definition: str) -> str:
+    """The definition without the parentheses around all of it."""
+    text = definition.strip()
+    while text.startswith("(") and text.endswith(")") and _closes_last(text):
+        text = text[1:-1].strip()
+    return text
+
+
+def _closes_last(text: str) -> bool:
+    """Whether the first parenthesis is closed by the last; those in quotes do not count."""
+    depth, quoted = 0, False
+    for position, letter in enumerate(text):
+        quoted ^= letter == "'"
+        if not quoted and letter in "()":
+            depth += 1 if letter == "(" else -1
+            if depth == 0:
+                return position == len(text) - 1
+    return False
+
+
+def _number(expression: str, type_name: str) -> str:
+    """The number as the server stores it: whole in a column of whole numbers."""
+    if type_name in ("tinyint", "smallint", "int", "bigint"):
+        return expression.partition(".")[0] if "e" not in expression.lower() else str(int(float(expression)))
+    return expression
+
+
+def moment(literal: str, type_name: str) -> str | None:
+    """An ISO literal of a date or time in the form of change tables; None for a form that depends on the language."""
+    text = literal.strip()
+    offset = _OFFSET.search(text) if type_name == "datetimeoffset" else None
+    if offset is not None:
+        text = text[: offset.start()].rstrip()
+    found = _MOMENT.fullmatch(text)
+    if found is None or not text:
+        return None
+    day = f"{found[1]}-{found[2]}-{found[3]}" if found[1] else "1900-01-01"
+    clock = found[4] or "00:00:00"
+    if clock.count(":") == 1:
+        clock += ":00"
+    if type_name == "date":
+        return day
+    if type_name == "time":
+        return clock
+    if type_name == "datetimeoffset":
+        return f"{day} {clock} {'+00:00' if offset is None or offset[1] == 'Z' else offset[1]}"
+    return f"{day} {clock}"
+
+
+def _converted(literal: str, known: Conversion) -> Any:
+    try:
+        value = known.plain(literal)
+    except (ValueError, KeyError, ArithmeticError):
+        return ABSENT
+    return ABSENT if value is None else value

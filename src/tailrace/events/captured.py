@@ -1,0 +1,134 @@
+"""The events of databases with change tables: what SQL Server's and Db2's have in common."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, Marker, TableSchema
+from tailrace.columns.logical import INT64, STRING, Field
+from tailrace.events.form import Place, PlainSource, Records
+from tailrace.events.plans import Types, key_columns, shown_columns
+from tailrace.events.settings import EventSettings
+from tailrace.serde.assemble import CHANGE, TRANSACTION, Programs
+from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.fragments import lsns_fragment, text_fragment
+from tailrace.serde.json_text import dumps
+from tailrace.serde.lsn_kernels import lsn_text
+
+
+def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
+    """The batch's transactions, which are those of change tables."""
+    return cast(CapturedTransactions, batch.transactions)
+
+
+def position_of(commit_lsn: bytes) -> str:
+    """What the row schema's `position` says of a commit's LSN; sorts in log order."""
+    return commit_lsn.hex().upper()
+
+
+def _lsns(batch: ChangeBatch) -> pa.Array:
+    return cast(pa.Array, batch.lsn)
+
+
+class _Parts:
+    """See events.form.SourceParts."""
+
+    def __init__(self, batch: ChangeBatch, form: CapturedForm) -> None:
+        self.batch, self.form = batch, form
+        commits = transactions_of(batch).commit_lsn
+        self.commit_lsn = lsns_fragment(commits)
+        # Every commit has an LSN; snapshots tell the one that they were taken at.
+        texts = commits.to_pylist()
+        self.position = pa.array([position_of(lsn) for lsn in texts], pa.string())
+        self.name = pa.array([lsn_text(lsn) for lsn in texts], pa.string())
+
+    def block(self, records: Records) -> _Block:
+        return _Block(self, records)
+
+
+class _Block:
+    """See events.form.SourceBlock."""
+
+    def __init__(self, parts: _Parts, records: Records) -> None:
+        self.parts, self.records = parts, records
+        batch, count = parts.batch, records.high - records.low
+        self.change_lsn = lsns_fragment(_lsns(batch).slice(records.low, count))
+        self.serial = None
+        if parts.form.serial and batch.serial is not None:
+            serial = batch.serial.slice(records.low, count).cast(pa.string())
+            self.serial = text_fragment(pc.fill_null(serial, "null"))
+
+    def sequence(self, programs: Programs) -> None:
+        programs.literal(b"null")
+
+    def tail(self, programs: Programs) -> None:
+        programs.literal(b',"change_lsn":')
+        programs.fragment(self.change_lsn, CHANGE)
+        programs.literal(b',"commit_lsn":')
+        programs.fragment(self.parts.commit_lsn, TRANSACTION)
+        if self.parts.form.serial:
+            programs.literal(b',"event_serial_no":')
+            if self.serial is None:
+                programs.literal(b"null")
+            else:
+                programs.fragment(self.serial, CHANGE)
+
+    def transaction_names(self) -> pa.Array:
+        return self.parts.name.take(pa.array(self.records.transaction))
+
+
+class CapturedForm:
+    """See events.form.Form. `serial` tells that source blocks have an event_serial_no (SQL Server)."""
+
+    def __init__(self, types: Types, serial: bool) -> None:
+        self.types = types
+        self.serial = serial
+
+    def source_fields(self, settings: EventSettings) -> tuple[Field, ...]:
+        text = STRING.with_optional(True)
+        fields = (Field("change_lsn", text), Field("commit_lsn", text))
+        return (*fields, Field("event_serial_no", INT64.with_optional(True))) if self.serial else fields
+
+    def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
+        return shown_columns(table, settings, self.types)
+
+    def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
+        return key_columns(table, settings, self.types)
+
+    def is_text(self, column: Column) -> bool:
+        return self.types.declared.is_text(column)
+
+    def parts(self, batch: ChangeBatch, settings: EventSettings) -> _Parts:
+        return _Parts(batch, self)
+
+    def source(self, batch: ChangeBatch, change: int, marker: Marker, settings: EventSettings) -> PlainSource:
+        commit = transactions_of(batch).commit_lsn[int(batch.transaction[change])].as_py()
+        lsn = _lsns(batch)[change].as_py()
+        tail: dict[str, Any] = {"change_lsn": None if lsn is None else lsn_text(lsn), "commit_lsn": lsn_text(commit)}
+        if self.serial:
+            tail["event_serial_no"] = None if batch.serial is None else batch.serial[change].as_py()
+        return PlainSource(None, tail, lsn_text(commit))
+
+    def place(self, batch: ChangeBatch, change: int) -> Place:
+        commit = transactions_of(batch).commit_lsn[int(batch.transaction[change])].as_py()
+        lsn = _lsns(batch)[change].as_py()
+        text = lsn_text(commit)
+        return Place("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit), text)
+
+    def message(self, batch: ChangeBatch, change: int) -> bytes:
+        """The rows of the change table, or of the snapshot, as JSON of the texts that they were read as."""
+        rows = {"before": _texts(batch, batch.before, change), "after": _texts(batch, batch.after, change)}
+        return dumps(rows).encode()
+
+
+def _texts(batch: ChangeBatch, image: Image | None, change: int) -> dict[str, str | None] | None:
+    if image is None or (image.present is not None and not image.present[change]):
+        return None
+    texts = (column[change].as_py() for column in image.columns)
+    return {
+        column.name: None if text is None else text.decode("utf-8", "replace")
+        for column, text in zip(batch.table.columns, texts, strict=True)
+    }

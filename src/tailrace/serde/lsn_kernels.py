@@ -1,0 +1,45 @@
+"""LSNs of change tables as text: lower-case hexadecimal digits, with colons behind the fourth and the eighth byte.
+
+`00000027:00000758:0003` is SQL Server's 10 bytes; Db2's may be 16, whose last part is longer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from tailrace.serde.kernels import put_literal
+
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
+_QUOTE, _COLON = 34, 58
+
+
+def lsn_text(lsn: bytes) -> str:
+    """One LSN as text."""
+    return ":".join((lsn[:4].hex(), lsn[4:8].hex(), lsn[8:].hex()))
+
+
+@njit(cache=True, nogil=True)
+def lsns(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
+    """LSNs as JSON strings; the form is that of `serde.kernels`. Each has eight bytes or more."""
+    at = 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+        else:
+            out[at] = _QUOTE
+            at += 1
+            begin = bounds[row]
+            for position in range(begin, bounds[row + 1]):
+                if position - begin == 4 or position - begin == 8:
+                    out[at] = _COLON
+                    at += 1
+                out[at] = _DIGITS[data[position] >> 4]
+                out[at + 1] = _DIGITS[data[position] & 15]
+                at += 2
+            out[at] = _QUOTE
+            at += 1
+        offsets[row + 1] = at
+    return 0
