@@ -14,20 +14,21 @@ from tailrace.connectors.postgres.form import FORM
 from tailrace.connectors.postgres.values import plan_columns
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas
+from tailrace.events.form import Form
 from tailrace.events.records import table_plan, to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tailrace.serde.json_text import dumps
 from tailrace.serde.reference import Event, Reference
-from tests.property import json_batches
+from tests.property import captured_batches, json_batches
 
 NOW = 1_795_222_828_465_236_739
 
 
-def columnar(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
+def columnar(batch: ChangeBatch, chosen: EventSettings, form: Form = FORM) -> list[Event]:
     events: list[Event] = []
     with patch("tailrace.events.records.time.time_ns", lambda: NOW):
-        for rows in to_rows(batch, chosen, FORM):
+        for rows in to_rows(batch, chosen, form):
             rows.validate(full=True)
             assert rows.schema == ROW_SCHEMA
             for row in rows.to_pylist():
@@ -36,11 +37,11 @@ def columnar(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
     return events
 
 
-def plain(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
-    plan = table_plan(batch.table, chosen, FORM)
-    schemas = event_schemas(batch.table, plan.columns, plan.key, chosen, FORM)
+def plain(batch: ChangeBatch, chosen: EventSettings, form: Form = FORM) -> list[Event]:
+    plan = table_plan(batch.table, chosen, form)
+    schemas = event_schemas(batch.table, plan.columns, plan.key, chosen, form)
     told = names.table_field(chosen, batch.table.id)
-    reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, FORM, NOW, told)
+    reference = Reference(plan.columns, plan.key, schemas.key, schemas.value, chosen, form, NOW, told)
     return list(reference.events(batch))
 
 
@@ -49,6 +50,21 @@ def plain(batch: ChangeBatch, chosen: EventSettings) -> list[Event]:
 def test_columnar_events_are_the_plain_ones(batch: ChangeBatch, chosen: EventSettings) -> None:
     wanted = plain(batch, chosen)
     got = columnar(batch, chosen)
+    assert got == wanted
+    for event in got:
+        for text in (event.key, event.value, *(value for _, value in event.headers)):
+            if text is not None:
+                json.loads(text)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data(), st.sampled_from(sorted(captured_batches.KINDS)))
+def test_columnar_events_of_change_tables_are_the_plain_ones(data: st.DataObject, connector: str) -> None:
+    batch = data.draw(captured_batches.batches(connector))
+    chosen = data.draw(captured_batches.settings(connector))
+    form = captured_batches.form_of(connector)
+    wanted = plain(batch, chosen, form)
+    got = columnar(batch, chosen, form)
     assert got == wanted
     for event in got:
         for text in (event.key, event.value, *(value for _, value in event.headers)):
