@@ -67,9 +67,15 @@ class RunConfig:
 
     @property
     def checkpoint(self) -> Path:
-        """The directory of Spark's checkpoint: `checkpoint.location`, else `.tailrace/<name>` where we run."""
-        named = self.source["checkpoint.location"]
-        return Path(named) if named else Path(".tailrace") / re.sub(r"[^\w.\-]", "_", self.name)
+        """The directory of Spark's checkpoint."""
+        return checkpoint_directory(self.source)
+
+
+def checkpoint_directory(config: Config) -> Path:
+    """The directory of Spark's checkpoint: `checkpoint.location`, else `.tailrace/<name>` where we run."""
+    named = config["checkpoint.location"]
+    name = str(config["name"] or config.logical_name)
+    return Path(named) if named else Path(".tailrace") / re.sub(r"[^\w.\-]", "_", name)
 
 
 def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkpoint: str | None = None) -> RunConfig:

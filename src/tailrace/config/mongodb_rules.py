@@ -105,10 +105,10 @@ def _server(draft: Draft) -> Iterator[str]:
         yield "mongodb.password is given without mongodb.user"
     if not values["mongodb.members.auto.discover"] and "," in (values["mongodb.hosts"] or ""):
         yield "mongodb.members.auto.discover = false needs one server in mongodb.hosts"
-    stores = ("mongodb.ssl.keystore", "mongodb.ssl.truststore", "mongodb.ssl.invalid.hostname.allowed")
-    for name in stores:
-        if values[name] and not values["mongodb.ssl.enabled"] and "mongodb.ssl.enabled" in given:
-            yield f"{name} contradicts mongodb.ssl.enabled = false"
+    secured = string.startswith("mongodb+srv://") or re.search(r"[?&;](?:tls|ssl)=true", string, re.IGNORECASE)
+    for name in ("mongodb.ssl.keystore", "mongodb.ssl.truststore", "mongodb.ssl.invalid.hostname.allowed"):
+        if values[name] and not values["mongodb.ssl.enabled"] and not secured:
+            yield f"{name} needs mongodb.ssl.enabled = true"
     if "connect.max.attempts" not in given:
         for name in ("connect.backoff.initial.delay.ms", "connect.backoff.max.delay.ms"):
             if name in given:

@@ -90,7 +90,7 @@ def test_hosts_name_a_replica_set(hosts: str, found: tuple[str, str]) -> None:
         (NEW | {"mongodb.connection.string": "http://x"}, "must begin with mongodb://"),
         (NEW | {"mongodb.password": "x"}, "without mongodb.user"),
         (NEW | {"mongodb.ssl.truststore.type": "JKS"}, "keytool"),
-        (NEW | {"mongodb.ssl.truststore": "/x", "mongodb.ssl.enabled": "false"}, "contradicts mongodb.ssl.enabled"),
+        (NEW | {"mongodb.ssl.truststore": "/x"}, "mongodb.ssl.truststore needs mongodb.ssl.enabled = true"),
         (NEW | {"mongodb.authentication.class": "a.B"}, "no Java plug-ins are loaded"),
         (NEW | {"connect.backoff.max.delay.ms": "5"}, "needs connect.max.attempts"),
         (NEW | {"capture.mode": "oplog"}, "capture.mode = oplog needs event.format = 1.1"),

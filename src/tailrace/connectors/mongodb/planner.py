@@ -14,8 +14,8 @@ from tailrace.config import Config
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
-from tailrace.connectors.mongodb.chunk import Rows
-from tailrace.connectors.mongodb.connection import Address, connect
+from tailrace.connectors.mongodb.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.connection import Address, connect, retries
 from tailrace.connectors.mongodb.faults import explained_error, lacks_majority_reads
 from tailrace.connectors.mongodb.heartbeats import Heartbeats
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
@@ -23,6 +23,7 @@ from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.oplog import OplogFeed, newest
 from tailrace.connectors.mongodb.partition import tasks_of
 from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.mongodb.prerequisites import guarded
 from tailrace.connectors.mongodb.reader import Feed, LogReader
 from tailrace.connectors.mongodb.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.settings import MongoSettings
@@ -175,6 +176,8 @@ class MongoPlanner:
         if self._begun:
             return None
         self._shape()
+        if self._config["guardrail.collections.max"]:
+            guarded(self._config, [one for one in self._existing() if one != self._captured.signals])
         running = since.snapshot is not None and not since.snapshot.is_complete
         lost = self._mode.mends and not since.is_initial and self._is_lost(since.log)
         self._begun = True
@@ -238,13 +241,15 @@ class MongoPlanner:
         if self._mode.streams and not self._streams:
             at = position
         client = self._connect()
-        found = snapshots.collections(client, self._captured, self._shape().legacy)
-        names = snapshots.chosen(self._config, found, self._captured)
+        names = snapshots.chosen(self._config, self._existing(), self._captured)
         made = snapshots.plan(client, names, snapshots.filters(self._config))
         log.info("snapshot of %d collections in %d chunks", len({c.namespace for c in made.chunks}), len(made.chunks))
         begun = MongoOffset(position, SnapshotProgress(made, at, 0), since.heartbeat_ms, since.transaction,
                             since.progress)  # fmt: skip
         return self._next_chunks(begun, False)
+
+    def _existing(self) -> list[Namespace]:
+        return snapshots.collections(self._connect(), self._captured, self._shape().legacy)
 
     def _present(self) -> Position:
         """The position that rows of a snapshot tell which does not begin a query."""
@@ -299,12 +304,14 @@ class MongoPlanner:
         """The running reader, started at `since` at the first call."""
         if self._reader is None:
             config = self._config
+            attempts, first, longest = retries(config)
             self._reader = LogReader(
                 self._feed(),
                 since.log,
                 memory_limit=config["max.queue.size.in.bytes"] or 128 << 20,
-                max_retries=config["errors.max.retries"],
-                retry_delay=config["retriable.restart.connector.wait.ms"] / 1000,
+                max_retries=attempts,
+                retry_delay=longest,
+                first_delay=first,
             )
             self._reader.start()
         return self._reader

@@ -17,7 +17,6 @@ from tailrace.errors import TailraceError
 
 log = logging.getLogger("tailrace")
 
-_FIRST_PAUSE = 0.1
 _BACKLOG_ANSWER = 1 << 20
 
 
@@ -42,8 +41,8 @@ class LogReader:
     """Reads on from `start` and keeps what Spark has not committed.
 
     The spool holds up to `memory_limit` bytes; when it is full the thread waits. A lost connection is tried again
-    `max_retries` times in a row (-1: for ever) with growing pauses of at most `retry_delay` seconds; any other error
-    is raised by the next call.
+    `max_retries` times in a row (-1: for ever) with pauses that double from `first_delay` to `retry_delay` seconds;
+    any other error is raised by the next call.
     """
 
     def __init__(
@@ -54,11 +53,13 @@ class LogReader:
         memory_limit: int = 128 << 20,
         max_retries: int = -1,
         retry_delay: float = 10.0,
+        first_delay: float = 0.1,
     ) -> None:
         self._feed = feed
         self._limit = memory_limit
         self._max_retries = max_retries
         self._retry_delay = retry_delay
+        self._first_delay = first_delay
         self._chunks: deque[Chunk] = deque()
         self._held = 0
         self._read_bytes = 0
@@ -91,7 +92,7 @@ class LogReader:
                     self._fail(error)
                     break
                 log.warning("reading the log is interrupted (%s): it is tried again", type(error).__name__)
-                self._pause(min(_FIRST_PAUSE * 2 ** min(failures, 20), self._retry_delay))
+                self._pause(min(self._first_delay * 2 ** min(failures - 1, 20), self._retry_delay))
                 continue
             self._keep(chunk)
         self._feed.close()
