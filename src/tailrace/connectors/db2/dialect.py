@@ -1,0 +1,551 @@
+"""Db2's side of the change tables: every SQL statement that reads what the capture program (ASN) writes.
+
+The control tables are those of IBM's "SQL Replication Guide and Reference", chapter "Control tables at the Capture
+control server". Only statements are used that Db2 for Linux, UNIX and Windows, Db2 for z/OS and Apache Derby take
+alike ("SQL Reference" of each): no LEAD or LAG, no common table expression, no catalog view. Tables are described by
+the procedures SYSIBM.SQLCOLUMNS, SQLPRIMARYKEYS, SQLSTATISTICS and SQLTABLES, which every server has for its drivers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.config import Config
+from tailrace.config.filters import table_name
+from tailrace.connectors.changetables.dialect import (
+    CaptureTable,
+    ChangeRows,
+    CommitTimes,
+    Described,
+    Key,
+    KeyRange,
+    Position,
+)
+from tailrace.connectors.changetables.position import following, nothing
+from tailrace.connectors.db2.catalog import Catalog, quoted, shown_key
+from tailrace.connectors.db2.catalog import Described as Found
+from tailrace.connectors.db2.connection import Connection
+from tailrace.connectors.db2.conversion import change_rows, columns_of, microseconds, parameter, selected, texts
+from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
+
+CONTROL_COLUMNS = "IBMSNAP_"
+"""What the names of a change table's own columns begin with."""
+
+_QUARTER_US = 15 * 60 * 1_000_000
+
+_ISOLATIONS = {"repeatable_read": "RS", "read_committed": "CS", "read_uncommitted": "UR", "exclusive": "CS"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Db2Dialect:
+    """Db2 as a database with change tables. Made without I/O, picklable; see the protocol Dialect."""
+
+    config: Config
+    connector: str = "db2"
+    pairs: bool = True
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        return (self.config["database.dbname"],)
+
+    @property
+    def width(self) -> int:
+        return int(self.config["db2.position.bytes"])
+
+    def connect(self, database: str) -> Db2Session:
+        """A new session. Raises ConnectionFailed, PrerequisiteError for a database that does not exist. Any process."""
+        return Db2Session(Connection(self.config), self.config)
+
+    def __repr__(self) -> str:
+        return "Db2Dialect"
+
+
+def dialect(config: Config) -> Db2Dialect:
+    """The dialect of a configuration."""
+    return Db2Dialect(config)
+
+
+@dataclass(slots=True)
+class _Images:
+    """How an update of one change table is written: in pairs, and, if not, under which prefix the before images are."""
+
+    pairs: bool
+    prefix: str
+
+
+@dataclass(slots=True)
+class Db2Session:
+    """One connection, used by one thread at a time; see the protocol Session."""
+
+    connection: Connection
+    config: Config
+    _images: dict[str, _Images] = field(default_factory=dict)
+    _offset_us: int | None = None
+
+    @property
+    def width(self) -> int:
+        return int(self.config["db2.position.bytes"])
+
+    def control(self, table: str) -> str:
+        """A control table's full name."""
+        return quoted(self.config["cdc.control.schema"], table)
+
+    def catalog(self) -> Catalog:
+        """What the database says of its tables."""
+        return Catalog(self.connection, self.config["database.dbname"])
+
+    # --- the log ---------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise PrerequisiteError unless there is a register that can be read, with positions of the set width."""
+        self.newest()
+
+    def newest(self) -> Position | None:
+        """How far the capture program has read the log: the greatest synch point of the register.
+
+        The global row's SYNCHPOINT moves on with every commit of the program, a table's CD_NEW_SYNCHPOINT when rows
+        were put into its change table; they are written in the transaction that writes the rows. So an uncommitted
+        read would be wrong here: it could see a position before its rows.
+        """
+        register = self.control("IBMSNAP_REGISTER")
+        ((top,),) = self.connection.rows(
+            f"SELECT MAX(p.POSITION) FROM (SELECT SYNCHPOINT AS POSITION FROM {register} "
+            f"UNION ALL SELECT CD_NEW_SYNCHPOINT AS POSITION FROM {register}) AS p WITH CS"
+        )
+        return None if top is None else self._position(top)
+
+    def _position(self, found: Any) -> Position:
+        """A position as the server gives it; raises PrerequisiteError for one of another width than was set."""
+        position = bytes(found)
+        if len(position) != self.width:
+            raise PrerequisiteError(
+                f"The capture program writes positions of {len(position)} bytes, not {self.width}.",
+                f"Set db2.position.bytes = {len(position)}; or check db2.platform.",
+            )
+        return position
+
+    def nth(self, after: Position, count: int) -> Position | None:
+        """The commit position of the `count`-th unit of work behind `after`; None when there are fewer."""
+        ((position, found),) = self.connection.rows(
+            "SELECT MAX(u.IBMSNAP_COMMITSEQ), COUNT(*) FROM (SELECT IBMSNAP_COMMITSEQ FROM "
+            f"{self.control('IBMSNAP_UOW')} WHERE IBMSNAP_COMMITSEQ > ? ORDER BY IBMSNAP_COMMITSEQ "
+            f"FETCH FIRST {int(count)} ROWS ONLY) AS u",
+            after,
+        )
+        return bytes(position) if found == count else None
+
+    def captures(self) -> list[CaptureTable]:
+        """The registered tables that have a change table. There is one for each: a table cannot be registered twice."""
+        rows = self.register()
+        catalog = self.catalog()
+        changes = catalog.columns([(row.change_schema, row.change_table) for row in rows])
+        sources = catalog.columns([(row.schema, row.table) for row in rows])
+        found = []
+        for row in rows:
+            columns = changes.get((row.change_schema, row.change_table), [])
+            captured = _captured(columns, sources.get((row.schema, row.table), []), row.prefix)
+            found.append(
+                CaptureTable(
+                    TableId(self.config["database.dbname"], row.schema, row.table),
+                    f"{row.change_schema}.{row.change_table}",
+                    row.change_schema,
+                    row.change_table,
+                    self._begin(row.old),
+                    None,
+                    tuple(captured),
+                    (),
+                )
+            )
+        return found
+
+    def register(self) -> list[Registered]:
+        """Rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
+        rows = self.connection.rows(
+            "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CD_OLD_SYNCHPOINT, STATE, CHG_UPD_TO_DEL_INS, "
+            f"BEFORE_IMG_PREFIX FROM {self.control('IBMSNAP_REGISTER')} WHERE SOURCE_OWNER <> '' "
+            "AND GLOBAL_RECORD <> 'Y' AND CD_TABLE IS NOT NULL ORDER BY SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL"
+        )
+        set_schema = self.config["cdc.change.tables.schema"]
+        found: dict[tuple[str, str], Registered] = {}
+        for owner, table, cd_owner, cd_table, old, state, pairs, prefix in rows:
+            # CD_TABLE is written with its quotes by some tools; names may be padded, as CHAR columns are
+            row = Registered(
+                _name(owner),
+                _name(table),
+                set_schema or _name(cd_owner or self.config["cdc.control.schema"]),
+                _name(cd_table).strip('"'),
+                None if old is None else bytes(old),
+                state or "",
+                (pairs or "N") == "Y",
+                (prefix or "").strip(),
+            )
+            # further rows are of views over the same table
+            found.setdefault((row.schema, row.table), row)
+        return list(found.values())
+
+    def _begin(self, old: bytes | None) -> Position:
+        """The first position that a change table has: CD_OLD_SYNCHPOINT is the last that it does not have any more."""
+        return nothing(self.width) if old is None else following(self._position(old))
+
+    def oldest(self, capture: CaptureTable) -> Position:
+        """Changes from this position on are still there: pruning moves CD_OLD_SYNCHPOINT.
+
+        A table that was read before the program had noted where it begins tells nothing: its first note would look
+        like a pruning.
+        """
+        rows = self.connection.rows(
+            f"SELECT CD_OLD_SYNCHPOINT FROM {self.control('IBMSNAP_REGISTER')} WHERE SOURCE_OWNER = ? "
+            "AND SOURCE_TABLE = ? AND CD_TABLE IS NOT NULL ORDER BY SOURCE_VIEW_QUAL",
+            capture.source.schema,
+            capture.source.table,
+        )
+        if not rows:
+            raise self._unregistered(capture)
+        if not any(capture.start):
+            return capture.start
+        return self._begin(rows[0][0])
+
+    def _unregistered(self, capture: CaptureTable) -> PositionLost:
+        return PositionLost(
+            f"{capture.source} is not registered any more, so its changes since the last batch are lost.",
+            "Register it again (ASNCDC.ADDTABLE and reinit), and start with a new checkpoint or with "
+            "snapshot.mode=when_needed; or leave it out of table.include.list.",
+        )
+
+    def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
+        """The source tables' columns as far as they are captured, and the key; columns that are gone as captured."""
+        catalog = self.catalog()
+        sources = catalog.columns([(one.source.schema, one.source.table) for one in captures])
+        changes: dict[tuple[str, str], list[Found]] = {}
+        lacking = [one for one in captures if _lacks(one, sources.get((one.source.schema, one.source.table), []))]
+        if lacking:
+            changes = catalog.columns([(one.change_schema, one.change_table) for one in lacking])
+        found = []
+        for one in captures:
+            source = {c.name: c for c in sources.get((one.source.schema, one.source.table), [])}
+            change = {c.name: c for c in changes.get((one.change_schema, one.change_table), [])}
+            columns = []
+            for name in one.columns:
+                known = source.get(name) or change.get(name)
+                if known is None:
+                    raise self._unregistered(one)
+                columns.append(known.column if name in source else known.nullable_column())
+            key = catalog.key(one.source.schema, one.source.table) if source else ()
+            shown = shown_key(key, [column.name for column in columns])
+            found.append(Described(one, TableSchema(one.source, tuple(columns), shown)))
+        return found
+
+    def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
+        """What is amiss though capture goes on: see `prerequisites` for the same things told one by one."""
+        from tailrace.connectors.db2.prerequisites import warnings
+
+        return warnings(self, captures)
+
+    def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
+        """How many rows the change table has of each unit of work in `(after, upto]`, in order."""
+        table = quoted(capture.change_schema, capture.change_table)
+        rows = self.connection.rows(
+            f"SELECT IBMSNAP_COMMITSEQ, COUNT(*) FROM {table} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ? "
+            "GROUP BY IBMSNAP_COMMITSEQ ORDER BY IBMSNAP_COMMITSEQ",
+            after,
+            upto,
+        )
+        double = self._doubled(capture)
+        found = [(bytes(position), count) for position, count in rows]
+        if not double:
+            return found
+        updates = dict(
+            self.connection.rows(
+                f"SELECT IBMSNAP_COMMITSEQ, COUNT(*) FROM {table} WHERE IBMSNAP_COMMITSEQ > ? "
+                "AND IBMSNAP_COMMITSEQ <= ? AND IBMSNAP_OPERATION = 'U' GROUP BY IBMSNAP_COMMITSEQ",
+                after,
+                upto,
+            )
+        )
+        return [(position, count + updates.get(position, 0)) for position, count in found]
+
+    def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
+        """How many rows the change table has in `(after, upto]`, an update with before images counted twice."""
+        table = quoted(capture.change_schema, capture.change_table)
+        within = f"FROM {table} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ?"
+        ((count,),) = self.connection.rows(f"SELECT COUNT(*) {within}", after, upto)
+        if self._doubled(capture):
+            updates = f"SELECT COUNT(*) {within} AND IBMSNAP_OPERATION = 'U'"
+            count += self.connection.rows(updates, after, upto)[0][0]
+        return int(count)
+
+    def _doubled(self, capture: CaptureTable) -> bool:
+        """Whether an update is one row with both images, which are given as two."""
+        images = self._images_of(capture)
+        return not images.pairs and bool(images.prefix)
+
+    def _images_of(self, capture: CaptureTable) -> _Images:
+        if capture.name not in self._images:
+            of = [row for row in self.register() if (row.schema, row.table) == _source(capture)]
+            if not of:
+                raise self._unregistered(capture)
+            self._images[capture.name] = _Images(of[0].pairs, of[0].prefix)
+        return self._images[capture.name]
+
+    def changes(
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+    ) -> Iterator[ChangeRows]:
+        """The change rows in `(after, upto]`, by the order of commits and of changes within them.
+
+        IBMSNAP_INTENTSEQ is unique in a change table, together with IBMSNAP_COMMITSEQ: it has an index over both.
+        """
+        doubled = self._doubled(capture)
+        prefix = self._images_of(capture).prefix
+        befores = [selected(c, quoted(prefix + c.name)) for c in table.columns] if doubled else []
+        afters = [selected(c, quoted(c.name)) for c in table.columns]
+        names = ", ".join(["IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION", *befores, *afters])
+        fetches = self.connection.fetches(
+            f"SELECT {names} FROM {quoted(capture.change_schema, capture.change_table)} WHERE IBMSNAP_COMMITSEQ > ? "
+            "AND IBMSNAP_COMMITSEQ <= ? ORDER BY IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ FOR READ ONLY WITH CS",
+            after,
+            upto,
+        )
+        try:
+            for rows in fetches:
+                yield change_rows(rows, table.columns, doubled)
+        except PrerequisiteError:
+            if self._exists(capture.change_schema, capture.change_table):
+                raise
+            raise PositionLost(
+                f"The change table {capture.name} of {capture.source} is gone, and its changes with it.",
+                "Register the table again (ASNCDC.ADDTABLE and reinit), and start with a new checkpoint or with "
+                "snapshot.mode=when_needed.",
+            ) from None
+
+    def _exists(self, schema: str, table: str) -> bool:
+        catalog = self.catalog()
+        return bool(catalog.columns([(schema, table)]))
+
+    def commit_times(self, after: Position, upto: Position) -> CommitTimes:
+        """The times of the units of work in `(after, upto]`: IBMSNAP_LOGMARKER, in the clock of the server."""
+        rows = self.connection.rows(
+            f"SELECT IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER FROM {self.control('IBMSNAP_UOW')} WHERE "
+            "IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ? ORDER BY IBMSNAP_COMMITSEQ",
+            after,
+            upto,
+        )
+        offset = self.clock_offset_us() if rows else 0
+        return CommitTimes(
+            pa.array([bytes(row[0]) for row in rows], pa.binary()),
+            np.array([microseconds(row[1], offset) for row in rows], np.int64),
+        )
+
+    def clock_offset_us(self) -> int:
+        """How far the server's clock, which has no time zone, is ahead of UTC: whole quarters of an hour.
+
+        It is taken from both clocks, so that it is right wherever CURRENT TIMEZONE is not known, as long as they
+        differ by less than half a quarter beside the zone. A commit on the other side of a change to or from summer
+        time is an hour off.
+        """
+        if self._offset_us is None:
+            ((now,),) = self.connection.rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
+            ahead = microseconds(now, 0) - time.time_ns() // 1000
+            self._offset_us = round(ahead / _QUARTER_US) * _QUARTER_US
+        return self._offset_us
+
+    def age_s(self) -> float | None:
+        """How long ago the capture program has read the log, in s: SYNCHTIME of the global row; None when unknown."""
+        rows = self.connection.rows(
+            "SELECT SYNCHTIME, CURRENT TIMESTAMP FROM "
+            f"{self.control('IBMSNAP_REGISTER')} WHERE GLOBAL_RECORD = 'Y' AND SYNCHTIME IS NOT NULL"
+        )
+        return float((rows[0][1] - rows[0][0]).total_seconds()) if rows else None
+
+    def retention(self) -> tuple[int | None, str | None] | None:
+        """RETENTION_LIMIT in minutes and AUTOPRUNE, of the one row of the program's parameters; None without it."""
+        rows = self.connection.rows(f"SELECT RETENTION_LIMIT, AUTOPRUNE FROM {self.control('IBMSNAP_CAPPARMS')}")
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def probe(self, schema: str, table: str) -> None:
+        """Raise PrerequisiteError unless the table can be read."""
+        self.connection.rows(f"SELECT COUNT(*) FROM {quoted(schema, table)} WHERE 1 = 0")
+
+    # --- tables ----------------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[TableId]:
+        """All user tables of the database, without those of the capture program, sorted."""
+        catalog = self.catalog()
+        own = {self.config["cdc.control.schema"], self.config["cdc.change.tables.schema"] or ""}
+        return [table for table in catalog.tables() if table.schema not in own]
+
+    def is_empty(self, table: TableId) -> bool:
+        """Whether the table has no row."""
+        return not self.connection.rows(
+            f"SELECT 1 FROM {quoted(table.schema, table.table)} FETCH FIRST 1 ROWS ONLY WITH UR"
+        )
+
+    def row_count(self, table: TableId) -> int:
+        """How many rows the table has, with those of unfinished transactions."""
+        ((count,),) = self.connection.rows(f"SELECT COUNT(*) FROM {quoted(table.schema, table.table)} WITH UR")
+        return int(count)
+
+    def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
+        """The key of the `count`-th row of `rows` in the order of the key; None when there are fewer than that."""
+        where, values = _where(table, rows)
+        names = [quoted(name) for name in rows.key]
+        first = (
+            f"(SELECT {', '.join(names)} FROM {quoted(table.id.schema, table.id.table)}{where} "
+            f"ORDER BY {', '.join(names)} FETCH FIRST {int(count)} ROWS ONLY) AS r"
+        )
+        ((found,),) = self.connection.rows(f"SELECT COUNT(*) FROM {first}", *values)
+        return self._last(table, rows, first, values) if found == count else None
+
+    def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
+        """The greatest key of `rows` without NULLs; None when there is none."""
+        where, values = _where(table, rows)
+        given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in rows.key)
+        where = f"{where} AND {given}" if where else f" WHERE {given}"
+        names = ", ".join(quoted(name) for name in rows.key)
+        return self._last(
+            table, rows, f"(SELECT {names} FROM {quoted(table.id.schema, table.id.table)}{where}) AS r", values
+        )
+
+    def _last(self, table: TableSchema, rows: KeyRange, source: str, values: Sequence[Any]) -> Key | None:
+        """The greatest key of a derived table."""
+        columns = [table.columns[table.index(name)] for name in rows.key]
+        names = ", ".join(selected(column, quoted(column.name)) for column in columns)
+        order = ", ".join(f"{quoted(name)} DESC" for name in rows.key)
+        found = self.connection.rows(f"SELECT {names} FROM {source} ORDER BY {order} FETCH FIRST 1 ROWS ONLY", *values)
+        if not found:
+            return None
+        texts_of = [texts(column, [value])[0].as_py() for column, value in zip(columns, found[0], strict=True)]
+        return tuple(text.decode() for text in texts_of)
+
+    def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
+        """The rows of the source table, ordered by the key, in a transaction of their own."""
+        names = ", ".join(selected(column, quoted(column.name)) for column in table.columns)
+        where, values = _where(table, rows)
+        order = f" ORDER BY {', '.join(quoted(name) for name in rows.key)}" if rows.key else ""
+        source = f"({statement.strip().rstrip(';')}) AS r" if statement else quoted(table.id.schema, table.id.table)
+        mode = self.config["snapshot.isolation.mode"]
+        self.connection.begin()
+        try:
+            if mode == "exclusive":
+                self.connection.execute(f"LOCK TABLE {quoted(table.id.schema, table.id.table)} IN EXCLUSIVE MODE")
+            yield from (
+                [texts(column, values_of) for column, values_of in zip(table.columns, columns_of(fetch), strict=True)]
+                for fetch in self.connection.fetches(
+                    f"SELECT {names} FROM {source}{where}{order} FOR READ ONLY WITH {_ISOLATIONS[mode]}", *values
+                )
+            )
+        except PrerequisiteError as error:
+            if statement is None:
+                raise
+            raise ConfigError(
+                f"snapshot.select.statement.overrides: the statement for {table.id} fails: {error.message}",
+                "It must be one select that has every captured column under its name.",
+            ) from None
+        finally:
+            # read-only: to roll back is to commit
+            self.connection.rollback()
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def write_signal(self, table: TableId, id: str, kind: str, data: str | None) -> None:  # noqa: A002
+        """Insert a row into the signal table, by place, and commit."""
+        self.connection.execute(f"INSERT INTO {quoted(table.schema, table.table)} VALUES (?, ?, ?)", id, kind, data)
+
+    def delete_signal(self, table: TableId, id: str) -> None:  # noqa: A002
+        """Delete the row whose first column is `id`, and commit."""
+        catalog = self.catalog()
+        columns = catalog.columns([(table.schema, table.table)]).get((table.schema, table.table))
+        if not columns:
+            raise PrerequisiteError(f"The signal table {table} is gone.", "Create it again.")
+        self.connection.execute(
+            f"DELETE FROM {quoted(table.schema, table.table)} WHERE {quoted(columns[0].name)} = ?", id
+        )
+
+    def execute(self, statement: str) -> None:
+        """Run a statement of the user's, and commit."""
+        self.connection.execute(statement)
+
+    def close(self) -> None:
+        """Never raises."""
+        self.connection.close()
+
+    def signal_table(self) -> TableId | None:
+        """The table that `signal.data.collection` names, if any."""
+        named = self.config["signal.data.collection"]
+        return TableId(self.config["database.dbname"], *table_name(named)) if named else None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A row of IBMSNAP_REGISTER. `old` is CD_OLD_SYNCHPOINT, `pairs` CHG_UPD_TO_DEL_INS, `prefix` that of before
+    images, empty where there are none."""
+
+    schema: str
+    table: str
+    change_schema: str
+    change_table: str
+    old: bytes | None
+    state: str
+    pairs: bool
+    prefix: str
+
+
+def _name(text: str) -> str:
+    return text.rstrip()
+
+
+def _source(capture: CaptureTable) -> tuple[str, str]:
+    return capture.source.schema, capture.source.table
+
+
+def _lacks(capture: CaptureTable, found: Sequence[Found]) -> bool:
+    """Whether a captured column is not among those of the source table."""
+    return not set(capture.columns) <= {column.name for column in found}
+
+
+def _captured(columns: Sequence[Found], source: Sequence[Found], prefix: str) -> list[str]:
+    """Which columns of a change table are those of the source: neither the program's own nor before images.
+
+    Of a large object the program may note only that it was changed, in a column of one character under its name: such
+    a column is left out, since its values are not the table's.
+    """
+    of_source = {column.name: column for column in source}
+    found = []
+    for column in columns:
+        if column.name.startswith(CONTROL_COLUMNS):
+            continue
+        known = of_source.get(column.name)
+        is_image = prefix and column.name.startswith(prefix) and column.name[len(prefix) :] in of_source
+        if known is None and is_image:
+            continue
+        if known is not None and known.is_lob and not column.is_lob:
+            continue
+        found.append(column.name)
+    return found
+
+
+def _where(table: TableSchema, rows: KeyRange) -> tuple[str, list[Any]]:
+    """The condition of a range of keys, with a blank before it, and its values: `(a, b) > (x, y)` spelled out."""
+    parts: list[str] = []
+    values: list[Any] = []
+    columns = [table.columns[table.index(name)] for name in rows.key]
+    for bound, sign, last in ((rows.after, ">", ">"), (rows.upto, "<", "<=")):
+        if bound is None:
+            continue
+        given = [parameter(column, text) for column, text in zip(columns, bound, strict=True)]
+        options = []
+        for place in range(len(columns)):
+            equal = [f"{quoted(column.name)} = ?" for column in columns[:place]]
+            compare = last if place == len(columns) - 1 else sign
+            options.append(" AND ".join([*equal, f"{quoted(columns[place].name)} {compare} ?"]))
+            values += [*given[:place], given[place]]
+        parts.append("(" + " OR ".join(f"({one})" for one in options) + ")")
+    if rows.condition:
+        parts.append(f"({rows.condition})")
+    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values

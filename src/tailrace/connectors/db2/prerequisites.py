@@ -1,0 +1,325 @@
+"""What Db2 must offer before changes can be captured, checked one by one; and what may go wrong later. Only reads.
+
+`check` and `demand` run in the driver, over a connection of their own; `warnings` in the planner, over its session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+
+from tailrace.columns.table import TableId
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.changetables.dialect import CaptureTable
+from tailrace.connectors.db2.catalog import Catalog, Table, quoted
+from tailrace.connectors.db2.catalog import Described as Found
+from tailrace.connectors.db2.dialect import Db2Session, Registered, dialect
+from tailrace.connectors.findings import Finding, collisions, demanded, listed
+from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.mode import snapshot_mode
+
+STALE_S = 300
+"""A capture program that has not read the log for so long is told of: it commits every 30 s unless it is set slower."""
+
+SHORT_MIN = 24 * 60
+"""A retention limit below this many minutes is told of: a pipeline may stand still for a night."""
+
+_ADD = "call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
+
+
+def check(config: Config) -> list[Finding]:
+    """Everything that was found, in the order of the checks.
+
+    Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
+    """
+    with closing(dialect(config).connect(config["database.dbname"])) as session:
+        return list(_Inspection(config, session).run())
+
+
+def demand(config: Config) -> list[Finding]:
+    """The same findings; raises PrerequisiteError with all errors among them when there are any."""
+    return demanded(check(config))
+
+
+def warnings(session: Db2Session, captures: Sequence[CaptureTable]) -> list[str]:
+    """Sentences on what is amiss though capture goes on, for a running pipeline. Raises TailraceError. Planner."""
+    wanted = {(one.source.schema, one.source.table) for one in captures}
+    registered = [row for row in session.register() if (row.schema, row.table) in wanted]
+    catalog = session.catalog()
+    findings = [*_program(session), *_states(registered), *_columns(registered, catalog)]
+    return [f"{finding.text} {finding.remedy}" for finding in findings if finding.level != "ok"]
+
+
+class _Inspection:
+    """The checks of one database, over one session."""
+
+    def __init__(self, config: Config, session: Db2Session) -> None:
+        self.config = config
+        self.session = session
+        self.catalog: Catalog = session.catalog()
+        self.mode = snapshot_mode(config)
+
+    def run(self) -> Iterator[Finding]:
+        name, version = self.session.connection.server
+        yield Finding("ok", "server", f"{name} {version}.")
+        control = list(self.control())
+        yield from control
+        if any(finding.level == "error" for finding in control):
+            return
+        yield from _program(self.session)
+        yield from self.retention()
+        yield from self.tables()
+
+    def control(self) -> Iterator[Finding]:
+        """The control tables: there, readable, and with positions as wide as was set."""
+        schema = self.config["cdc.control.schema"]
+        for table in ("IBMSNAP_REGISTER", "IBMSNAP_UOW"):
+            fault = self.unreadable(schema, table)
+            if fault == "absent":
+                yield Finding(
+                    "error",
+                    "control",
+                    f"There is no table {schema}.{table}: the control tables of SQL replication are not there.",
+                    "Create them (asnclp: create control tables for capture server), or set cdc.control.schema.",
+                )
+                return
+            if fault:
+                yield Finding(
+                    "error", "control", f"{schema}.{table} cannot be read: {fault}", self.grant(schema, table)
+                )
+                return
+        try:
+            newest = self.session.newest()
+        except PrerequisiteError as error:
+            yield Finding("error", "control", error.message, error.remedy)
+            return
+        if newest is None:
+            yield Finding(
+                "error",
+                "control",
+                "The register has no synch point: the capture program has never run.",
+                f"Start it: asncap capture_server=… capture_schema={schema}.",
+            )
+        else:
+            yield Finding("ok", "control", f"The register is in {schema}, and the log is read up to {newest.hex()}.")
+
+    def unreadable(self, schema: str, table: str) -> str:
+        """Why a table cannot be read: `absent`, a sentence, or nothing."""
+        try:
+            self.session.probe(schema, table)
+        except ConnectionFailed:
+            raise
+        except TailraceError as error:
+            there = self.catalog.columns([(schema, table)])
+            return str(error.message) if there else "absent"
+        return ""
+
+    def grant(self, schema: str, table: str) -> str:
+        return f"grant select on {quoted(schema, table)} to user {self.config['database.user']}."
+
+    def retention(self) -> Iterator[Finding]:
+        """How long changes are kept: the parameters of the program are one row of IBMSNAP_CAPPARMS."""
+        try:
+            found = self.session.retention()
+        except ConnectionFailed:
+            raise
+        except TailraceError:
+            yield Finding(
+                "warning",
+                "retention",
+                "IBMSNAP_CAPPARMS cannot be read, so nobody knows how long changes are kept.",
+                self.grant(self.config["cdc.control.schema"], "IBMSNAP_CAPPARMS"),
+            )
+            return
+        limit, prunes = found or (None, None)
+        # what the program takes where the row says nothing: 10080 minutes, and to prune
+        minutes = 10080 if limit is None else int(limit)
+        if (prunes or "Y") != "Y":
+            yield Finding("ok", "retention", "Changes are kept until somebody prunes them (AUTOPRUNE is off).")
+        elif minutes < SHORT_MIN:
+            yield Finding(
+                "warning",
+                "retention",
+                f"Changes are pruned after {minutes} minutes; a pipeline that stands still for longer loses some.",
+                "Raise RETENTION_LIMIT in IBMSNAP_CAPPARMS.",
+            )
+        else:
+            yield Finding("ok", "retention", f"Changes are kept for {minutes / 60:.0f} hours.")
+
+    def tables(self) -> Iterator[Finding]:
+        chosen = TableFilter(self.config)
+        registered = [row for row in self.session.register() if chosen.includes(row.schema, row.table)]
+        existing = [table for table in self.session.tables() if chosen.includes(table.schema, table.table)]
+        known = {(row.schema, row.table) for row in registered}
+        missing = [table for table in existing if (table.schema, table.table) not in known]
+        ids = [TableId(self.config["database.dbname"], row.schema, row.table) for row in registered]
+        if not registered:
+            yield Finding("warning", "tables", "No table that the lists name is in capture mode.", f"{_ADD}.")
+        else:
+            count = "1 table is" if len(ids) == 1 else f"{len(ids)} tables are"
+            yield Finding("ok", "tables", f"{count} captured: {listed(ids)}.")
+        if missing and not chosen.is_open:
+            yield Finding("warning", "tables", f"Not in capture mode: {listed(missing)}.", f"{_ADD}.")
+        yield from _states(registered)
+        yield from _columns(registered, self.catalog)
+        yield from self.rights(registered)
+        yield from self.keys(registered)
+        yield from collisions(EventSettings.from_options(self.config), ids)
+        yield from _cases(ids)
+        yield from self.signals(registered)
+
+    def rights(self, registered: Sequence[Registered]) -> Iterator[Finding]:
+        """Whether change tables and, for snapshots, source tables can be read."""
+        wanted = [(row.change_schema, row.change_table) for row in registered]
+        if self.mode.reads != "never":
+            wanted += [(row.schema, row.table) for row in registered]
+        faults = {table: self.unreadable(*table) for table in wanted}
+        gone = [".".join(table) for table, fault in faults.items() if fault == "absent"]
+        closed = [table for table, fault in faults.items() if fault not in ("", "absent")]
+        if gone:
+            yield Finding(
+                "error",
+                "tables",
+                f"Registered, but gone: {listed(gone)}.",
+                f"Take the table out of capture mode (ASNCDC.REMOVETABLE) and put it back: {_ADD}.",
+            )
+        if closed:
+            names = listed([".".join(table) for table in closed])
+            user = self.config["database.user"]
+            yield Finding("error", "rights", f"The user {user} may not read {names}.", self.grant(*closed[0]))
+        elif registered and not gone:
+            yield Finding(
+                "ok", "rights", f"The user {self.config['database.user']} may read every table that is needed."
+            )
+
+    def keys(self, registered: Sequence[Registered]) -> Iterator[Finding]:
+        bare = [f"{row.schema}.{row.table}" for row in registered if not self.catalog.key(row.schema, row.table)]
+        if bare:
+            yield Finding(
+                "warning",
+                "keys",
+                f"Without primary key or unique index over NOT NULL columns, so that keys are null: {listed(bare)}.",
+                "Give them a key, or name columns in message.key.columns.",
+            )
+
+    def signals(self, registered: Sequence[Registered]) -> Iterator[Finding]:
+        """The signal table: there, of three columns, and in capture mode where signals come by it."""
+        table = self.session.signal_table()
+        if table is None:
+            return
+        columns = self.catalog.columns([(table.schema, table.table)]).get((table.schema, table.table))
+        if not columns:
+            yield Finding(
+                "error",
+                "signals",
+                f"There is no signal table {table}.",
+                f"create table {quoted(table.schema, table.table)} (id varchar(42) not null primary key, type "
+                "varchar(32) not null, data varchar(2048)).",
+            )
+            return
+        if len(columns) != 3:
+            yield Finding(
+                "error",
+                "signals",
+                f"The signal table {table} has {len(columns)} columns, not the three for id, type and data.",
+                "Create it with these three.",
+            )
+            return
+        captured = any((row.schema, row.table) == (table.schema, table.table) for row in registered)
+        if not captured and "source" in self.config["signal.enabled.channels"]:
+            yield Finding(
+                "error",
+                "signals",
+                f"The signal table {table} is not in capture mode, so no signal arrives.",
+                f"{_ADD}.",
+            )
+            return
+        yield Finding("ok", "signals", f"The signal table {table} can be used.")
+
+
+def _program(session: Db2Session) -> Iterator[Finding]:
+    """Whether the capture program works: the global row's SYNCHTIME is the time up to which it has read the log."""
+    age = session.age_s()
+    if age is None:
+        yield Finding(
+            "warning",
+            "capture",
+            "The register does not tell when the capture program has last read the log.",
+            "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc').",
+        )
+    elif age > STALE_S:
+        yield Finding(
+            "warning",
+            "capture",
+            f"The capture program has not read the log for {_duration(age)}.",
+            "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc'), or asnccmd … status.",
+        )
+    else:
+        yield Finding("ok", "capture", "The capture program works.")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.0f} hours" if seconds < 2 * 86400 else f"{seconds / 86400:.0f} days"
+
+
+def _states(registered: Iterable[Registered]) -> Iterator[Finding]:
+    """What the register says of each table: STATE is A while its changes are captured, I before, S after an error."""
+    rows = list(registered)
+    for state, words in (("S", "has stopped capturing them after an error"), ("I", "does not capture them yet")):
+        found = [f"{row.schema}.{row.table}" for row in rows if row.state == state]
+        if found:
+            yield Finding(
+                "warning",
+                "tables",
+                f"The capture program {words}: {listed(found)}.",
+                "See STATE_INFO in IBMSNAP_REGISTER, then values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc').",
+            )
+    half = [f"{row.schema}.{row.table}" for row in rows if not row.pairs and not row.prefix]
+    if half:
+        yield Finding(
+            "warning",
+            "updates",
+            f"Updates are captured without the values before, so that events have no `before`: {listed(half)}.",
+            "Register them with CHG_UPD_TO_DEL_INS = Y, as ASNCDC.ADDTABLE does, or with before images.",
+        )
+
+
+def _columns(registered: Sequence[Registered], catalog: Catalog) -> Iterator[Finding]:
+    """Columns of source tables that their change tables do not have: added later, or not captured."""
+    sources = catalog.columns([(row.schema, row.table) for row in registered])
+    changes = catalog.columns([(row.change_schema, row.change_table) for row in registered])
+    lacking = []
+    for row in registered:
+        source: list[Found] = sources.get((row.schema, row.table), [])
+        change = {one.name: one for one in changes.get((row.change_schema, row.change_table), [])}
+        if not change:
+            continue
+        absent = [one.name for one in source if one.name not in change or (one.is_lob and not change[one.name].is_lob)]
+        if absent:
+            lacking.append(f"{row.schema}.{row.table} ({', '.join(absent)})")
+    if lacking:
+        yield Finding(
+            "warning",
+            "columns",
+            f"Columns that are not captured, and that events do not have: {listed(lacking)}.",
+            "Add them to the change table (alter table … add column, with asncap's addcol signal), or take the table "
+            "out of capture mode and put it back.",
+        )
+
+
+def _cases(tables: Sequence[TableId]) -> Iterator[Finding]:
+    """Tables whose names are one name to whoever does not tell small letters from capitals."""
+    seen: dict[Table, list[TableId]] = {}
+    for table in tables:
+        seen.setdefault((table.schema.upper(), table.table.upper()), []).append(table)
+    alike = [" and ".join(map(str, found)) for found in seen.values() if len(found) > 1]
+    if alike:
+        yield Finding(
+            "warning",
+            "names",
+            f"Names that differ in capitals alone, so that one entry of a list means all of them: {listed(alike)}.",
+            "Leave one out by its exact name with table.exclude.list = (?-i:…), or rename it.",
+        )
