@@ -183,7 +183,8 @@ class Capture:
     def _types(self, schema: str, table: str) -> dict[str, str]:
         """Each column's type as SQL, in the table's order. A column of a CD table is nullable, whatever its source."""
         found = self.session.rows(f"CALL SYSIBM.SQLCOLUMNS(NULL, '{schema}', '{table}', NULL, 'DATATYPE=''JDBC''')")
-        return {row[3]: _type(row) for row in found}
+        # `_` and `%` in names are patterns there
+        return {row[3]: _type(row) for row in found if row[2] == table}
 
     def _has_schema(self, name: str) -> bool:
         return bool(self.session.rows("SELECT 1 FROM SYS.SYSSCHEMAS WHERE SCHEMANAME = ?", name))

@@ -261,7 +261,7 @@ class Db2Session:
         found = [(bytes(position), count) for position, count in rows]
         if not double:
             return found
-        updates = dict(
+        updates: dict[bytes, int] = dict(
             self.connection.rows(
                 f"SELECT IBMSNAP_COMMITSEQ, COUNT(*) FROM {table} WHERE IBMSNAP_COMMITSEQ > ? "
                 "AND IBMSNAP_COMMITSEQ <= ? AND IBMSNAP_OPERATION = 'U' GROUP BY IBMSNAP_COMMITSEQ",

@@ -252,7 +252,7 @@ def _program(session: Db2Session) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "capture",
-            f"The capture program has not read the log for {_duration(age)}.",
+            f"The capture program has not read the log for more than {_duration(age)}.",
             "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc'), or asnccmd … status.",
         )
     else:
@@ -260,9 +260,10 @@ def _program(session: Db2Session) -> Iterator[Finding]:
 
 
 def _duration(seconds: float) -> str:
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.0f} hours" if seconds < 2 * 86400 else f"{seconds / 86400:.0f} days"
+    """How long something lasts already, in words that a running pipeline repeats three times at most."""
+    if seconds < 3600:
+        return f"{STALE_S // 60} minutes"
+    return "an hour" if seconds < 86400 else "a day"
 
 
 def _states(registered: Iterable[Registered]) -> Iterator[Finding]:
