@@ -7,8 +7,9 @@ fast as long as tables do not take turns row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +33,7 @@ class _Stream:
         self.batch = next(self._batches, None)
         self.given = 0
         if self.batch is not None:
-            self.order = _order(self.batch)
+            self.order = order_of(self.batch)[0]
 
 
 def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
@@ -60,8 +61,8 @@ def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
             stream.advance()
 
 
-def _order(batch: ChangeBatch) -> npt.NDArray[np.bytes_]:
-    """Commit and change position of each change, as one."""
+def order_of(batch: ChangeBatch) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.bytes_]]:
+    """Commit and change position of each change, as one; and the commit's alone."""
     transactions = batch.transactions
     assert isinstance(transactions, CapturedTransactions)
     assert isinstance(batch.lsn, pa.Array)
@@ -72,33 +73,45 @@ def _order(batch: ChangeBatch) -> npt.NDArray[np.bytes_]:
     both = joined.view(np.uint8).reshape(len(commits), -1)
     both[:, :width] = np.ascontiguousarray(commits).view(np.uint8).reshape(len(commits), -1)
     both[:, width:] = np.ascontiguousarray(changes).view(np.uint8).reshape(len(commits), -1)
-    return joined
+    return joined, commits
 
 
 def cut(batch: ChangeBatch, low: int, high: int) -> ChangeBatch:
     """The changes `[low, high)` of `batch`."""
     if low == 0 and high == len(batch):
         return batch
+    return _part(batch, lambda values: values[low:high], lambda values: values.slice(low, high - low))
+
+
+def filtered(batch: ChangeBatch, kept: npt.NDArray[np.bool_]) -> ChangeBatch | None:
+    """The changes of `batch` that are `kept`; None when there is none."""
+    if not kept.any():
+        return None
+    mask = pa.array(kept)
+    return _part(batch, lambda values: values[kept], lambda values: values.filter(mask))
+
+
+def _part(batch: ChangeBatch, numbers: Callable[[Any], Any], column: Callable[[Any], Any]) -> ChangeBatch:
+    """Some changes of `batch`: `numbers` takes them of numpy's arrays, `column` of Arrow's."""
+
+    def of(values: Any) -> Any:
+        return None if values is None else numbers(values)
 
     def image(side: Image | None) -> Image | None:
         if side is None:
             return None
-        present = None if side.present is None else side.present[low:high]
-        columns = [column.slice(low, high - low) for column in side.columns]
-        unavailable = [None if flags is None else flags[low:high] for flags in side.unavailable]
-        return Image(present, columns, unavailable)
+        return Image(of(side.present), [column(one) for one in side.columns], [of(flags) for flags in side.unavailable])
 
-    assert isinstance(batch.lsn, pa.Array)
     return replace(
         batch,
-        op=batch.op[low:high],
-        lsn=batch.lsn.slice(low, high - low),
-        transaction=batch.transaction[low:high],
-        ordinal=batch.ordinal[low:high],
+        op=of(batch.op),
+        lsn=column(batch.lsn),
+        transaction=of(batch.transaction),
+        ordinal=of(batch.ordinal),
         before=image(batch.before),
         after=image(batch.after),
-        marker=None if batch.marker is None else batch.marker[low:high],
-        serial=None if batch.serial is None else batch.serial.slice(low, high - low),
-        total_order=None if batch.total_order is None else batch.total_order[low:high],
-        table_order=None if batch.table_order is None else batch.table_order[low:high],
+        marker=of(batch.marker),
+        serial=None if batch.serial is None else column(batch.serial),
+        total_order=of(batch.total_order),
+        table_order=of(batch.table_order),
     )

@@ -8,16 +8,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import Dialect, Position
-from tailrace.connectors.changetables.initial import TableSnapshots, with_columns
+from tailrace.connectors.changetables.initial import TableSnapshots
 from tailrace.connectors.changetables.notices import Heartbeats, Notices
+from tailrace.connectors.changetables.numbering import numbered
 from tailrace.connectors.changetables.offset import Reached, TablesOffset
 from tailrace.connectors.changetables.sessions import Retries
-from tailrace.connectors.changetables.tasks import HeartbeatTask, LogTask, NoticeTask, Part, Source
+from tailrace.connectors.changetables.tasks import BoundaryTask, HeartbeatTask, LogTask, NoticeTask, Part, Source
 from tailrace.connectors.changetables.windows import Incremental
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
@@ -300,7 +302,13 @@ class ChangeTablesPlanner:
             database.warn(found[name].eras)
 
     def _tasks(self, since: TablesOffset, until: TablesOffset) -> list[Task]:
-        source = Source(self._dialect, self._settings, self._retries, time.time_ns() // 1000)
+        source = Source(
+            self._dialect,
+            self._settings,
+            self._retries,
+            time.time_ns() // 1000,
+            self._config["skip.messages.without.change"],
+        )
         tasks: list[Task] = []
         if until.snapshot is not None and until.snapshot != since.snapshot:
             tasks += self._snapshots.tasks(until.snapshot, until.databases, source)
@@ -318,18 +326,27 @@ class ChangeTablesPlanner:
         """One task for each topic that has changes; one for all of them where they are few."""
         topics: dict[str, list[Part]] = {}
         rows: dict[str, int] = {}
+        boundaries: list[Boundary] = []
         for name, reached in until.databases.items():
             if name not in since.databases or name not in self._databases:
                 continue
+            parts = []
             for stretch in reached.eras.stretches(since.databases[name].position, reached.position):
                 whole = stretch.era.table
                 count = self._databases[name].total(stretch) if self._includes(whole.id) else 0
                 if count:
                     topic = names.topic(self._settings, whole.id)
-                    shown = with_columns(self._shown(whole), whole, ())
-                    topics.setdefault(topic, []).append(Part(name, stretch, shown))
                     rows[topic] = rows.get(topic, 0) + count
+                    parts.append(Part(name, stretch, self._shown(whole)))
+            if self._settings.provide_transaction_metadata and parts:
+                parts, ends = numbered(source, parts)
+                boundaries += ends
+            for part in parts:
+                topics.setdefault(names.topic(self._settings, part.table.id), []).append(part)
         groups = [tuple(topics[topic]) for topic in sorted(topics, key=lambda topic: -rows[topic])]
+        tasks: list[Task] = [LogTask(source, (group,)) for group in groups]
         if sum(rows.values()) < SMALL and groups:
-            return [LogTask(source, tuple(groups))]
-        return [LogTask(source, (group,)) for group in groups]
+            tasks = [LogTask(source, tuple(groups))]
+        if boundaries:
+            tasks.append(BoundaryTask(tuple(boundaries), self._settings))
+        return tasks

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailrace.columns.batch import ChangeBatch, Marker
+from tailrace.columns.batch import Boundary, ChangeBatch, Int64s, Marker
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.eras import Stretch
@@ -32,21 +32,28 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stretch of a change table: `table` is the source as events show it, with the columns that they need."""
+    """One stretch of a change table: `table` is the source as events show it, with the columns that they need.
+
+    Where transaction metadata is wanted, `total_order` and `table_order` number the stretch's changes; see ChangeBatch.
+    """
 
     database: str
     stretch: Stretch
     table: TableSchema
+    total_order: Int64s | None = None
+    table_order: Int64s | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What every task needs to read. `at_us` is when the batch was planned, in µs since 1970."""
+    """What every task needs to read. `at_us` is when the batch was planned, in µs since 1970; `skips_unchanged` is
+    skip.messages.without.change."""
 
     dialect: Dialect
     settings: EventSettings
     retries: Retries
     at_us: int
+    skips_unchanged: bool = False
 
     @property
     def form(self) -> Form:
@@ -96,16 +103,43 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
 
         assembly = Assembly(part.table, source.retries.run(times, _nothing), source.dialect.pairs)
         rows = changes(source.dialect, part.database, stretch, part.table, source.retries)
+        first = 0
         for cut in whole(rows, source.dialect.pairs):
             batch = assembly.batch(cut)
-            if batch is not None:
-                yield batch
+            if batch is not None and source.skips_unchanged:
+                batch = changed(batch, source.settings)
+            if batch is None:
+                continue
+            if part.total_order is not None and part.table_order is not None:
+                batch.total_order = part.total_order[first : first + len(batch)]
+                batch.table_order = part.table_order[first : first + len(batch)]
+            first += len(batch)
+            yield batch
         if assembly.times.missing:
             log.warning(
                 "%d transactions of %s have no time of their own: they are shown with that of the one before",
                 assembly.times.missing,
                 part.database,
             )
+
+
+def changed(batch: ChangeBatch, settings: EventSettings) -> ChangeBatch | None:
+    """Without the updates that change no column that events show, nor the key; None when nothing is left."""
+    import pyarrow.compute as pc
+
+    from tailrace.connectors.changetables.merging import filtered
+
+    if batch.before is None or batch.after is None:
+        return batch
+    same = batch.op == ord("u")
+    if batch.before.present is not None:
+        same = same & batch.before.present
+    for place, column in enumerate(batch.table.columns):
+        if same.any() and (settings.shaping.shows(batch.table.id, column.name) or column.name in batch.table.key):
+            old, new = batch.before.columns[place], batch.after.columns[place]
+            equal = pc.fill_null(pc.equal(old, new), False).to_numpy(zero_copy_only=False)
+            same = same & (equal | (np.asarray(old.is_null()) & np.asarray(new.is_null())))
+    return filtered(batch, ~same) if same.any() else batch
 
 
 def _nothing() -> None:
@@ -199,6 +233,19 @@ class WindowTask:
         if len(columns[0]):
             batch = read_batch(self.table, columns, Marker.INCREMENTAL, self.position, self.at_us, self.ordinal)
             yield from to_rows(batch, self.source.settings, self.source.form)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryTask:
+    """Begins and ends of transactions, for the transaction topic."""
+
+    boundaries: tuple[Boundary, ...]
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.boundaries import boundary_rows
+
+        yield boundary_rows(self.boundaries, self.settings)
 
 
 @dataclass(frozen=True, slots=True)

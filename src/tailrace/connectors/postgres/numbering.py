@@ -16,6 +16,7 @@ from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres import pgoutput, scan
 from tailrace.errors import DecodeError
+from tailrace.events.boundaries import in_java_order
 
 _UPDATE, _TRUNCATE = ord("U"), ord("T")
 _OPS = {ord("I"): "c", ord("U"): "u", ord("D"): "d", ord("T"): "t"}
@@ -193,22 +194,12 @@ def _key_differs(data: Bytes, offsets: Int64s, message: int, indexes: Int32s) ->
 
 
 def _listed(tables: dict[str, int]) -> tuple[tuple[str, int], ...]:
-    """What END events list: messages, one by one, then tables in the order of a Java HashMap of their names.
+    """What END events list: messages, one by one, then tables.
 
     Debezium puts the address of an object behind a message's name, and lists it wherever that leads; here the
     messages have numbers and come first.
     """
     messages = tables.get(_MESSAGES, 0)
-    named = [item for item in tables.items() if item[0] != _MESSAGES]
-    capacity = 16
-    while len(named) + messages > capacity * 3 // 4:
-        capacity *= 2
+    named = {name: count for name, count in tables.items() if name != _MESSAGES}
     numbered = [(f"{_MESSAGE_NAME}@{number:x}", 1) for number in range(1, messages + 1)]
-    return (*numbered, *sorted(named, key=lambda item: _java_hash(item[0]) & (capacity - 1)))
-
-
-def _java_hash(name: str) -> int:
-    value = 0
-    for unit in memoryview(name.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value ^ (value >> 16)
+    return (*numbered, *in_java_order(named, messages))
