@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from tailrace.connectors.changetables.sessions import close_idle
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost
 from tests.unit.changetables.driving import Query, batches_for_rows, brief  # noqa: F401
 from tests.unit.changetables.memory import Server
@@ -320,9 +321,16 @@ def test_a_lost_connection_is_tried_again(call: str) -> None:
     query = Query(database)
     query.drain()
     database.commit(("dbo.a", "c", None, ("1", "x")))
-    query.restart()
+    close_idle()
     database.fail[call] = 2
     assert [event.after for event in query.drain()] == [("1", "x")]
+
+
+def test_a_server_that_cannot_be_reached_at_the_start_is_an_error() -> None:
+    database = server()
+    database.fail["connect"] = 1
+    with pytest.raises(ConnectionFailed):
+        Query(database).drain()
 
 
 def test_rows_are_read_on_from_where_the_connection_was_lost() -> None:

@@ -39,6 +39,7 @@ class Database:
         self._admit = admit
         self._transactions = transactions or TRANSACTIONS
         self._session: Session | None = None
+        self.was_connected = False
         self._told: set[str] = set()
         # rows by stretch, so that a batch is not counted twice
         self._totals: dict[tuple[str, int, Position, Position], int] = {}
@@ -49,6 +50,7 @@ class Database:
         """The planner's own session, opened at the first use."""
         if self._session is None:
             self._session = self._dialect.connect(self.name)
+            self.was_connected = True
         return self._session
 
     def lose(self) -> None:

@@ -191,9 +191,11 @@ class ChangeTablesPlanner:
         """The table as events need it: with its key, and without the columns that no event shows."""
         return self._settings.shaping.read(self._names.admit(table))
 
-    def _lose(self) -> None:
+    def _lose(self) -> bool:
+        """Drop the sessions. Whether another try is of use: a server that never let us in is not asked again."""
         for database in self._databases.values():
             database.lose()
+        return any(database.was_connected for database in self._databases.values())
 
     def _execute(self, statement: str) -> None:
         next(iter(self._databases.values())).session.execute(statement)

@@ -74,14 +74,15 @@ class Retries:
         log.warning("%s Trying again.", error.message)
         time.sleep(min(self.longest, 0.1 * 2 ** min(failure, 20)))
 
-    def run(self, work: Callable[[], T], lost: Callable[[], None]) -> T:
-        """The result of `work`, done again when its connection is lost; `lost` is told before."""
+    def run(self, work: Callable[[], T], lost: Callable[[], bool]) -> T:
+        """The result of `work`, done again when its connection is lost, if `lost` says that this is of use."""
         failure = 0
         while True:
             try:
                 return work()
             except ConnectionFailed as error:
-                lost()
+                if not lost():
+                    raise
                 failure += 1
                 self.pause(failure, error)
 

@@ -101,7 +101,7 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
             with borrowed(source.dialect, part.database) as session:
                 return Times.of(session.commit_times(part.stretch.after, part.stretch.upto), source.at_us)
 
-        assembly = Assembly(part.table, source.retries.run(times, _nothing), source.dialect.pairs)
+        assembly = Assembly(part.table, source.retries.run(times, _closed), source.dialect.pairs)
         rows = changes(source.dialect, part.database, stretch, part.table, source.retries)
         first = 0
         for cut in whole(rows, source.dialect.pairs):
@@ -142,8 +142,9 @@ def changed(batch: ChangeBatch, settings: EventSettings) -> ChangeBatch | None:
     return filtered(batch, ~same) if same.any() else batch
 
 
-def _nothing() -> None:
-    """A session that failed is closed already."""
+def _closed() -> bool:
+    """A session that failed is closed already; the planner was connected, so it is worth another try."""
+    return True
 
 
 @dataclass(frozen=True, slots=True)
