@@ -18,7 +18,9 @@ from tailrace.connectors.mongodb.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.connection import Address, connect, retries
 from tailrace.connectors.mongodb.faults import explained_error, lacks_majority_reads
 from tailrace.connectors.mongodb.heartbeats import Heartbeats
+from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.notices import Notices
 from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.oplog import OplogFeed, newest
 from tailrace.connectors.mongodb.partition import tasks_of
@@ -27,10 +29,12 @@ from tailrace.connectors.mongodb.prerequisites import guarded
 from tailrace.connectors.mongodb.reader import Feed, LogReader
 from tailrace.connectors.mongodb.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.tasks import HeartbeatTask
+from tailrace.connectors.mongodb.tasks import BoundaryTask, HeartbeatTask, LogTask, NoticeTask
+from tailrace.connectors.mongodb.transactions import Numbered, numbered
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.progress import Progress
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -88,6 +92,12 @@ class MongoPlanner:
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"])
         self._stream_from = 0.0
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
+        self._notices = Notices(config)
+        self._incremental: Incremental | None = None
+        if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
+            self._incremental = Incremental(
+                config, self._captured.signals, self._connect, lambda: sorted(self._existing()), self._captured.includes
+            )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
@@ -106,13 +116,28 @@ class MongoPlanner:
             return start
         reader = self._read_log(since)
         reader.committed(since.log)
-        found = self._next_batch(reader, since.log, max_rows or _UNLIMITED, max_bytes or _UNLIMITED)
-        heartbeat_ms = self._heartbeat(since, found != since.log)
-        if found == since.log and heartbeat_ms != since.heartbeat_ms:
+        limits = max_rows or _UNLIMITED, max_bytes or _UNLIMITED
+        if self._incremental is not None and since.progress.blocking:
+            return self._block(since).to_json()
+        progress = past = replace(since.progress, notices=(), reading=())
+        if self._incremental is None:
+            found = self._next_batch(reader, since.log, *limits)
+        else:
+            found, progress = self._next_window(reader, self._incremental, since.log, past, *limits)
+        progress = self._notices.add_to(progress)
+        moved = found != since.log or progress != past
+        heartbeat_ms = self._heartbeat(since, moved)
+        if heartbeat_ms != since.heartbeat_ms and found == since.log:
             found = reader.reached if since.log.is_before(reader.reached) and not reader.has_changes else since.log
-        elif found == since.log:
+        elif not moved:
             return start
-        return replace(since, log=found, snapshot=None, heartbeat_ms=heartbeat_ms).to_json()
+        opened = since.transaction
+        if self._events.provide_transaction_metadata and since.log.is_before(found):
+            opened = self._numbered(reader.take(since.log, found), since).open
+        end = MongoOffset(found, None, heartbeat_ms, opened, progress).to_json()
+        if self._incremental is not None:
+            self._incremental.planned(end)
+        return end
 
     @explained
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
@@ -121,8 +146,12 @@ class MongoPlanner:
         tasks: list[Task] = []
         if until.snapshot is not None:
             tasks += self._chunk_tasks(since, until.snapshot)
+        rows: list[Rows] = []
         if since.log.is_before(until.log) and not since.is_initial:
             rows = self._rows(since, until)
+            counted = self._numbered(rows, since) if self._events.provide_transaction_metadata else None
+            if counted is not None and counted.boundaries:
+                tasks.append(BoundaryTask(tuple(counted.boundaries), settings))
             tasks += tasks_of(
                 rows,
                 self._namespaces.names,
@@ -130,7 +159,13 @@ class MongoPlanner:
                 settings,
                 by_key=self._config["event.order"] == "key",
                 parallelism=self._parallelism,
+                numbers=None if counted is None else counted.numbers,
             )
+        if self._incremental is not None:
+            reads = self._incremental.reads(end, rows, self._namespaces.names)
+            tasks += [LogTask((part,), settings) for part in reads]
+        if until.progress.notices != since.progress.notices and self._notices.are_records:
+            tasks.append(NoticeTask(until.progress.notices, until.log.time, settings))
         if until.heartbeat_ms > since.heartbeat_ms:
             tasks.append(HeartbeatTask(until.heartbeat_ms, until.log.time, settings))
         return tasks
@@ -142,9 +177,13 @@ class MongoPlanner:
     def status(self) -> Offset | None:
         if self._reader is None:
             return None
-        return MongoOffset(self._reader.reached).to_json()
+        newest_ = MongoOffset(self._reader.reached).to_json()
+        running = None if self._incremental is None else self._incremental.status()
+        return newest_ if running is None else newest_ | {"snapshot": running}
 
     def close(self) -> None:
+        if self._incremental is not None:
+            self._incremental.close()
         if self._reader is not None:
             self._reader.close()
             self._reader = None
@@ -184,6 +223,8 @@ class MongoPlanner:
         wanted = self._mode.reads == "each start" or (self._mode.reads == "once" and since.is_initial)
         if lost or (wanted and not running):
             return self._start_snapshot(since)
+        if not running:
+            self._notices.skipped()
         if since.is_initial and self._mode.streams:
             # nothing is read before the checkpoint has a position
             return MongoOffset(self._first_position())
@@ -244,12 +285,37 @@ class MongoPlanner:
         names = snapshots.chosen(self._config, self._existing(), self._captured)
         made = snapshots.plan(client, names, snapshots.filters(self._config))
         log.info("snapshot of %d collections in %d chunks", len({c.namespace for c in made.chunks}), len(made.chunks))
+        self._notices.started(self._counts(names))
         begun = MongoOffset(position, SnapshotProgress(made, at, 0), since.heartbeat_ms, since.transaction,
                             since.progress)  # fmt: skip
         return self._next_chunks(begun, False)
 
+    def _counts(self, names: Sequence[Namespace]) -> dict[Namespace, int]:
+        """How many documents each collection has, where that is to be told."""
+        if not self._notices.are_wanted:
+            return {}
+        return {name: self._connect()[name[0]][name[1]].count_documents({}) for name in names}
+
     def _existing(self) -> list[Namespace]:
+        """The captured collections that exist now, in the order of a snapshot."""
         return snapshots.collections(self._connect(), self._captured, self._shape().legacy)
+
+    def _block(self, since: MongoOffset) -> MongoOffset:
+        """Start the blocking snapshot that a signal has asked for: the log waits while its collections are read."""
+        tables = since.progress.blocking
+        names = [(one.schema, one.table) for one in tables]
+        conditions = tuple(((one.schema, one.table), one.filter) for one in tables if one.filter)
+        at = self._present()
+        try:
+            made = snapshots.plan(self._connect(), names, conditions)
+        except ValueError as error:
+            # a signal must not end the query, let alone at each of its starts
+            log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error)
+            return replace(since, progress=replace(since.progress, blocking=(), notices=()))
+        log.info("blocking snapshot of %s in %d chunks", ", ".join(map(str, tables)), len(made.chunks))
+        self._notices.started(self._counts(names))
+        progress = replace(since.progress, blocking=(), reading=tables)
+        return self._next_chunks(replace(since, snapshot=SnapshotProgress(made, at, 0), progress=progress), False)
 
     def _present(self) -> Position:
         """The position that rows of a snapshot tell which does not begin a query."""
@@ -260,7 +326,9 @@ class MongoPlanner:
         assert since.snapshot is not None
         total = len(since.snapshot.plan.chunks)
         done = min(total, since.snapshot.done + (total if everything else 3 * self._parallelism))
-        return replace(since, snapshot=replace(since.snapshot, done=done))
+        self._notices.chunks(since.snapshot.plan, since.snapshot.done, done)
+        told = self._notices.add_to(replace(since.progress, notices=()))
+        return replace(since, snapshot=replace(since.snapshot, done=done), progress=told)
 
     def _chunk_tasks(self, since: MongoOffset, until: SnapshotProgress) -> list[Task]:
         same = since.snapshot is not None and (since.snapshot.plan, since.snapshot.at) == (until.plan, until.at)
@@ -322,6 +390,42 @@ class MongoPlanner:
         while not reader.read_through(until.log, 1.0):
             pass
         return reader.take(since.log, until.log)
+
+    def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
+        """The numbers of a batch's events in their transactions."""
+        settings = self._shape()
+        return numbered(
+            rows,
+            self._namespaces.names,
+            since.transaction,
+            self._events.skipped_operations,
+            settings.replica_set if settings.legacy else None,
+        )
+
+    def _next_window(
+        self,
+        reader: LogReader,
+        incremental: Incremental,
+        start: Position,
+        past: Progress,
+        max_rows: int,
+        max_bytes: int,
+    ) -> tuple[Position, Progress]:
+        """The end of the next batch, with a window in it when an incremental snapshot is running.
+
+        A window waits while the log is behind: its batch has to hold all of it.
+        """
+        progress = incremental.begin(past)
+        upto = None if reader.is_behind else incremental.open(progress, reader, start)
+        if upto is not None:
+            found = upto
+        elif progress != past:
+            # the window of the last batch is closed: the offset should say so soon
+            found = reader.plan(start, max_rows, max_bytes)
+        else:
+            found = self._next_batch(reader, start, max_rows, max_bytes)
+        rows = reader.take(start, found) if start.is_before(found) else []
+        return found, incremental.finish(progress, rows, self._namespaces.names)
 
     def _next_batch(self, reader: LogReader, start: Position, max_rows: int, max_bytes: int) -> Position:
         """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached."""

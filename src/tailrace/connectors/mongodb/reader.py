@@ -63,7 +63,8 @@ class LogReader:
         self._chunks: deque[Chunk] = deque()
         self._held = 0
         self._read_bytes = 0
-        self._caught_up = False
+        # so it is taken to be until an answer tells otherwise
+        self._caught_up = True
         self.reached = start
         self._error: BaseException | None = None
         self._closed = False
@@ -138,6 +139,12 @@ class LogReader:
     def has_changes(self) -> bool:
         with self._change:
             return bool(self._chunks)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a backlog is being read."""
+        with self._change:
+            return not self._caught_up
 
     def is_filling(self, max_bytes: int) -> bool:
         """Whether a backlog is being read that has not given half of `max_bytes` yet."""
