@@ -365,7 +365,7 @@ class Definer:
             where = ".".join(node.target if len(node.target) > 1 else ("dbo", *node.target))[-500:].casefold()
         else:
             return
-        entries = {(who, what, where) for who in node.principals for what in node.permissions}
+        entries = {(what, where, who) for who in node.principals for what in node.permissions}
         if node.action == "grant":
             database.granted |= entries
             database.denied -= entries

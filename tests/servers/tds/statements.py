@@ -482,7 +482,8 @@ class StatementParser(Parser):
         if words[0] == "transaction":
             for _ in range(2):
                 words.append(self.next().text.lower())
-            words += [self.next().text.lower()] if words[2] in ("snapshot", "serializable") else self._two()
+            one = self.token.text.lower() in ("snapshot", "serializable")
+            words += [self.next().text.lower()] if one else self._two()
             return SetOption(words)
         if words[0] == "identity_insert":
             words += [".".join(self.name()), self.next().text.lower()]

@@ -83,7 +83,7 @@ _CAUSES = (
         "Check database.instance, start the service SQL Server Browser, or give the port in database.port.",
     ),
     _cause(
-        r"certificate|\btls\b|\bssl\b|handshake|encryption (?:is )?not supported|unexpected eof during handshake",
+        r"certificate|\btls\b|\bssl\b|handshake|encryption",
         ConnectionFailed,
         "TLS with {place} fails: {text}.",
         "Name the server's certificate in driver.serverCertificate, or set driver.trustServerCertificate=true to take "

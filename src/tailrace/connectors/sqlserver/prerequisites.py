@@ -62,7 +62,7 @@ def demand(config: Config) -> list[Finding]:
 def amiss(session: SqlServerSession, captures: Sequence[CaptureTable]) -> list[str]:
     """Sentences on what a running pipeline should know: a stopped agent, columns that are not captured."""
     inspection = _Inspection(session.config, session, several=True)
-    found = [*inspection.agent(), *inspection.altered(captures)]
+    found = [*inspection.agent(), *inspection.newest(), *inspection.altered(captures)]
     return [f"{finding.text} {finding.remedy}".strip() for finding in found if finding.level != "ok"]
 
 
@@ -122,7 +122,8 @@ class _Inspection:
                 "As a member of sysadmin: exec sys.sp_cdc_enable_db;",
             )
             return
-        if not self.session.one(statements.PERMITTED_SCHEMA):
+        may = statements.permitted("SELECT")
+        if not all(self.session.one(may, quoted("cdc", name)) for name in statements.CATALOG):
             yield Finding(
                 "error",
                 "rights",
@@ -146,27 +147,26 @@ class _Inspection:
             runs = self.session.one(question)
         except TailraceError:
             runs = None
-        if runs is None:
-            # Without the right to see services, the capture job's own trace tells.
-            silent = self.session.one(statements.SILENCE)
-            if silent is not None and silent > _SILENT_S:
-                yield Finding(
-                    "warning",
-                    "agent",
-                    f"The capture job{self.of} has written nothing for {silent // 60} minutes.",
-                    "See whether SQL Server Agent and the job cdc.<database>_capture run.",
-                )
-            else:
-                yield Finding("ok", "agent", f"The login may not see services; the capture job{self.of} is at work.")
-        elif int(runs):
-            yield Finding("ok", "agent", "SQL Server Agent is running.")
-        else:
+        # The capture job has a trace of its own, which tells of a job that is stopped or fails, too.
+        silent = self.session.one(statements.SILENCE)
+        if runs is not None and not int(runs):
             yield Finding(
                 "warning",
                 "agent",
                 "SQL Server Agent is not running, so that no change is captured; none is lost, the log keeps them.",
                 "Start the service SQL Server Agent.",
             )
+        elif silent is not None and silent > _SILENT_S:
+            yield Finding(
+                "warning",
+                "agent",
+                f"The capture job{self.of} has written nothing for {silent // 60} minutes.",
+                "See whether the job cdc.<database>_capture runs: sys.dm_cdc_errors, sys.dm_cdc_log_scan_sessions.",
+            )
+        elif runs is None:
+            yield Finding("ok", "agent", f"The login may not see services; the capture job{self.of} is at work.")
+        else:
+            yield Finding("ok", "agent", "SQL Server Agent is running.")
 
     def newest(self) -> Iterator[Finding]:
         if self.session.newest() is None:

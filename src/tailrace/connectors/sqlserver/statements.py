@@ -344,8 +344,8 @@ def permitted(right: str) -> str:
     return f"select has_perms_by_name(?, 'OBJECT', '{right}')"
 
 
-PERMITTED_SCHEMA = "select has_perms_by_name('cdc', 'SCHEMA', 'SELECT')"
-"""Whether the login may select from everything in the schema cdc."""
+CATALOG = ("change_tables", "captured_columns", "index_columns", "lsn_time_mapping", "ddl_history")
+"""The tables of the schema cdc that are read beside the change tables."""
 
 
 def agent(statement: str, database: str) -> str:

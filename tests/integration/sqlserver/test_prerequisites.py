@@ -1,0 +1,249 @@
+"""`check` finds what the server lacks, says what to do, and never says the password."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.cli import main
+from tailrace.connectors.findings import Finding
+from tailrace.connectors.sqlserver.connection import close, connect
+from tailrace.connectors.sqlserver.prerequisites import check, demand
+from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tests.integration.sqlserver.reading import changed, config, connected
+from tests.servers.tds.process import TestDatabase, TestServer, certificate
+
+
+def found(findings: list[Finding], subject: str) -> list[tuple[str, str]]:
+    return [(one.level, one.text) for one in findings if one.subject == subject]
+
+
+@pytest.fixture
+def weak(sqlserver: TestServer, sqlserver_database: TestDatabase) -> Iterator[dict[str, str]]:
+    """Options of a login that may open the database, and nothing else."""
+    name = f"weak_{secrets.token_hex(3)}"
+    sqlserver.execute(f"create login [{name}] with password = 'pw-of-weak'")
+    sqlserver_database.execute(f"create user [{name}] for login [{name}]")
+    yield {"database.user": name, "database.password": "pw-of-weak"}
+    sqlserver_database.execute(f"drop user [{name}]")
+    sqlserver.execute(f"drop login [{name}]")
+
+
+def captured(database: TestDatabase, *tables: str) -> TestDatabase:
+    for table in tables or ("t",):
+        database.execute(f"create table [{table}] (id int not null primary key)")
+    database.enable(*tables or ("t",))
+    database.execute(f"insert into [{tables[0] if tables else 't'}] values (1)")
+    database.capture()
+    return database
+
+
+def test_a_ready_server_has_no_errors(sqlserver_database: TestDatabase) -> None:
+    findings = demand(config(captured(sqlserver_database)))
+    assert {finding.level for finding in findings} == {"ok"}
+    assert found(findings, "tables") == [("ok", "1 table is captured: dbo.t.")]
+    assert found(findings, "retention")[0][1].startswith("Changes are kept for 3 days")
+
+
+def test_a_database_without_capture_is_an_error(sqlserver_database: TestDatabase) -> None:
+    with pytest.raises(PrerequisiteError, match="sp_cdc_enable_db"):
+        demand(config(sqlserver_database))
+
+
+def test_tables_without_a_capture_instance_are_told(sqlserver_database: TestDatabase) -> None:
+    captured(sqlserver_database).execute("create table other (id int)")
+    level, text = found(check(config(sqlserver_database)), "tables")[1]
+    assert level == "warning"
+    assert "not seen: dbo.other" in text
+    with pytest.raises(PrerequisiteError, match="No table is captured that the lists let through"):
+        demand(config(sqlserver_database, {"table.include.list": r"dbo\.other"}))
+    assert found(check(config(sqlserver_database, {"table.include.list": r"dbo\.t"})), "tables") == [
+        ("ok", "1 table is captured: dbo.t.")
+    ]
+
+
+def test_columns_that_came_later_are_told_until_there_is_a_second_instance(sqlserver_database: TestDatabase) -> None:
+    captured(sqlserver_database).execute("alter table t add added nvarchar(10)")
+    sqlserver_database.capture()
+    level, text = found(check(config(sqlserver_database)), "columns")[0]
+    assert level == "warning"
+    assert text.endswith("lacks columns that dbo.t got later: added.")
+    with connected(sqlserver_database) as session:
+        assert any("added" in sentence for sentence in session.warnings(session.captures()))
+    sqlserver_database.execute(
+        "exec sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = null, "
+        "@capture_instance = N't_v2'"
+    )
+    assert found(check(config(sqlserver_database)), "columns") == []
+
+
+def test_a_stopped_agent_is_a_warning(sqlserver: TestServer, sqlserver_database: TestDatabase) -> None:
+    captured(sqlserver_database)
+    sqlserver.execute("exec master.dbo.xp_servicecontrol N'stop', N'SQLServerAgent'")
+    try:
+        level, text = found(demand(config(sqlserver_database)), "agent")[0]
+    finally:
+        sqlserver.execute("exec master.dbo.xp_servicecontrol N'start', N'SQLServerAgent'")
+    assert level == "warning"
+    assert "none is lost" in text
+    own = {"database.sqlserver.agent.status.query": "select 0"}
+    assert found(check(config(sqlserver_database, own)), "agent")[0][0] == "warning"
+
+
+def test_snapshot_isolation_must_be_allowed_where_it_is_asked_for(sqlserver_database: TestDatabase) -> None:
+    options = {"snapshot.isolation.mode": "snapshot"}
+    captured(sqlserver_database)
+    with pytest.raises(PrerequisiteError, match="set allow_snapshot_isolation on"):
+        demand(config(sqlserver_database, options))
+    sqlserver_database.execute(f"alter database [{sqlserver_database.name}] set allow_snapshot_isolation on")
+    assert found(demand(config(sqlserver_database, options)), "isolation")[0][0] == "ok"
+
+
+def test_names_that_collide_but_for_their_case_are_a_warning(
+    make_sqlserver_database: Callable[..., TestDatabase],
+) -> None:
+    database = make_sqlserver_database(collation="SQL_Latin1_General_CP1_CS_AS")
+    captured(database, "t", "T")
+    level, text = found(check(config(database)), "names")[0]
+    assert level == "warning"
+    assert "dbo.T and dbo.t" in text
+    captured(other := make_sqlserver_database(), "a b", "a?b")
+    assert "share a topic" in found(check(config(other)), "names")[0][1]
+
+
+def test_a_weak_login_is_told_each_thing_that_it_lacks(sqlserver_database: TestDatabase, weak: dict[str, str]) -> None:
+    captured(sqlserver_database)
+    name = weak["database.user"]
+    with pytest.raises(PrerequisiteError, match=f"{name} may not read the schema cdc") as caught:
+        demand(config(sqlserver_database, weak))
+    assert "pw-of-weak" not in str(caught.value)
+    sqlserver_database.execute(f"grant select on schema::cdc to [{name}]")
+    assert found(check(config(sqlserver_database, weak)), "select")[0] == (
+        "error",
+        f"The login {name} may not read dbo.t for a snapshot.",
+    )
+    assert found(check(config(sqlserver_database, weak | {"snapshot.mode": "no_data"})), "select") == []
+    sqlserver_database.execute(f"grant select on t to [{name}]")
+    assert {finding.level for finding in demand(config(sqlserver_database, weak))} == {"ok"}
+    for mode in ("direct", "function"):
+        with connected(sqlserver_database, weak | {"data.query.mode": mode}) as session:
+            assert changed(session) == [(2, "1")]
+
+
+def test_a_login_outside_of_the_gating_role_is_told_the_role(
+    sqlserver_database: TestDatabase, weak: dict[str, str]
+) -> None:
+    name = weak["database.user"]
+    sqlserver_database.execute(
+        "create table t (id int not null primary key)",
+        "exec sys.sp_cdc_enable_db",
+        "exec sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N't', @role_name = N'readers'",
+        f"grant select on schema::cdc to [{name}]",
+        f"grant select on t to [{name}]",
+        "insert into t values (1)",
+    )
+    sqlserver_database.capture()
+    findings = check(config(sqlserver_database, weak))
+    assert ("error", f"The login {name} may not read the changes of dbo.t: it is no member of readers.") in found(
+        findings, "rights"
+    )
+    with connected(sqlserver_database, weak) as session:
+        assert session.captures() == []
+    sqlserver_database.execute(f"alter role readers add member [{name}]")
+    assert {finding.level for finding in demand(config(sqlserver_database, weak))} == {"ok"}
+    with connected(sqlserver_database, weak) as session:
+        assert changed(session) == [(2, "1")]
+    # The owner needs no membership.
+    with connected(sqlserver_database) as session:
+        assert changed(session) == [(2, "1")]
+
+
+def test_the_signal_table_is_looked_at(sqlserver_database: TestDatabase) -> None:
+    captured(sqlserver_database)
+    options = {"signal.data.collection": f"{sqlserver_database.name}.dbo.signals"}
+    with pytest.raises(PrerequisiteError, match=r"There is no signal table dbo\.signals"):
+        demand(config(sqlserver_database, options))
+    sqlserver_database.execute("create table signals (id int)")
+    with pytest.raises(PrerequisiteError, match="three columns of text"):
+        demand(config(sqlserver_database, options))
+    sqlserver_database.execute(
+        "drop table signals", "create table signals (id varchar(42), type varchar(32), data varchar(100))"
+    )
+    texts = [text for _, text in found(check(config(sqlserver_database, options)), "signals")]
+    assert any("holds 100 characters" in text for text in texts)
+    assert any("has no capture instance" in text for text in texts)
+    sqlserver_database.execute(
+        "drop table signals", "create table signals (id varchar(42), type varchar(32), data varchar(2048))"
+    )
+    sqlserver_database.enable("signals")
+    assert found(check(config(sqlserver_database, options)), "signals")[0][0] == "ok"
+
+
+def test_every_database_is_looked_at(make_sqlserver_database: Callable[..., TestDatabase]) -> None:
+    one, two = captured(make_sqlserver_database(), "a"), captured(make_sqlserver_database(), "b")
+    findings = demand(config(one, {"database.names": f"{one.name},{two.name}"}))
+    assert found(findings, "tables") == [
+        ("ok", f"1 table is captured in {one.name}: dbo.a."),
+        ("ok", f"1 table is captured in {two.name}: dbo.b."),
+    ]
+    assert len(found(findings, "server")) == 1
+
+
+def test_the_command_says_it_too(
+    sqlserver_database: TestDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    captured(sqlserver_database).execute("create table other (id int)")
+    given = config(sqlserver_database).given | {"connector.class": "io.debezium.connector.sqlserver.SqlServerConnector"}
+    path = tmp_path / "shop.properties"
+    path.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+    assert main(["check", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "sqlserver to console, format 3." in printed
+    assert "0 errors, 1 warning." in printed
+    assert given["database.password"] not in printed
+
+
+# --- connections that do not come about ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"database.password": "wrong-secret"}, ConnectionFailed, "refuses the login sa"),
+        ({"database.names": "nowhere"}, PrerequisiteError, "cannot open the database nowhere"),
+        ({"database.port": "1"}, ConnectionFailed, "Nothing listens at 127.0.0.1:1"),
+        ({"database.hostname": "nowhere.invalid"}, ConnectionFailed, "The host of nowhere.invalid:"),
+    ],
+)
+def test_a_failed_login_is_told_with_its_remedy(
+    sqlserver_database: TestDatabase, options: dict[str, str], kind: type[TailraceError], message: str
+) -> None:
+    read = config(sqlserver_database, options)
+    with pytest.raises(kind, match=message) as caught:
+        connect(read, read["database.names"][0])
+    assert caught.value.remedy
+    assert "wrong-secret" not in str(caught.value)
+
+
+def test_tls_is_asked_for_and_the_certificate_is_checked(tmp_path: Path) -> None:
+    path = certificate(tmp_path)
+    with TestServer("optional", path) as server:
+        database = captured(TestDatabase(server, "secured"))
+        refusing = config(database, {"driver.encrypt": "true"})
+        with pytest.raises(ConnectionFailed, match="TLS with") as caught:
+            connect(refusing, "secured")
+        assert "driver.trustServerCertificate=true" in caught.value.remedy
+        for options in (
+            {"driver.trustServerCertificate": "true"},
+            {"driver.serverCertificate": str(path)},
+        ):
+            close(connect(config(database, {"driver.encrypt": "true"} | options), "secured"))
+
+
+def test_a_server_without_tls_is_refused_unless_told_otherwise(sqlserver_database: TestDatabase) -> None:
+    with pytest.raises(ConnectionFailed, match="TLS with") as caught:
+        connect(config(sqlserver_database, {"driver.encrypt": "true"}), sqlserver_database.name)
+    assert "driver.encrypt=false" in caught.value.remedy
