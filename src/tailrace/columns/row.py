@@ -9,7 +9,8 @@ topic      string                                       topic of the record
 key        binary                                       serialised key; null where the table has none
 value      binary                                       serialised value; null in a tombstone
 headers    array<struct<key string, value binary>>      record headers, in order; null when there are none
-op         string                                       c, u, d, r, t, m; tombstone, heartbeat, BEGIN, END
+op         string                                       c, u, d, r, t, m; tombstone, heartbeat, BEGIN, END,
+                                                        notification, quarantine, schema
 database   string                                       source database
 schema     string                                       source schema
 table      string                                       source table

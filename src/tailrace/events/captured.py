@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,11 +80,27 @@ class _Block:
         return self.parts.name.take(pa.array(self.records.transaction))
 
 
-class CapturedForm:
-    """See events.form.Form. `serial` tells that source blocks have an event_serial_no (SQL Server)."""
+class Described(Protocol):
+    """A column's type as the server's JDBC driver tells it. A module may be one."""
 
-    def __init__(self, types: Types, serial: bool) -> None:
+    def jdbc_type(self, column: Column) -> int:
+        """The code of java.sql.Types."""
+        ...
+
+    def type_name(self, column: Column) -> str: ...
+
+    def length(self, column: Column) -> int: ...
+
+    def scale(self, column: Column) -> int | None: ...
+
+
+class CapturedForm:
+    """See events.form.Form. `described` is what schema changes tell of types; `serial` tells that source blocks have an
+    event_serial_no (SQL Server)."""
+
+    def __init__(self, types: Types, described: Described, serial: bool) -> None:
         self.types = types
+        self.described = described
         self.serial = serial
 
     def source_fields(self, settings: EventSettings) -> tuple[Field, ...]:

@@ -127,6 +127,11 @@ class EventSettings:
         return self.generation >= (3,)
 
     @property
+    def tells_schema_changes(self) -> bool:
+        """Whether there are records of schema changes, which the 1.0 form of SQL Server has not."""
+        return self.generation >= (2,)
+
+    @property
     def context_headers(self) -> bool:
         """Whether records carry the context headers, which only today's form has."""
         return self.extended_headers_enabled and not self.legacy

@@ -6,15 +6,15 @@ are given: the columns' plans with their plain conversions, and the text of sche
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.columns import ChangeBatch, Image, Marker
+from tailrace.columns import ChangeBatch, Image
 from tailrace.columns.logical import STRING, LogicalType
-from tailrace.events.envelope import marker_text
 from tailrace.events.form import Form
 from tailrace.events.settings import TASK_ID, EventSettings
+from tailrace.events.source import marker_of, plain_source
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.json_text import Verbatim, dumps, quoted, schema_text
 
@@ -84,7 +84,7 @@ class Reference:
         if batch.total_order is None or batch.table_order is None:
             return None
         return {
-            "id": self.form.source(batch, change, _marker(batch, change), self.settings).transaction,
+            "id": self.form.source(batch, change, marker_of(batch, change), self.settings).transaction,
             "total_order": int(batch.total_order[change]) + second,
             "data_collection_order": int(batch.table_order[change]) + second,
         }
@@ -101,7 +101,11 @@ class Reference:
         moved: tuple[str, Row | None] | None = None,
     ) -> Event:
         settings = self.settings
-        value: dict[str, Any] = {"before": old, "after": new, "source": self._source(batch, change)}
+        value: dict[str, Any] = {
+            "before": old,
+            "after": new,
+            "source": plain_source(batch, change, self.settings, self.form),
+        }
         second = moved is not None and moved[0] == "__debezium.oldkey" and "d" not in settings.skipped_operations
         block = self._transaction(batch, change, second)
         if settings.has_nanos:
@@ -171,29 +175,6 @@ class Reference:
             if not kept and before.columns[plan.index][change].as_py() != after.columns[plan.index][change].as_py():
                 return True
         return False
-
-    def _source(self, batch: ChangeBatch, change: int) -> Mapping[str, Any]:
-        settings, table = self.settings, batch.table.id
-        us = int(batch.transactions.commit_us[batch.transaction[change]])
-        marker = _marker(batch, change)
-        own = self.form.source(batch, change, marker, settings)
-        source: dict[str, Any] = {
-            "version": settings.version,
-            "connector": settings.connector,
-            "name": settings.logical_name,
-            "ts_ms": us // 1000,
-            "snapshot": marker_text(marker, settings),
-            "db": table.database,
-        }
-        if settings.has_sequence:
-            source["sequence"] = own.sequence
-        if settings.has_nanos:
-            source |= {"ts_us": us, "ts_ns": us * 1000}
-        return source | {"schema": table.schema, "table": table.table, **own.tail}
-
-
-def _marker(batch: ChangeBatch, change: int) -> Marker:
-    return Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
 
 
 def _with_schema(payload: str, schema: LogicalType | None) -> bytes:

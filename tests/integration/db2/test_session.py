@@ -291,9 +291,7 @@ def test_a_statement_of_the_users_replaces_a_table(customers: Db2Database, sessi
     table = session.describe([only(session)])[0].table
     statement = "SELECT EMAIL, FIRST_NAME, ID FROM INVENTORY.CUSTOMERS WHERE ID > 1;"
     assert [f[0].to_pylist() for f in session.rows(table, KeyRange(("ID",)), statement)] == [[b"2"]]
-    with pytest.raises(
-        ConfigError, match=r"overrides: the statement for INVENTORY.CUSTOMERS"
-    ):
+    with pytest.raises(ConfigError, match=r"overrides: the statement for INVENTORY.CUSTOMERS"):
         list(session.rows(table, KeyRange(("ID",)), "SELECT ID FROM INVENTORY.CUSTOMERS"))
 
 

@@ -1,0 +1,200 @@
+"""Records that tell a table's new form, for `include.schema.changes`: SQL Server and Db2, on the prefix's own topic.
+
+The 1.0 form has none. Statements are not known, so `ddl` is what the reference writes: null for a table that a
+snapshot found, `N/A` for one that changed in the log. Worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.columns import ROW_SCHEMA, CapturedTransactions, ChangeBatch, Marker, TableId, TableSchema
+from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, LogicalType, array, struct
+from tailrace.events import names
+from tailrace.events.captured import CapturedForm, Described, position_of
+from tailrace.events.envelope import source_schema
+from tailrace.events.headers import context
+from tailrace.events.settings import EventSettings
+from tailrace.events.source import plain_source
+from tailrace.serde.json_text import enclosed
+
+OP = "schema"
+"""What the column `op` says of these rows."""
+
+CREATE, ALTER, DROP = "CREATE", "ALTER", "DROP"
+
+_PREFIX = "io.debezium.connector.schema."
+_TEXT, _NUMBER, _FLAG = (kind.with_optional(True) for kind in (STRING, INT32, BOOLEAN))
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """One change: `kind` is CREATE, ALTER or DROP, `table` the new form (of a dropped one the last).
+
+    `commit_lsn` is the position from which it holds, as the server's bytes, `at_us` its time in µs since 1970 UTC,
+    `ordinal` sorts it at that position; `marker` is FALSE for a change in the log.
+    """
+
+    kind: str
+    table: TableSchema
+    commit_lsn: bytes
+    at_us: int
+    ordinal: int
+    marker: Marker = Marker.FALSE
+
+
+def key_schema(settings: EventSettings) -> LogicalType:
+    name = names.schema_name(settings, f"io.debezium.connector.{settings.connector}.SchemaChangeKey")
+    return struct(Field("databaseName", STRING), name=name, version=1)
+
+
+def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
+    column = struct(
+        Field("name", STRING),
+        Field("jdbcType", INT32),
+        Field("nativeType", _NUMBER),
+        Field("typeName", STRING),
+        Field("typeExpression", _TEXT),
+        Field("charsetName", _TEXT),
+        Field("length", _NUMBER),
+        Field("scale", _NUMBER),
+        Field("position", INT32),
+        Field("optional", _FLAG),
+        Field("autoIncremented", _FLAG),
+        Field("generated", _FLAG),
+        Field("comment", _TEXT),
+        Field("defaultValueExpression", _TEXT),
+        Field("enumValues", array(STRING).with_optional(True)),
+        name=names.schema_name(settings, _PREFIX + "Column"),
+        version=1,
+    )
+    table = struct(
+        Field("defaultCharsetName", _TEXT),
+        Field("primaryKeyColumnNames", array(STRING).with_optional(True)),
+        Field("columns", array(column)),
+        Field("comment", _TEXT),
+        name=names.schema_name(settings, _PREFIX + "Table"),
+        version=1,
+    ).with_optional(settings.has_nanos)
+    change = struct(
+        Field("type", STRING),
+        Field("id", STRING),
+        Field("table", table),
+        name=names.schema_name(settings, _PREFIX + "Change"),
+        version=1,
+    )
+    return struct(
+        Field("source", source_schema(settings, form)),
+        Field("ts_ms", INT64),
+        Field("databaseName", _TEXT),
+        Field("schemaName", _TEXT),
+        Field("ddl", _TEXT),
+        Field("tableChanges", array(change)),
+        name=names.schema_name(settings, f"io.debezium.connector.{settings.connector}.SchemaChangeValue"),
+        version=1,
+    )
+
+
+def schema_change_rows(changes: Sequence[SchemaChange], settings: EventSettings, form: CapturedForm) -> pa.RecordBatch:
+    """One record each, in order, as a batch of ROW_SCHEMA; none in a form that has no such records."""
+    if not settings.tells_schema_changes:
+        return pa.RecordBatch.from_pylist([], schema=ROW_SCHEMA)
+    schemas = key_schema(settings), value_schema(settings, form)
+    now_ms = time.time_ns() // 1_000_000
+    rows = [_row(change, schemas, now_ms, settings, form) for change in changes]
+    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+
+
+def _row(
+    change: SchemaChange,
+    schemas: tuple[LogicalType, LogicalType],
+    now_ms: int,
+    settings: EventSettings,
+    form: CapturedForm,
+) -> dict[str, Any]:
+    table = change.table.id
+    value: dict[str, Any] = {
+        "source": plain_source(_as_batch(change), 0, settings, form),
+        "ts_ms": now_ms,
+        "databaseName": table.database,
+        "schemaName": table.schema,
+        "ddl": "N/A" if change.marker is Marker.FALSE else None,
+        "tableChanges": [
+            {
+                "type": change.kind,
+                "id": quoted_name(table, settings),
+                "table": _described(change.table, form.described, settings),
+            }
+        ],
+    }
+    return {
+        "topic": names.schema_change_topic(settings),
+        "key": enclosed({"databaseName": table.database}, schemas[0], settings.key_schemas_enable),
+        "value": enclosed(value, schemas[1], settings.value_schemas_enable),
+        "headers": [{"key": name, "value": text} for name, text in context(settings)] or None,
+        "op": OP,
+        "database": table.database,
+        "schema": table.schema,
+        "table": table.table,
+        "position": position_of(change.commit_lsn),
+        "ordinal": change.ordinal,
+        "source_ts": change.at_us,
+        "snapshot": change.marker.name.lower(),
+    }
+
+
+def _as_batch(change: SchemaChange) -> ChangeBatch:
+    """The change as a batch of one, whose source block is the record's."""
+    return ChangeBatch(
+        table=change.table,
+        op=np.zeros(1, np.uint8),
+        lsn=pa.nulls(1, pa.binary()),
+        transaction=np.zeros(1, np.int32),
+        ordinal=np.full(1, change.ordinal, np.int64),
+        transactions=CapturedTransactions(
+            pa.array([change.commit_lsn], pa.binary()), np.full(1, change.at_us, np.int64)
+        ),
+        before=None,
+        after=None,
+        marker=np.full(1, change.marker, np.uint8),
+    )
+
+
+def quoted_name(table: TableId, settings: EventSettings) -> str:
+    """The table's full name, each part in double quotes; Debezium's Db2 connector leaves the database out."""
+    database = () if settings.connector == "db2" else (table.database,)
+    return ".".join('"' + part.replace('"', '""') + '"' for part in (*database, table.schema, table.table))
+
+
+def _described(table: TableSchema, described: Described, settings: EventSettings) -> dict[str, Any]:
+    return {
+        "defaultCharsetName": None,
+        "primaryKeyColumnNames": list(table.key),
+        "columns": [
+            {
+                "name": column.name,
+                "jdbcType": described.jdbc_type(column),
+                "nativeType": None,
+                "typeName": described.type_name(column),
+                "typeExpression": described.type_name(column),
+                "charsetName": None,
+                "length": described.length(column),
+                "scale": described.scale(column),
+                "position": position,
+                "optional": column.nullable,
+                "autoIncremented": column.identity,
+                "generated": column.generated,
+                "comment": column.comment if settings.shaping.comments else None,
+                "defaultValueExpression": column.default,
+                "enumValues": None,
+            }
+            for position, column in enumerate(table.columns, 1)
+        ],
+        "comment": None,
+    }

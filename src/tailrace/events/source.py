@@ -1,0 +1,34 @@
+"""Source blocks in plain values: the oracle of the columnar path, and what records that are made singly show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tailrace.columns import ChangeBatch, Marker
+from tailrace.events.envelope import marker_text
+from tailrace.events.form import Form
+from tailrace.events.settings import EventSettings
+
+
+def marker_of(batch: ChangeBatch, change: int) -> Marker:
+    return Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
+
+
+def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form: Form) -> dict[str, Any]:
+    """The source block of one change."""
+    us = int(batch.transactions.commit_us[batch.transaction[change]])
+    marker = marker_of(batch, change)
+    own = form.source(batch, change, marker, settings)
+    source: dict[str, Any] = {
+        "version": settings.version,
+        "connector": settings.connector,
+        "name": settings.logical_name,
+        "ts_ms": us // 1000,
+        "snapshot": marker_text(marker, settings),
+        "db": batch.table.id.database,
+    }
+    if settings.has_sequence:
+        source["sequence"] = own.sequence
+    if settings.has_nanos:
+        source |= {"ts_us": us, "ts_ns": us * 1000}
+    return source | {"schema": batch.table.id.schema, "table": batch.table.id.table, **own.tail}

@@ -1,0 +1,185 @@
+"""The fixed schemas of SQL Server's and Db2's records, and the records that tell a table's new form.
+
+`recorded/schemas.jsonl.gz` holds the schemas that Debezium's own factories gave: SQL Server 1.0.0.Final and
+3.6.1.Final, Db2 2.3.0.Final and 3.6.1.Final. A line is: connector, event format, kind of schema, the schema.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.columns import ROW_SCHEMA, Column, Marker, TableId, TableSchema
+from tailrace.columns.logical import LogicalType
+from tailrace.connectors.db2.form import FORM as DB2
+from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
+from tailrace.events import boundaries, heartbeat, names, notifications, schema_changes
+from tailrace.events.captured import CapturedForm
+from tailrace.events.envelope import event_schemas
+from tailrace.events.schema_changes import ALTER, CREATE, SchemaChange, quoted_name, schema_change_rows
+from tailrace.events.settings import EventSettings
+from tailrace.serde.json_text import schema_text
+
+FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}
+RECORDED = Path(__file__).parent / "recorded" / "schemas.jsonl.gz"
+TABLE = TableSchema(
+    TableId("testDB", "dbo", 'cust"omers'),
+    (
+        Column("id", "int", 56, nullable=False, identity=True),
+        Column("name", "nvarchar", 231, 50, default="(N'x')", comment="c"),
+    ),
+    ("id",),
+)
+COMMIT = bytes.fromhex("00000027000007580005")
+
+
+def settings(connector: str, form: str, **more: Any) -> EventSettings:
+    return EventSettings("server1", "testDB", connector=connector, event_format=form, **more)
+
+
+def of_table(chosen: EventSettings, form: CapturedForm, kind: str) -> LogicalType | None:
+    column = Column("ID", "int" if chosen.connector == "sqlserver" else "INTEGER", 4, nullable=False)
+    table = TableSchema(TableId("testDB", "s", "t"), (column,), ("ID",))
+    found = event_schemas(table, form.columns(table, chosen)[0], form.key(table, chosen), chosen, form)
+    return found.key if kind == "key" else found.value
+
+
+OURS: dict[str, Callable[[EventSettings, CapturedForm], LogicalType | None]] = {
+    "envelope": lambda chosen, form: of_table(chosen, form, "value"),
+    "key": lambda chosen, form: of_table(chosen, form, "key"),
+    "heartbeat key": lambda chosen, _: heartbeat.key_schema(chosen),
+    "heartbeat value": lambda chosen, _: heartbeat.value_schema(chosen),
+    "transaction key": lambda chosen, _: boundaries.key_schema(chosen),
+    "transaction value": lambda chosen, _: boundaries.value_schema(chosen),
+    "notification key": lambda chosen, _: notifications.key_schema(chosen),
+    "notification value": lambda chosen, _: notifications.value_schema(chosen),
+    "schema change key": lambda chosen, _: schema_changes.key_schema(chosen),
+    "schema change value": schema_changes.value_schema,
+}
+
+
+def recorded() -> list[tuple[str, str, str, Any]]:
+    with gzip.open(RECORDED, "rt", encoding="utf-8") as lines:
+        return [tuple(json.loads(line)) for line in lines]
+
+
+@pytest.mark.seed("001-10", "001-13", "004-08", "004-12", "004-13", "004-13b", "004-14")
+@pytest.mark.parametrize(
+    ("connector", "form", "kind", "schema"), recorded(), ids=lambda part: part if isinstance(part, str) else ""
+)
+def test_fixed_schemas_are_those_of_debeziums_factories(connector: str, form: str, kind: str, schema: Any) -> None:
+    chosen = settings(connector, form)
+    ours = OURS[kind](chosen, FORMS[connector])
+    assert ours is not None
+    # the factories were asked without the database that today's SQL Server names have
+    text = schema_text(ours).replace(names.topic(chosen, TableId("testDB", "s", "t")), "server1.s.t")
+    assert json.loads(text) == schema
+    assert text == json.dumps(schema, separators=(",", ":"))
+
+
+def test_every_kind_is_recorded() -> None:
+    kinds = {(connector, form, kind) for connector, form, kind, _ in recorded()}
+    assert kinds == {
+        (connector, form, kind)
+        for connector, form in (("sqlserver", "3"), ("db2", "2.3"), ("db2", "3"))
+        for kind in OURS
+    } | {("sqlserver", "1.0", kind) for kind in ("envelope", "heartbeat key", "heartbeat value")}
+
+
+def record(connector: str, form: str, *changes: SchemaChange, **more: Any) -> list[dict[str, Any]]:
+    batch = schema_change_rows(changes, settings(connector, form, **more), FORMS[connector])
+    assert batch.schema == ROW_SCHEMA
+    rows: list[dict[str, Any]] = batch.to_pylist()
+    return rows
+
+
+def test_a_table_found_by_a_snapshot_and_its_change_are_told() -> None:
+    found = record(
+        "sqlserver",
+        "3",
+        SchemaChange(CREATE, TABLE, COMMIT, 1_559_729_468_470_000, 0, Marker.TRUE),
+        SchemaChange(ALTER, TABLE, COMMIT, 1_559_729_468_470_000, 1),
+        run_id="run",
+    )
+    assert [row["topic"] for row in found] == ["server1", "server1"]
+    assert [row["op"] for row in found] == ["schema", "schema"]
+    assert [row["position"] for row in found] == ["00000027000007580005"] * 2
+    assert [pair["key"].rpartition(".")[2] for pair in found[0]["headers"]] == [
+        "connectorLogicalName",
+        "taskId",
+        "connectorName",
+        "runId",
+    ]
+    assert json.loads(found[0]["key"])["payload"] == {"databaseName": "testDB"}
+    created, altered = (json.loads(row["value"])["payload"] for row in found)
+    assert list(created) == ["source", "ts_ms", "databaseName", "schemaName", "ddl", "tableChanges"]
+    assert (created["ddl"], altered["ddl"]) == (None, "N/A")
+    assert (created["source"]["snapshot"], altered["source"]["snapshot"]) == ("true", "false")
+    assert created["source"]["commit_lsn"] == "00000027:00000758:0005"
+    assert created["source"]["change_lsn"] is None
+    # what Debezium's own serialiser gives of the same table
+    assert created["tableChanges"] == [
+        {
+            "type": "CREATE",
+            "id": '"testDB"."dbo"."cust""omers"',
+            "table": {
+                "defaultCharsetName": None,
+                "primaryKeyColumnNames": ["id"],
+                "columns": [
+                    {
+                        "name": "id",
+                        "jdbcType": 4,
+                        "nativeType": None,
+                        "typeName": "int identity",
+                        "typeExpression": "int identity",
+                        "charsetName": None,
+                        "length": 10,
+                        "scale": 0,
+                        "position": 1,
+                        "optional": False,
+                        "autoIncremented": True,
+                        "generated": False,
+                        "comment": None,
+                        "defaultValueExpression": None,
+                        "enumValues": None,
+                    },
+                    {
+                        "name": "name",
+                        "jdbcType": -9,
+                        "nativeType": None,
+                        "typeName": "nvarchar",
+                        "typeExpression": "nvarchar",
+                        "charsetName": None,
+                        "length": 50,
+                        "scale": None,
+                        "position": 2,
+                        "optional": True,
+                        "autoIncremented": False,
+                        "generated": False,
+                        "comment": None,
+                        "defaultValueExpression": "(N'x')",
+                        "enumValues": None,
+                    },
+                ],
+                "comment": None,
+            },
+        }
+    ]
+    fields = [field["field"] for field in json.loads(found[0]["value"])["schema"]["fields"]]
+    assert fields == list(created)
+
+
+def test_the_first_form_of_sql_server_has_no_such_records() -> None:
+    assert record("sqlserver", "1.0", SchemaChange(CREATE, TABLE, COMMIT, 0, 0)) == []
+
+
+def test_db2_names_a_table_without_its_database() -> None:
+    assert quoted_name(TABLE.id, settings("db2", "2.3")) == '"dbo"."cust""omers"'
+    (row,) = record("db2", "2.3", SchemaChange(CREATE, TABLE, COMMIT, 0, 0), value_schemas_enable=False)
+    assert row["headers"] is None
+    assert json.loads(row["value"])["source"]["connector"] == "db2"
