@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -169,7 +169,7 @@ class EventSettings:
 
         return cls(
             logical_name=options["topic.prefix"],
-            database=chosen("database.dbname", ""),
+            database=chosen("database.dbname", "") or _only(chosen("database.names", ())),
             connector=connector,
             event_format=form,
             version=options.get("event.version.string") or versions[form],
@@ -204,6 +204,10 @@ class EventSettings:
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
         )
+
+
+def _only(databases: Sequence[str]) -> str:
+    return databases[0] if len(databases) == 1 else ""
 
 
 @lru_cache(maxsize=16)
