@@ -221,21 +221,13 @@ class SqlServerSession:
         return found
 
     def _keys(self, objects: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Of each table the primary key's columns, else those of the first unique index over NOT NULL columns."""
-        indexes: dict[int, dict[int, list[tuple[bool, str, bool]]]] = {}
-        for number, index, primary, name, nullable in self.all(statements.keys(objects)):
-            indexes.setdefault(number, {}).setdefault(index, []).append((bool(primary), name, bool(nullable)))
-        return {
-            number: next(
-                (
-                    tuple(name for _, name, _ in parts)
-                    for parts in found.values()
-                    if parts[0][0] or not any(nullable for _, _, nullable in parts)
-                ),
-                (),
-            )
-            for number, found in indexes.items()
-        }
+        """Of each table the primary key's columns, else those of its first unique index, as Debezium takes them."""
+        found: dict[int, tuple[int, list[str]]] = {}
+        for number, index, name in self.all(statements.keys(objects)):
+            first, names = found.setdefault(number, (index, []))
+            if index == first:
+                names.append(name)
+        return {number: tuple(names) for number, (_, names) in found.items()}
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
         from tailrace.connectors.sqlserver.prerequisites import amiss

@@ -179,13 +179,13 @@ def columns(objects: Sequence[int]) -> str:
 
 
 def keys(objects: Sequence[int]) -> str:
-    """The columns of primary keys and of unique indexes of tables, by object id: index, whether primary, whether all
-    of the index is usable as a key, column. The primary key comes first, then clustered indexes, then by name.
+    """The columns of primary keys and of unique indexes of tables, by object id, with the index. The primary key
+    comes first, then clustered indexes, then the others by name.
 
-    "sys.indexes": a filtered index is unique within its filter only; "sys.index_columns": key_ordinal is 0 for included
-    columns."""
+    "sys.indexes": a filtered index is unique within its filter only; "sys.index_columns": key_ordinal is 0 for
+    included columns."""
     return (
-        "select i.object_id, i.index_id, i.is_primary_key, c.name, c.is_nullable "
+        "select i.object_id, i.index_id, c.name "
         "from sys.indexes as i "
         "join sys.index_columns as k on k.object_id = i.object_id and k.index_id = i.index_id "
         "join sys.columns as c on c.object_id = k.object_id and c.column_id = k.column_id "
