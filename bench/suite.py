@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, drain, incremental, latency, tables
+from bench import baseline, changetables, drain, incremental, latency, tables
 from bench.report import COPY, MIB, PEEK, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
 
-PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental")
+PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental", "changetables")
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
 WARM_ROUNDS = 2
@@ -80,6 +80,8 @@ class Suite:
             self.say(f"latency: p50 {self.latency.p50:.0f} ms, p99 {self.latency.p99:.0f} ms")
         if "incremental" in phases:
             self._incremental()
+        if "changetables" in phases:
+            self._change_tables()
 
     def _warm(self, phases: tuple[str, ...]) -> None:
         """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""
@@ -168,6 +170,12 @@ class Suite:
             self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
             self._group("snapshot", number, "noop", {"noop": read})
             self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
+
+    def _change_tables(self) -> None:
+        """A fifth of the rows: the test server gives them slowly."""
+        found = changetables.measure(self.spark, max(self.rows // 5, 3), self.repeat, self.say)
+        self.extra |= found
+        self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
     def _incremental(self) -> None:
         self.say(f"incremental snapshot beside {incremental.RATE} rows a second")
