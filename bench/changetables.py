@@ -26,6 +26,7 @@ _COLUMNS = (
     "note VARCHAR(100)"
 )
 _FIRST = 500
+_MORE = 5_000
 _FETCH = 10_000
 
 
@@ -75,7 +76,7 @@ def _load(database: TestDatabase, each: int) -> None:
             cursor.execute(f"INSERT INTO dbo.{table} VALUES {values}")
             have = first
             while have < each:
-                more = min(have, each - have)
+                more = min(have, each - have, _MORE)
                 cursor.execute(
                     f"INSERT INTO dbo.{table} SELECT id + {have}, name, amount, made, flag, note FROM dbo.{table} "
                     f"WHERE id BETWEEN 1 AND {more}"

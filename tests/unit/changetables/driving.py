@@ -42,6 +42,8 @@ class Event:
     marker: str = "false"
     version: int = 1
     ordinal: int = 0
+    total: int | None = None
+    within: int | None = None
 
 
 class AnyForm:
@@ -98,6 +100,8 @@ def shown(batch: ChangeBatch) -> Iterator[Event]:
             "false" if batch.marker is None else Marker(int(batch.marker[row])).name.lower(),
             batch.table.version,
             int(batch.ordinal[row]),
+            None if batch.total_order is None else int(batch.total_order[row]),
+            None if batch.table_order is None else int(batch.table_order[row]),
         )
 
 

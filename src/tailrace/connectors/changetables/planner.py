@@ -5,26 +5,36 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from tailrace.columns.batch import Boundary
+from tailrace.columns.batch import Boundary, Marker
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import Dialect, Position
+from tailrace.connectors.changetables.eras import Era
 from tailrace.connectors.changetables.initial import TableSnapshots
 from tailrace.connectors.changetables.notices import Heartbeats, Notices
 from tailrace.connectors.changetables.numbering import numbered
 from tailrace.connectors.changetables.offset import Reached, TablesOffset
 from tailrace.connectors.changetables.sessions import Retries
-from tailrace.connectors.changetables.tasks import BoundaryTask, HeartbeatTask, LogTask, NoticeTask, Part, Source
+from tailrace.connectors.changetables.tasks import (
+    BoundaryTask,
+    HeartbeatTask,
+    LogTask,
+    NoticeTask,
+    Part,
+    SchemaTask,
+    Source,
+)
 from tailrace.connectors.changetables.windows import Incremental
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.admission import Admission
 from tailrace.events.form import Form
+from tailrace.events.schema_changes import ALTER, CREATE, SchemaChange
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -312,6 +322,10 @@ class ChangeTablesPlanner:
             self._config["skip.messages.without.change"],
         )
         tasks: list[Task] = []
+        if self._config["include.schema.changes"] and self._settings.tells_schema_changes:
+            changes = schema_changes(since, until, source.at_us, self._includes)
+            if changes:
+                tasks.append(SchemaTask(source, tuple(changes)))
         if until.snapshot is not None and until.snapshot != since.snapshot:
             tasks += self._snapshots.tasks(until.snapshot, until.databases, source)
         else:
@@ -352,3 +366,38 @@ class ChangeTablesPlanner:
         if boundaries:
             tasks.append(BoundaryTask(tuple(boundaries), self._settings))
         return tasks
+
+
+def schema_changes(
+    since: TablesOffset, until: TablesOffset, at_us: int, includes: Callable[[TableId], bool]
+) -> list[SchemaChange]:
+    """What the batch `(since, until]` tells of tables' forms: all of them at a query's start, later those that begin.
+
+    A table's first capture table tells of a new table, each further one of a changed one.
+    """
+    found = []
+    for name, reached in sorted(until.databases.items()):
+        before = since.databases.get(name)
+        if before is None:
+            at, eras = reached.position, reached.eras.at(reached.position)
+        else:
+            at, eras = before.position, [era for era in reached.eras.entries if _begins(era, before, reached)]
+        for number, era in enumerate(eras):
+            if not includes(era.table.id):
+                continue
+            found.append(
+                SchemaChange(
+                    CREATE if before is None or era.table.version == 1 else ALTER,
+                    era.table,
+                    at if before is None else era.since,
+                    at_us,
+                    number,
+                    Marker.TRUE if before is None else Marker.FALSE,
+                )
+            )
+    return found
+
+
+def _begins(era: Era, before: Reached, reached: Reached) -> bool:
+    """Whether the era begins within what the batch reads."""
+    return before.position < era.since <= reached.position

@@ -25,6 +25,7 @@ from tailrace.snapshot.plan import Chunk, markers
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tailrace.events.schema_changes import SchemaChange
     from tailrace.snapshot.incremental import Notification
 
 log = logging.getLogger("tailrace")
@@ -247,6 +248,25 @@ class BoundaryTask:
         from tailrace.events.boundaries import boundary_rows
 
         yield boundary_rows(self.boundaries, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaTask:
+    """The forms of tables that are new, for the topic of schema changes."""
+
+    source: Source
+    changes: tuple[SchemaChange, ...]
+
+    def __repr__(self) -> str:
+        return f"SchemaTask({len(self.changes)} changes)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.captured import CapturedForm
+        from tailrace.events.schema_changes import schema_change_rows
+
+        form = self.source.form
+        assert isinstance(form, CapturedForm)
+        yield schema_change_rows(self.changes, self.source.settings, form)
 
 
 @dataclass(frozen=True, slots=True)
