@@ -31,8 +31,8 @@ FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}
 RECORDED = Path(__file__).parent / "recorded"
 
 
-def settings(connector: str, form: str = "3", **modes: str) -> EventSettings:
-    return EventSettings("server", "d", connector=connector, event_format=form, **modes)  # type: ignore[arg-type]
+def settings(connector: str, form: str = "3", **modes: Any) -> EventSettings:
+    return EventSettings("server", "d", connector=connector, event_format=form, **modes)
 
 
 def plan_of(connector: str, column: Column, chosen: EventSettings) -> ColumnPlan | None:
