@@ -20,11 +20,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class TestServer:
-    """One server process; a context manager. `encryption`: off, optional or required; `zone`: minutes east of UTC."""
+    """One server process; a context manager. `encryption`: off, optional or required; `zone`: minutes east of UTC; `trace`: a file
+    that every request and every error is written to."""
 
     __test__ = False
 
-    def __init__(self, encryption: str = "off", certificate: Path | None = None, zone: int = 0) -> None:
+    def __init__(
+        self, encryption: str = "off", certificate: Path | None = None, zone: int = 0, trace: Path | None = None
+    ) -> None:
         self.host = "127.0.0.1"
         self.user = "sa"
         self.password = secrets.token_hex(8)
@@ -32,6 +35,8 @@ class TestServer:
         command = [sys.executable, "-m", "tests.servers.tds.server", "--encryption", encryption, "--zone", str(zone)]
         if certificate is not None:
             command += ["--certificate", str(certificate)]
+        if trace is not None:
+            command += ["--trace", str(trace)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
