@@ -497,8 +497,9 @@ class StatementParser(Parser):
         if words[0] == "transaction":
             for _ in range(2):
                 words.append(self.next().text.lower())
-            one = self.token.text.lower() in ("snapshot", "serializable")
-            words += [self.next().text.lower()] if one else self._two()
+            words.append(self.next().text.lower())
+            if words[-1] not in ("snapshot", "serializable"):
+                words.append(self.next().text.lower())
             return SetOption(words)
         if words[0] == "identity_insert":
             words += [".".join(self.name()), self.next().text.lower()]
@@ -509,9 +510,6 @@ class StatementParser(Parser):
             words.append(self.next().text.lower())
         words.append(("-" if self.take("-") else "") + self.next().text.lower())
         return SetOption(words)
-
-    def _two(self) -> list[str]:
-        return [self.next().text.lower(), self.next().text.lower()]
 
     def _if(self) -> Statement:
         condition = self.expression()
