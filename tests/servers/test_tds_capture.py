@@ -27,7 +27,7 @@ def error(run: Callable[[], Any]) -> int:
     """The number of the error that `run` ends with."""
     with pytest.raises(pytds.Error) as caught:
         run()
-    return int(caught.value.number)  # type: ignore[attr-defined]
+    return int(caught.value.number)
 
 
 def changes(database: TestDatabase, columns: str = "id, a, b") -> list[tuple[Any, ...]]:

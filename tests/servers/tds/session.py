@@ -149,7 +149,7 @@ class Session:
         def among(found: set[tuple[str, str, str]]) -> bool:
             return any(
                 who in mine and what in (permission, "CONTROL") and where.casefold() in (schema.casefold(), full)
-                for who, what, where in found
+                for what, where, who in found
             )
 
         full = f"{schema}.{name}".casefold()

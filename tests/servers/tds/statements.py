@@ -36,6 +36,7 @@ from tests.servers.tds.syntax import (
     Throw,
     Transaction,
     Truncate,
+    TypeName,
     Update,
     Use,
     WaitFor,
@@ -461,7 +462,7 @@ class StatementParser(Parser):
         return name, value, self.take("OUTPUT") or self.take("OUT")
 
     def _declare(self) -> Statement:
-        found = []
+        found: list[tuple[str, TypeName, Expr | None]] = []
         while True:
             if self.token.kind != "variable":
                 raise self.fail()
