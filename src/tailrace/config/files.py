@@ -167,8 +167,9 @@ def _sort_out(own: Mapping[str, str]) -> tuple[dict[str, str], SinkConfig | None
         elif area == "format":
             _take_format(entry, name, text.strip(), options, faults)
         elif area in ("transforms", "predicates"):
+            # Of the entries that Debezium Server has for transforms, each is the connector's own option.
             if text.strip():
-                faults.append(f"{entry}: transforms are not available yet")
+                options[entry.removeprefix("debezium.")] = text
         else:
             faults.append(f"{entry} is not an entry of Debezium Server")
     if not sink_type:

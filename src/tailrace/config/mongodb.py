@@ -185,7 +185,11 @@ EVENTS = (
            unsupported="a document is one JSON text, its binary values in it"),
     *_named(relational.VALUES, "schema.name.adjustment.mode", "field.name.adjustment.mode", "sanitize.field.names",
             "converters"),
-    *_without(connector.RECORDS, "heartbeat.action.query"),
+    *_without(connector.RECORDS, "heartbeat.action.query", "transforms", "transforms.<name>.<option>"),
+    Option("transforms", Kind.LIST, "Name of the one transform, whose type is ExtractNewDocumentState.", []),
+    Option("transforms.<name>.<option>", Kind.TEXT,
+           "Its type and its options, by the names and defaults of the Debezium whose format is written.",
+           pattern=r"transforms\..+"),
 )  # fmt: skip
 
 SNAPSHOT = (

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tailrace.config.connector import Draft
+from tailrace.config.unwrap import unwrap
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]/,;:\s@]+)(?::[0-9]{1,5})?"
 _HOSTS = re.compile(rf"(?:(?P<name>[^/,;\s]+)/)?(?P<hosts>{_HOST}(?:,{_HOST})*)")
@@ -89,6 +90,8 @@ def settle(draft: Draft) -> None:
     if not values["topic.prefix"]:
         draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
+    given = {name: text for name, text in values.items() if name.lower().startswith("transforms.")}
+    draft.faults += unwrap(values["transforms"], given, draft.form)[1]
 
 
 def _server(draft: Draft) -> Iterator[str]:

@@ -27,6 +27,7 @@ from tailrace.config import Config, parse
 from tailrace.connectors.base import Planner, Task
 from tailrace.spark.ahead import ahead
 from tailrace.spark.options import unpacked
+from tailrace.transforms.unwrap import Unwrapping, transform
 
 ROW_TYPE = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, op string, "
@@ -49,14 +50,15 @@ class TaskPartition(InputPartition):
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
 
-    def __init__(self, config: Config, run_id: str) -> None:
+    def __init__(self, config: Config, run_id: str, transform: Unwrapping | None = None) -> None:
         self._config = config
         self._run_id = run_id
+        self._transform = transform
         self._planner: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy that can only read: neither connections nor secrets go with it.
-        return {"_config": None, "_run_id": self._run_id, "_planner": None}
+        return {"_config": None, "_run_id": self._run_id, "_planner": None, "_transform": self._transform}
 
     def _plan(self) -> Planner:
         if self._planner is None:
@@ -107,7 +109,8 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow record batches of `tailrace.columns.ROW_SCHEMA`. Worker."""
         assert isinstance(partition, TaskPartition)
-        yield from ahead(partition.task.read())
+        batches = partition.task.read()
+        yield from ahead(batches if self._transform is None else self._transform(batches))
         _settle()
 
     def stop(self) -> None:
@@ -153,7 +156,7 @@ class ChangeDataSource(DataSource):
         return ROW_TYPE
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
-        return ChangeStreamReader(self._config, new_run_id())
+        return ChangeStreamReader(self._config, new_run_id(), transform(self._config))
 
 
 class PostgresDataSource(ChangeDataSource):

@@ -1,0 +1,152 @@
+"""Extended JSON as the values of BSON that it stands for: what Debezium's texts are read back to. Worker.
+
+Read are the forms that `connectors.mongodb.json_forms` writes, all of them, and no others: an object that only looks
+like a wrapper of a type, but is not whole, is a document.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from tailrace.errors import ConversionError
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A value that JSON has no type for: the name of its BSON type, and the value.
+
+    | kind | value |
+    |---|---|
+    | int64, date | int; a date in ms |
+    | double, decimal, symbol, code, objectId | float, str |
+    | binary | (bytes, subtype) |
+    | timestamp | (seconds, increment) |
+    | regex | (pattern, options) |
+    | scopedCode | (code, document) |
+    | dbPointer | (name, id as a hexadecimal str) |
+    | undefined, minKey, maxKey | None |
+    """
+
+    kind: str
+    value: Any
+
+
+class Document(dict[str, Any]):
+    """A document: its fields in order. Values are str, int (an int32), float, bool, None, list, Document and Typed."""
+
+    __slots__ = ()
+
+
+def _long(value: Any) -> Typed | None:
+    return Typed("int64", int(value)) if isinstance(value, str) else None
+
+
+def _double(value: Any) -> float | None:
+    return float(value.replace("Infinity", "inf")) if isinstance(value, str) else None
+
+
+def _date(value: Any) -> Typed | None:
+    if isinstance(value, str):
+        moment = datetime.fromisoformat(value)
+        return Typed("date", int(moment.timestamp()) * 1000 + moment.microsecond // 1000)
+    if isinstance(value, Typed) and value.kind == "int64":
+        return Typed("date", value.value)
+    return Typed("date", value) if isinstance(value, int) else None
+
+
+def _binary(value: Any) -> Typed | None:
+    if isinstance(value, Document) and set(value) == {"base64", "subType"}:
+        return Typed("binary", (base64.b64decode(value["base64"]), int(value["subType"], 16)))
+    return None
+
+
+def _timestamp(value: Any) -> Typed | None:
+    if isinstance(value, Document) and list(value) == ["t", "i"]:
+        seconds, order = (part.value if isinstance(part, Typed) else part for part in value.values())
+        return Typed("timestamp", (seconds, order))
+    return None
+
+
+def _regex(value: Any) -> Typed | None:
+    if isinstance(value, Document) and list(value) == ["pattern", "options"]:
+        return Typed("regex", (value["pattern"], value["options"]))
+    return None
+
+
+def _pointer(value: Any) -> Typed | None:
+    if isinstance(value, Document) and list(value) == ["$ref", "$id"] and isinstance(value["$id"], Typed):
+        return Typed("dbPointer", (value["$ref"], value["$id"].value))
+    return None
+
+
+def _text(kind: str) -> Callable[[Any], Typed | None]:
+    return lambda value: Typed(kind, value) if isinstance(value, str) else None
+
+
+def _alone(kind: str, wanted: Any) -> Callable[[Any], Typed | None]:
+    return lambda value: Typed(kind, None) if value == wanted and type(value) is type(wanted) else None
+
+
+_SINGLE: dict[str, Callable[[Any], Any]] = {
+    "$numberInt": lambda value: int(value) if isinstance(value, str) else None,
+    "$numberLong": _long,
+    "$numberDouble": _double,
+    "$numberDecimal": _text("decimal"),
+    "$oid": _text("objectId"),
+    "$date": _date,
+    "$binary": _binary,
+    "$timestamp": _timestamp,
+    "$regularExpression": _regex,
+    "$dbPointer": _pointer,
+    "$symbol": _text("symbol"),
+    "$code": _text("code"),
+    "$undefined": _alone("undefined", True),
+    "$minKey": _alone("minKey", 1),
+    "$maxKey": _alone("maxKey", 1),
+}
+
+
+def _pair(names: tuple[str, ...], first: Any, second: Any) -> Typed | None:
+    if names == ("$binary", "$type") and isinstance(first, str):
+        # Keys of format 1.1 have the subtype as a signed number.
+        subtype = int(second, 16) if isinstance(second, str) else second & 0xFF
+        return Typed("binary", (base64.b64decode(first), subtype))
+    if names == ("$regex", "$options") and isinstance(first, str):
+        return Typed("regex", (first, second))
+    if names == ("$code", "$scope") and isinstance(second, Document):
+        return Typed("scopedCode", (first, second))
+    return None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    if pairs and pairs[0][0][:1] == "$":
+        found = None
+        if len(pairs) == 1:
+            read = _SINGLE.get(pairs[0][0])
+            found = read(pairs[0][1]) if read is not None else None
+        elif len(pairs) == 2:
+            found = _pair((pairs[0][0], pairs[1][0]), pairs[0][1], pairs[1][1])
+        if found is not None:
+            return found
+    return Document(pairs)
+
+
+def _integer(text: str) -> Any:
+    value = int(text)
+    return value if -(1 << 31) <= value < 1 << 31 else Typed("int64", value)
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, strict=False)
+
+
+def read(text: str) -> Any:
+    """The value that a text stands for. Raises ConversionError for what is no JSON."""
+    try:
+        return _decoder.decode(text)
+    except ValueError:
+        raise ConversionError("An event holds a document's text that is no extended JSON.") from None

@@ -1,0 +1,294 @@
+"""Debezium's ExtractNewDocumentState: records that hold the document alone, with a schema of its own. Worker.
+
+A record is looked at by itself: its JSON is read, the text of its document is read, and what Kafka Connect would make
+of it is written. So this runs at the speed of Python, some ten thousand records a second and core; pipelines without
+transforms do not pay for it.
+
+What Debezium ends at with an error of Java's (arrays in arrays in format 1.1, symbols and MinKey in format 3) becomes a
+record here, in the form that the other format has for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.columns import ROW_SCHEMA
+from tailrace.config import Config
+from tailrace.config.unwrap import Added, Unwrap, configured
+from tailrace.errors import ConversionError
+from tailrace.serde.json_text import dumps, quoted
+from tailrace.transforms.extended import Document, Typed, read
+from tailrace.transforms.shapes import (
+    BOOLEAN,
+    INT32,
+    INT64,
+    STRING,
+    Schema,
+    Shaped,
+    Shaper,
+    flattened,
+    schema_json,
+    struct,
+    value_json,
+)
+
+_TEXTS = ("op", "version", "connector", "name", "snapshot", "db", "sequence", "rs", "collection", "lsid", "id")
+_UNTOLD: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
+"""Types of fields in headers where headers have schemas and values, that would tell them, have none."""
+
+_DATA = frozenset("crud")
+_MARK = b',"payload":'
+_ENVELOPE = ".Envelope"
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """Whether keys, values and headers carry their schemas: the converters' schemas.enable."""
+
+    key: bool = True
+    value: bool = True
+    header: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record: what a sink gets."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def transform(config: Config) -> Unwrapping | None:
+    """What the configuration's `transforms` ask for, None where it has none. Any process; no I/O."""
+    settings = configured(config)
+    if settings is None:
+        return None
+    enabled = (bool(config[f"{part}.converter.schemas.enable"]) for part in ("key", "value", "header"))
+    return Unwrapping(settings, Schemas(*enabled))
+
+
+class Unwrapping:
+    """The transform over batches of rows, as `spark.source` and `extract_new_document_state` call it. Picklable."""
+
+    def __init__(self, settings: Unwrap, schemas: Schemas) -> None:
+        self._settings = settings
+        self._schemas = schemas
+        old = settings.format == "1.1"
+        self._identity = "id" if old else "_id"
+        self._shaper = Shaper(settings.documents, settings.sanitize, not old)
+        self._envelopes: dict[bytes, tuple[str | None, dict[str, Any]]] = {}
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of `batches` after the transform; rows of other records than changes stay as they are."""
+        for batch in batches:
+            changed = self.batch(batch)
+            if changed.num_rows or not batch.num_rows:
+                yield changed
+
+    def batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """One batch. Raises ConversionError for a document that has no form."""
+        operations, keys = batch.column("op").to_pylist(), batch.column("key").to_pylist()
+        values, headers = batch.column("value").to_pylist(), batch.column("headers").to_pylist()
+        rows: list[int] = []
+        records: list[Record] = []
+        for row, operation in enumerate(operations):
+            given = [(pair["key"], pair["value"]) for pair in headers[row] or ()]
+            record = self.changed(operation, keys[row], values[row], given)
+            if record is not None:
+                rows.append(row)
+                records.append(record)
+        kept = batch.take(pa.array(rows, pa.int64()))
+        pairs = [[{"key": name, "value": value} for name, value in record.headers] or None for record in records]
+        made = {
+            "key": pa.array([record.key for record in records], pa.binary()),
+            "value": pa.array([record.value for record in records], pa.binary()),
+            "headers": pa.array(pairs, ROW_SCHEMA.field("headers").type),
+        }
+        columns = [made.get(field.name, kept.column(field.name)) for field in batch.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+    def changed(
+        self, operation: str, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
+    ) -> Record | None:
+        """A row after the transform; records of other things than changes stay as they are. None: it is dropped."""
+        if operation in _DATA or operation == "tombstone":
+            return self.record(key, value, headers)
+        return Record(key, value, headers)
+
+    def record(self, key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]) -> Record | None:
+        """One record of a change; None when it is dropped."""
+        chosen = self._settings
+        if value is None:
+            if not chosen.keep_tombstones:
+                return None
+            return Record(self._key(self._id(key)), None, headers + self._operation("d"))
+        name, payload, types = self._opened(value)
+        operation = payload["op"]
+        identity = self._id(key)
+        document, partial = self._document(payload, identity)
+        # A document that was gone when the server looked it up counts as deleted.
+        deleted = operation == "d" or document is None
+        if deleted and chosen.deletes == "drop":
+            return None
+        added = headers + (self._operation(operation) if chosen.operation_header else [])
+        added += [(field.name, self._header(field, payload, types)) for field in chosen.headers]
+        if deleted and not chosen.rewrites:
+            return Record(self._key(identity), None, added)
+        fields = self._fields(document or Document(), name, partial)
+        if chosen.rewrites:
+            fields.append(("__deleted", (BOOLEAN, "true" if deleted else "false")))
+            if chosen.with_id and document is None:
+                shaped = self._shaper.value(identity, f"{name}.{self._identity}", False)
+                fields.append((self._identity, shaped))
+        fields += [(field.name, self._added(field, payload, types)) for field in chosen.fields]
+        return Record(self._key(identity), self._written(fields, name, self._schemas.value), added)
+
+    def _opened(self, value: bytes) -> tuple[str | None, dict[str, Any], dict[str, Any]]:
+        """The name of the documents' schema, the payload of an event, and the schemas of its fields by name."""
+        if not self._schemas.value:
+            return None, json.loads(value), {}
+        end = value.find(_MARK)
+        head = value[:end]
+        if head not in self._envelopes:
+            schema = json.loads(head[len(b'{"schema":') :])
+            fields = {field["field"]: field for field in schema["fields"]}
+            self._envelopes[head] = schema["name"].removesuffix(_ENVELOPE), fields
+        name, fields = self._envelopes[head]
+        return name, json.loads(value[end + len(_MARK) : -1]), fields
+
+    def _id(self, key: bytes | None) -> Any:
+        """The value of `_id` that a key holds as text."""
+        if key is None:
+            return None
+        payload = json.loads(key)
+        text = (payload["payload"] if self._schemas.key else payload)["id"]
+        return None if text is None else read(text)
+
+    def _key(self, identity: Any) -> bytes:
+        fields = self._shaper.fields(Document(id=identity), None)
+        return self._written(fields, None, self._schemas.key)
+
+    def _document(self, payload: dict[str, Any], identity: Any) -> tuple[Document | None, bool]:
+        """The fields that a record shows, and whether they are those of an update alone; None when it shows none."""
+        old = self._settings.format == "1.1"
+        if payload["op"] == "d":
+            before = None if old else payload.get("before")
+            return (None if before is None else _read(before)), False
+        if payload.get("after") is not None:
+            document = _read(payload["after"])
+            if old:
+                document.pop("_id", None)
+                document["id"] = identity
+            return document, False
+        if old:
+            return self._patched(payload, identity)
+        changed = (payload.get("updateDescription") or {}).get("updatedFields")
+        if changed is None:
+            return None, False
+        document = _read(changed)
+        document.setdefault("_id", identity)
+        return document, True
+
+    def _patched(self, payload: dict[str, Any], identity: Any) -> tuple[Document, bool]:
+        patch = _read(payload["patch"]) if payload.get("patch") is not None else Document()
+        partial = "$set" in patch or "$unset" in patch
+        document = Document()
+        if partial:
+            for part in ("$set", "$unset"):
+                inner = patch.get(part)
+                document |= {
+                    name: value if part == "$set" else None
+                    for name, value in (inner.items() if isinstance(inner, Document) else ())
+                }
+        elif "_id" in patch:
+            document |= {name: value for name, value in patch.items() if name != "_id"}
+        else:
+            raise ConversionError(
+                "An update has neither $set nor $unset nor a whole document: ExtractNewDocumentState cannot show it.",
+                "Servers from 5.0 on write other updates: rebuild documents with tailrace.transforms.document_state.",
+            )
+        document.setdefault("id", identity)
+        return document, partial
+
+    def _fields(self, document: Document, name: str | None, partial: bool) -> list[tuple[str, Shaped]]:
+        chosen = self._settings
+        fields = self._shaper.fields(document, name)
+        if not chosen.flatten:
+            return fields
+        if partial:
+            fields = [(field.replace(".", chosen.delimiter), shaped) for field, shaped in fields]
+        return flattened(fields, chosen.delimiter, chosen.format != "1.1")
+
+    def _added(self, field: Added, payload: dict[str, Any], types: dict[str, Any]) -> Shaped:
+        """The schema and the value of a field of the envelope or one of its structs."""
+        within, told = payload, types
+        struct_name = field.struct or ("" if field.field in payload else "source")
+        if struct_name:
+            within = payload.get(struct_name) or {}
+            told = {part["field"]: part for part in types.get(struct_name, {}).get("fields", ())}
+            if struct_name not in payload or (payload[struct_name] is not None and field.field not in within):
+                raise _unknown(field)
+        value = within.get(field.field)
+        if isinstance(value, dict) or (types and field.field not in told):
+            raise _unknown(field)
+        schema = (
+            _schema(told[field.field], self._settings.format != "1.1") if types else _UNTOLD.get(field.field, INT64)
+        )
+        if types and isinstance(value, list):
+            return schema, [None if item is None else dumps(item) for item in value]
+        return schema, None if value is None else dumps(value)
+
+    def _header(self, field: Added, payload: dict[str, Any], types: dict[str, Any]) -> bytes:
+        schema, value = self._added(field, payload, types)
+        return self._text(schema_json(schema), value_json(schema, value), self._schemas.header)
+
+    def _operation(self, operation: str) -> list[tuple[str, bytes | None]]:
+        """The header that tells the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
+        chosen = self._settings
+        names = ["__debezium-operation"] if chosen.operation_header else []
+        names += [field.name for field in chosen.headers if field.field == "op" and not field.struct]
+        schema = schema_json(("string", None, None, False, None))
+        return [(name, self._text(schema, quoted(operation), self._schemas.header)) for name in names]
+
+    def _written(self, fields: list[tuple[str, Shaped]], name: str | None, with_schema: bool) -> bytes:
+        schema, value = struct(fields, name)
+        text = value_json(schema, value)
+        if not with_schema:
+            return text.encode()
+        return self._text(schema_json((*schema[:3], False, schema[4])), text, True)
+
+    @staticmethod
+    def _text(schema: str, text: str, with_schema: bool) -> bytes:
+        return (f'{{"schema":{schema},"payload":{text}}}' if with_schema else text).encode()
+
+
+def _read(text: str) -> Document:
+    value = read(text)
+    if isinstance(value, Document):
+        return value
+    # A document that consists of a wrapper's fields alone was read as the value that it stands for.
+    raise ConversionError("An event holds a text that is no document." if not isinstance(value, Typed) else
+                          "An event's document has the form of a single value of extended JSON.")  # fmt: skip
+
+
+def _unknown(field: Added) -> ConversionError:
+    path = f"{field.struct}.{field.field}" if field.struct else field.field
+    return ConversionError(
+        f"Events have no single field {path}, which a transform is to add.", "Name fields that events have."
+    )
+
+
+def _schema(told: dict[str, Any], optional: bool) -> Schema:
+    """The schema of a scalar, or of an array of them, as JsonConverter writes it."""
+    parts: Any = _schema(told["items"], False) if told["type"] == "array" else None
+    if "parameters" in told:
+        parts = f',"parameters":{dumps(told["parameters"])}'
+        # Debezium 3 makes the field optional anew, and the default is not taken along.
+        parts += f',"default":{dumps(told["default"])}' if "default" in told and not optional else ""
+    return (told["type"], told.get("name"), told.get("version"), optional or told["optional"], parts)
