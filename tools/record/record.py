@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,13 +21,16 @@ def main() -> int:
     # A script's own directory is what Python puts there; the repository's packages are to be found as well.
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
     import psycopg
+    import pytds
 
     from tailrace.embedded import Server
     from tests.fix_postgres import describe, system_binaries
+    from tests.golden import tds_runner
     from tests.golden.case import load
     from tests.golden.runner import SERVER
     from tools.record.engine import Failed, full
     from tools.record.recording import explain, record
+    from tools.record.recording_sqlserver import record as record_sqlserver
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="+", type=Path, metavar="CASE_DIR")
@@ -36,16 +40,23 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="a directory that keeps Debezium's log and offsets, by case")
     given = parser.parse_args()
     failures = 0
-    with Server(given.binaries or system_binaries(), SERVER) as running:
-        postgres = describe(running.dsn())
+    with ExitStack() as stack:
+        postgres = sqlserver = None
         for path in given.cases:
             started = time.monotonic()
             case = load(path)
             with tempfile.TemporaryDirectory(prefix="tailrace-record-") as folder:
                 try:
-                    count = record(case, postgres, full(given.version), given.limit, Path(folder))
+                    if case.database == "sqlserver":
+                        sqlserver = sqlserver or stack.enter_context(tds_runner.server())
+                        count = record_sqlserver(case, sqlserver, full(given.version), given.limit, Path(folder))
+                    else:
+                        if postgres is None:
+                            running = stack.enter_context(Server(given.binaries or system_binaries(), SERVER))
+                            postgres = describe(running.dsn())
+                        count = record(case, postgres, full(given.version), given.limit, Path(folder))
                     print(f"{case.name}: {count} records ({time.monotonic() - started:.1f} s)", flush=True)
-                except (Failed, psycopg.Error) as error:
+                except (Failed, psycopg.Error, pytds.Error) as error:
                     failures += 1
                     print(f"{case.name}: not recorded: {explain(error)}", flush=True)
                 if given.keep:

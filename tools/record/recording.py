@@ -41,7 +41,7 @@ def record(case: Case, postgres: Postgres, version: str, limit: float, folder: P
             engine.stop()
         finally:
             engine.kill()
-        return _store(case, engine)
+        return store(case, engine)
     finally:
         drop(postgres, DATABASE)
 
@@ -112,7 +112,8 @@ def _await_streaming(case: Case, postgres: Postgres, engine: Engine) -> None:
     engine.settle(0.7)
 
 
-def _store(case: Case, engine: Engine) -> int:
+def store(case: Case, engine: Engine) -> int:
+    """Write a recording down beside its case; the number of records."""
     text = engine.records.read_bytes() if engine.records.exists() else b""
     _write(case.path / "expected.jsonl.gz", text)
     if case.knobs.get("offsets") == "true":

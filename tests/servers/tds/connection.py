@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TextIO
 
 from tests.servers.tds.bound import convert_value
 from tests.servers.tds.decoding import Parameter, Reader
@@ -45,6 +46,13 @@ class Settings:
 
     encryption: str
     context: ssl.SSLContext | None
+    trace: TextIO | None = None
+
+    def note(self, what: str, text: str) -> None:
+        """Write a line into the trace, where there is one."""
+        if self.trace is not None:
+            self.trace.write(f"{what} {' '.join(text.split())}\n")
+            self.trace.flush()
 
 
 class Attended(Exception):
@@ -182,6 +190,7 @@ class Connection:
         try:
             reader.headers()
             sql = reader.take(reader.left).decode("utf-16-le")
+            self.settings.note("batch", sql)
             self._results(self._run(sql, None), response, DONE)
         except SqlError as error:
             response.add(self._error(error) + done(DONE, ERROR))
@@ -242,6 +251,7 @@ class Connection:
         from tests.servers.tds.parser import Parser
 
         parts = Parser(name).name()
+        self.settings.note("call", f"{name} {[(p.name, p.value) for p in given]}")
         known = parts[-1].casefold()
         if known == "sp_executesql":
             declared = str(given[1].value or "") if len(given) > 1 else ""
@@ -331,6 +341,7 @@ class Connection:
     # Tokens.
 
     def _error(self, error: SqlError) -> bytes:
+        self.settings.note("error", str(error))
         return self._message(0xAA, error.number, error.state, error.severity, error.text)
 
     def _message(self, token: int, number: int, state: int, severity: int, text: str) -> bytes:

@@ -81,6 +81,13 @@ class Definer:
                 self.session.undo.append(partial(_forget, database, table))
         return table
 
+    def columns(self, nodes: list[ColumnDef]) -> list[ColumnInfo]:
+        """The columns of a table variable."""
+        table = Table(0, "", "", [], 0)
+        for node in nodes:
+            table.columns.append(self._column(self.session.database, table, node))
+        return table.columns
+
     def _column(self, database: Database, table: Table, node: ColumnDef) -> ColumnInfo:
         if any(database.same(column.name, node.name) for column in table.columns):
             raise SqlError(

@@ -30,6 +30,8 @@ class Writer:
 
     def insert(self, node: Insert) -> tuple[int, Rows | None]:
         """The number of rows, and what OUTPUT selects of them."""
+        if node.table[0].startswith("@"):
+            return self._into_variable(node), None
         database, table = self._writable(node.table, "INSERT")
         binder = self.session.binder()
         columns = self._insert_columns(database, table, node.columns)
@@ -43,6 +45,34 @@ class Writer:
 
         count = self.session.atomically(database, work)
         return count, self._output(node.output, table, database, after=output)
+
+    def _into_variable(self, node: Insert) -> int:
+        variable = self.session.table_variables.get(node.table[0])
+        if variable is None:
+            raise SqlError(1087, f'Must declare the table variable "{node.table[0]}".', 15, 2)
+        if node.columns:
+            raise unsupported("INSERT into some columns of a table variable")
+        table = Table(0, "", node.table[0], variable.columns, 0)
+        rows = self._insert_rows(self.session.binder(), node, table, variable.columns)
+        variable.rows += [tuple(row) for row in rows]
+        return len(rows)
+
+    def insert_results(self, node: Insert, results: Rows) -> int:
+        """INSERT … EXEC: the rows that a procedure returned."""
+        variable = self.session.table_variables.get(node.table[0])
+        if variable is None:
+            raise unsupported("INSERT … EXEC into anything but a table variable")
+        if len(results.columns) != len(variable.columns):
+            raise SqlError(213, "Column name or number of supplied values does not match table definition.")
+        found = [
+            tuple(
+                fitted(constant_value(Bound("", kind, value), column.type), column)
+                for value, (_, kind), column in zip(row, results.columns, variable.columns, strict=True)
+            )
+            for row in results.rows
+        ]
+        variable.rows += found
+        return len(found)
 
     def _insert_columns(self, database: Database, table: Table, names: list[str]) -> list[ColumnInfo]:
         explicit = self.session.identity_insert == table.object_id

@@ -11,7 +11,7 @@ from tests.servers.tds.ddl import Definer
 from tests.servers.tds.dml import Writer
 from tests.servers.tds.errors import SqlError, unsupported
 from tests.servers.tds.procedures import PROCEDURES, Arguments
-from tests.servers.tds.session import Count, DatabaseChanged, Info, Result, Rows, Session
+from tests.servers.tds.session import Count, DatabaseChanged, Info, Result, Rows, Session, TableVariable
 from tests.servers.tds.sqltype import MAX, SqlType, make, nvarchar
 from tests.servers.tds.statements import parse
 from tests.servers.tds.syntax import (
@@ -25,6 +25,7 @@ from tests.servers.tds.syntax import (
     CreateIndex,
     CreateTable,
     Declare,
+    DeclareTable,
     Delete,
     Drop,
     Exec,
@@ -100,6 +101,15 @@ class Executor:
         session = self.session
         if isinstance(node, SelectStatement):
             yield from self._select(node.query)
+        elif isinstance(node, Insert) and node.call is not None:
+            count = sum(
+                self.writer.insert_results(node, result)
+                for result in self._execute(node.call)
+                if isinstance(result, Rows)
+            )
+            yield Count(count)
+        elif isinstance(node, DeclareTable):
+            session.table_variables[node.name] = TableVariable(self.definer.columns(node.columns))
         elif isinstance(node, Insert | Update | Delete):
             count, output = (
                 self.writer.insert(node)
@@ -139,7 +149,7 @@ class Executor:
             self._set(node.words)
             yield Count(None)
         elif isinstance(node, Transaction):
-            getattr(session, node.action)()
+            self._transaction(node)
             yield Count(None)
         elif isinstance(node, Use):
             yield self.use(node.database)
@@ -161,6 +171,22 @@ class Executor:
         else:
             self._define(node)
             yield Count(None)
+
+    def _transaction(self, node: Transaction) -> None:
+        session = self.session
+        if node.action == "begin":
+            # Under IMPLICIT_TRANSACTIONS the statement that begins a transaction begins one of its own before it.
+            if session.implicit and session.depth == 0:
+                session.begin()
+            session.begin()
+        elif node.action == "commit":
+            session.commit()
+        elif node.action == "save":
+            session.save(str(node.name))
+        elif node.name is not None and node.name.casefold() in session.savepoints:
+            session.rollback_to(node.name)
+        else:
+            session.rollback()
 
     def _define(self, node: Statement) -> None:
         if isinstance(node, CreateTable):

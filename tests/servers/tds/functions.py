@@ -177,6 +177,17 @@ def _todatetimeoffset(binder: Expressions, args: list[Expr], scope: Scope) -> Bo
     return Bound(sql, DATETIMEOFFSET)
 
 
+def _at_time_zone(binder: Expressions, args: list[Expr], scope: Scope) -> Bound:
+    value, zone = (binder.scalar(arg, scope) for arg in args)
+    if str(zone.constant).upper() != "UTC":
+        raise unsupported("AT TIME ZONE with any zone but UTC")
+    kind = SqlType("datetimeoffset", scale=3 if value.kind.name == "datetime" else value.kind.scale)
+    if value.kind.name == "datetimeoffset":
+        sql = f"(({value.sql}) // {values.OFFSET_BASE} * {values.OFFSET_BASE} + {values.OFFSET_ZERO})"
+        return Bound(sql, kind)
+    return Bound(convert(value, kind), kind)
+
+
 def _minutes(value: Bound) -> str:
     if value.kind.is_text:
         return f"tds_zone({value.sql})"
@@ -207,6 +218,7 @@ SPECIAL: dict[str, Callable[[Expressions, list[Expr], Scope], Bound]] = {
     "day": _single_part("day"),
     "switchoffset": _switchoffset,
     "todatetimeoffset": _todatetimeoffset,
+    "at time zone": _at_time_zone,
     "left": lambda binder, args, scope: _at_most(binder, args, scope, "left"),
     "right": lambda binder, args, scope: _at_most(binder, args, scope, "right"),
 }

@@ -97,6 +97,7 @@ class Database:
     roles: dict[str, set[str]] = field(default_factory=dict)
     granted: set[tuple[str, str, str]] = field(default_factory=set)
     denied: set[tuple[str, str, str]] = field(default_factory=set)
+    """Permissions: what, on what (schema or schema.object, in small letters), to whom."""
     snapshot_isolation: bool = False
     read_committed_snapshot: bool = False
     offline: bool = False

@@ -102,6 +102,10 @@ class Parser:
             parts.append("" if self.at(".") else self.identifier())
         return tuple(parts)
 
+    def target(self) -> Name:
+        """The name of a table, or a table variable's."""
+        return (self.next().text.lower(),) if self.token.kind == "variable" else self.name()
+
     def names(self) -> list[str]:
         """(a, b, …)."""
         self.need("(")
@@ -214,9 +218,13 @@ class Parser:
                     return Literal("number", operand.text[1:] if operand.text[0] == "-" else "-" + operand.text)
                 return operand if operator == "+" else Unary(operator, operand)
         found = self._primary()
-        while self.take("COLLATE"):
-            found = Collate(found, self.identifier())
-        return found
+        while True:
+            if self.take("COLLATE"):
+                found = Collate(found, self.identifier())
+            elif self.take("AT", "TIME", "ZONE"):
+                found = Call(("at time zone",), [found, self._primary()])
+            else:
+                return found
 
     def _primary(self) -> Expr:
         token = self.token
@@ -484,7 +492,7 @@ class Parser:
             inner = self._joined()
             self.need(")")
             return inner
-        name = self.name()
+        name = self.target()
         args: list[Expr] | None = None
         if self.at("(") and not self._hint_ahead():
             self.need("(")

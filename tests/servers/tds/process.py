@@ -20,11 +20,17 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 class TestServer:
-    """One server process; a context manager. `encryption`: off, optional or required; `zone`: minutes east of UTC."""
+    """One server process; a context manager.
+
+    `encryption`: off, optional or required, with a `certificate`; `zone`: minutes east of UTC of the server's clock;
+    `trace`: a file that every request and every error is written to.
+    """
 
     __test__ = False
 
-    def __init__(self, encryption: str = "off", certificate: Path | None = None, zone: int = 0) -> None:
+    def __init__(
+        self, encryption: str = "off", certificate: Path | None = None, zone: int = 0, trace: Path | None = None
+    ) -> None:
         self.host = "127.0.0.1"
         self.user = "sa"
         self.password = secrets.token_hex(8)
@@ -32,6 +38,8 @@ class TestServer:
         command = [sys.executable, "-m", "tests.servers.tds.server", "--encryption", encryption, "--zone", str(zone)]
         if certificate is not None:
             command += ["--certificate", str(certificate)]
+        if trace is not None:
+            command += ["--trace", str(trace)]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -115,9 +123,11 @@ class TestDatabase:
 
     __test__ = False
 
-    def __init__(self, server: TestServer, name: str, collation: str | None = None) -> None:
+    def __init__(self, server: TestServer, name: str, collation: str | None = None, exists: bool = False) -> None:
         self.server = server
         self.name = name
+        if exists:
+            return
         server.execute(f"CREATE DATABASE [{name}]" + (f" COLLATE {collation}" if collation else ""))
 
     def drop(self) -> None:
@@ -180,6 +190,29 @@ class TestDatabase:
             f"EXEC sys.sp_cdc_cleanup_change_table @capture_instance = N'{instance}', @low_water_mark = 0x{mark.hex()},"
             " @threshold = 5000"
         )
+
+
+class TestSession:
+    """One session in which statements are run one after the other; a context manager."""
+
+    __test__ = False
+
+    def __init__(self, server: TestServer, database: str) -> None:
+        self._connection = server.connect(database)
+        self._cursor = self._connection.cursor()
+
+    def __enter__(self) -> TestSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._connection.close()
+
+    def run(self, statement: str) -> None:
+        """Run one batch."""
+        self._cursor.execute(statement)
+        # Results, and errors behind them, are there once they are read.
+        while self._cursor.nextset():
+            continue
 
 
 def certificate(folder: Path, host: str = "localhost", days: int = 2) -> Path:

@@ -80,7 +80,12 @@ class Resolver:
         return database, found
 
     def table(self, name: tuple[str, ...]) -> Resolved:
-        """A table or view as a source; raises SqlError 208 or 229."""
+        """A table or view as a source; raises SqlError 208, 229 or 1087."""
+        if name[0].startswith("@"):
+            variable = self.session.table_variables.get(name[0])
+            if variable is None:
+                raise SqlError(1087, f'Must declare the table variable "{name[0]}".', 15, 2)
+            return rows_as_source([(c.name, c.type) for c in variable.columns], variable.rows)
         view = self._view(name)
         if view is not None:
             return view
@@ -481,8 +486,12 @@ def _col_name(resolver: Resolver, args: list[Bound]) -> Bound:
 
 
 def _member(resolver: Resolver, args: list[Bound]) -> Bound:
-    role = str(resolver.text(args[0]))
-    return constant(resolver.session.is_member(resolver.session.database, role), INT)
+    session = resolver.session
+    if args[0].is_constant or args[0].type is None:
+        return constant(session.is_member(session.database, str(args[0].constant)), INT)
+    known = {role: session.is_member(session.database, role) for role in session.database.roles}
+    cases = " ".join(f"WHEN {values.literal(role)} THEN {answer}" for role, answer in known.items())
+    return Bound(f"(CASE {args[0].sql} {cases} ELSE NULL END)", INT)
 
 
 def _server_role(resolver: Resolver, args: list[Bound]) -> Bound:

@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--encryption", choices=("off", "optional", "required"), default="off")
     parser.add_argument("--certificate", type=Path, help="a PEM file with key and certificate")
     parser.add_argument("--zone", type=int, default=0, help="minutes east of UTC of the server's clock")
+    parser.add_argument("--trace", type=Path, help="a file that every request and every error is written to")
     given = parser.parse_args()
     instance = Instance(zone_minutes=given.zone)
     # The password is the caller's, by the environment: a process's arguments can be seen by others.
@@ -88,10 +89,12 @@ def main() -> None:
     if given.certificate is not None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(given.certificate)
-        # TDS 7.4 wraps the handshake in its packets, which suits TLS 1.2: 1.3 sends tickets behind it.
+        # TLS 1.3 sends tickets behind the handshake, for which TDS 7.4 has no place; SQL Server ends at 1.2 there, too.
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     Agent(instance).start()
-    server = Server(instance, Settings(given.encryption, context), given.port)
+    trace = given.trace.open("a", encoding="utf-8") if given.trace else None
+    settings = Settings(given.encryption, context, trace)
+    server = Server(instance, settings, given.port)
     print(f"listening {server.port}", flush=True)
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")

@@ -13,7 +13,7 @@ from tests.servers.tds.binder import Binder, Scope
 from tests.servers.tds.bound import Bound, convert
 from tests.servers.tds.errors import SqlError, unsupported
 from tests.servers.tds.log import CaptureInstance, Change, Transaction
-from tests.servers.tds.model import Database, Instance, Table
+from tests.servers.tds.model import ColumnInfo, Database, Instance, Table
 from tests.servers.tds.resolve import Resolver
 from tests.servers.tds.sqltype import SqlType
 from tests.servers.tds.udf import recovered
@@ -64,6 +64,14 @@ Result = Rows | Count | Info | DatabaseChanged | TransactionChanged
 
 
 @dataclass(slots=True)
+class TableVariable:
+    """DECLARE @x TABLE: its columns, and its rows in storage form."""
+
+    columns: list[ColumnInfo]
+    rows: list[tuple[object, ...]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class Session:
     """A login's session. One thread uses it; the instance's lock guards what is shared."""
 
@@ -85,10 +93,13 @@ class Session:
     descriptor: int = 0
     variables: dict[str, tuple[SqlType, object]] = field(default_factory=dict)
     temporary: dict[str, tuple[Database, Table]] = field(default_factory=dict)
+    table_variables: dict[str, TableVariable] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     changes: dict[int, list[Change]] = field(default_factory=dict)
     begun: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
     events: list[Result] = field(default_factory=list)
+    savepoints: dict[str, int] = field(default_factory=dict)
+    writes: int = 0
     command: int = 0
     duck: duckdb.DuckDBPyConnection = field(init=False)
     inside: bool = False
@@ -243,9 +254,21 @@ class Session:
             self.run("BEGIN TRANSACTION")
             self.inside = True
 
+    def save(self, name: str) -> None:
+        """SAVE TRANSACTION; raises SqlError 628 without one."""
+        if self.depth == 0:
+            raise SqlError(628, "Cannot issue SAVE TRANSACTION when there is no active transaction.")
+        self.savepoints[name.casefold()] = self.writes
+
+    def rollback_to(self, name: str) -> None:
+        """ROLLBACK TRANSACTION to a savepoint: DuckDB has none, so nothing may have been written since."""
+        if self.savepoints[name.casefold()] != self.writes:
+            raise unsupported("ROLLBACK to a savepoint behind which something was written")
+
     def writing(self, database: Database) -> None:
         """Before a statement writes: begin in DuckDB and in the log."""
         self.reading()
+        self.writes += 1
         if not self.inside:
             self.run("BEGIN TRANSACTION")
             self.inside = True
@@ -293,7 +316,7 @@ class Session:
             with self.instance.lock:
                 for action in reversed(self.undo):
                     action()
-        self.undo, self.changes, self.begun = [], {}, {}
+        self.undo, self.changes, self.begun, self.savepoints = [], {}, {}, {}
 
     def atomically(self, database: Database, work: Callable[[], int]) -> int:
         """Run one writing statement, in a transaction of its own where there is none; the rows it changed."""

@@ -16,6 +16,7 @@ from tests.servers.tds.syntax import (
     CreateIndex,
     CreateTable,
     Declare,
+    DeclareTable,
     Delete,
     Drop,
     Exec,
@@ -35,6 +36,7 @@ from tests.servers.tds.syntax import (
     Throw,
     Transaction,
     Truncate,
+    TypeName,
     Update,
     Use,
     WaitFor,
@@ -79,7 +81,7 @@ class StatementParser(Parser):
 
     def _insert(self) -> Statement:
         self.take("INTO")
-        table = self.name()
+        table = self.target()
         self._hints()
         columns = self.names() if self.at("(") and self.ahead().upper != "SELECT" else []
         output = self._output()
@@ -91,7 +93,11 @@ class StatementParser(Parser):
                 rows.append(self._insert_row())
             return Insert(table, columns, rows, None, output)
         if self.at("EXEC") or self.at("EXECUTE"):
-            raise unsupported("INSERT … EXEC")
+            self.next()
+            call = self._execute()
+            if not isinstance(call, Exec):
+                raise unsupported("INSERT … EXEC of a text")
+            return Insert(table, columns, None, None, output, call)
         return Insert(table, columns, None, self.query(), output)
 
     def _insert_row(self) -> list[Expr | None]:
@@ -456,18 +462,28 @@ class StatementParser(Parser):
         return name, value, self.take("OUTPUT") or self.take("OUT")
 
     def _declare(self) -> Statement:
-        found = []
+        found: list[tuple[str, TypeName, Expr | None]] = []
         while True:
             if self.token.kind != "variable":
                 raise self.fail()
             name = self.next().text.lower()
             self.take("AS")
-            if self.at("TABLE"):
-                raise unsupported("table variables")
+            if self.take("TABLE") and not found:
+                return self._declare_table(name)
             kind = self.type_name()
             found.append((name, kind, self.expression() if self.take("=") else None))
             if not self.take(","):
                 return Declare(found)
+
+    def _declare_table(self, name: str) -> Statement:
+        columns: list[ColumnDef] = []
+        self.need("(")
+        while not self.at(")"):
+            columns.append(self._column([]))
+            if not self.take(","):
+                break
+        self.need(")")
+        return DeclareTable(name, columns)
 
     def _set(self) -> Statement:
         if self.token.kind == "variable":
@@ -482,8 +498,9 @@ class StatementParser(Parser):
         if words[0] == "transaction":
             for _ in range(2):
                 words.append(self.next().text.lower())
-            one = self.token.text.lower() in ("snapshot", "serializable")
-            words += [self.next().text.lower()] if one else self._two()
+            words.append(self.next().text.lower())
+            if words[-1] not in ("snapshot", "serializable"):
+                words.append(self.next().text.lower())
             return SetOption(words)
         if words[0] == "identity_insert":
             words += [".".join(self.name()), self.next().text.lower()]
@@ -494,9 +511,6 @@ class StatementParser(Parser):
             words.append(self.next().text.lower())
         words.append(("-" if self.take("-") else "") + self.next().text.lower())
         return SetOption(words)
-
-    def _two(self) -> list[str]:
-        return [self.next().text.lower(), self.next().text.lower()]
 
     def _if(self) -> Statement:
         condition = self.expression()
@@ -527,10 +541,15 @@ class StatementParser(Parser):
     def _end_transaction(self, action: str) -> Statement:
         if (self.take("TRAN") or self.take("TRANSACTION")) and self.token.kind in ("word", "quoted"):
             if self.token.upper not in RESERVED | STATEMENTS:
-                self.next()
+                return Transaction(action, self.next().text)
         else:
             self.take("WORK")
         return Transaction(action)
+
+    def _save(self) -> Statement:
+        if not self.take("TRAN"):
+            self.need("TRANSACTION")
+        return Transaction("save", self.identifier())
 
     def _commit(self) -> Statement:
         return self._end_transaction("commit")

@@ -227,13 +227,14 @@ class SelectStatement(Statement):
 
 @dataclass(slots=True)
 class Insert(Statement):
-    """`rows` (None in a row: DEFAULT), `query`, or neither: DEFAULT VALUES."""
+    """`rows` (None in a row: DEFAULT), `query`, `call` of a procedure, or none of them: DEFAULT VALUES."""
 
     table: Name
     columns: list[str]
     rows: list[list[Expr | None]] | None
     query: Query | None
     output: list[Item]
+    call: Exec | None = None
 
 
 @dataclass(slots=True)
@@ -374,6 +375,14 @@ class Declare(Statement):
 
 
 @dataclass(slots=True)
+class DeclareTable(Statement):
+    """DECLARE @x TABLE (…)."""
+
+    name: str
+    columns: list[ColumnDef]
+
+
+@dataclass(slots=True)
 class Assign(Statement):
     variable: str
     operator: str | None
@@ -407,9 +416,10 @@ class Block(Statement):
 
 @dataclass(slots=True)
 class Transaction(Statement):
-    """`action`: begin, commit or rollback."""
+    """`action`: begin, commit, rollback or save; `name`: the savepoint's, or the transaction's, if one is given."""
 
     action: str
+    name: str | None = None
 
 
 @dataclass(slots=True)
