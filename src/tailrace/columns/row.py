@@ -14,9 +14,10 @@ op         string                                       c, u, d, r, t, m; tombst
 database   string                                       source database
 schema     string                                       source schema
 table      string                                       source table
-position   string                                       hex digits of the commit LSN (16; SQL Server 20, Db2 20 or
-                                                        32): sorts in log order
-ordinal    bigint                                       place in the transaction: identifies the change
+position   string                                       hex digits that sort in log order: of the commit LSN (16), or
+                                                        of change tables those of commit and change (40 or 64)
+ordinal    bigint                                       place in the transaction, or, of change tables, among the rows
+                                                        of one change position: identifies the change
 transaction string                                      transaction id; null in snapshots
 source_ts  timestamp                                    commit time (snapshot: time of the snapshot), UTC, µs
 snapshot   string                                       the source block's snapshot marker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,9 +25,27 @@ def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
     return cast(CapturedTransactions, batch.transactions)
 
 
-def position_of(commit_lsn: bytes) -> str:
-    """What the row schema's `position` says of a commit's LSN; sorts in log order."""
-    return commit_lsn.hex().upper()
+def position_of(commit_lsn: bytes, change_lsn: bytes | None = None) -> str:
+    """What the row schema's `position` says of a change: both LSNs in hexadecimal digits; sorts in log order.
+
+    Rows of snapshots have no LSN of their own, and stand before every change of the commit.
+    """
+    return (commit_lsn + (bytes(len(commit_lsn)) if change_lsn is None else change_lsn)).hex().upper()
+
+
+def positions_of(commits: pa.Array, changes: pa.Array) -> pa.Array:
+    """`position_of` of each pair, as one text column. All LSNs have one length."""
+    if not len(commits):
+        return pa.array([], pa.string())
+    width = len(commits[0].as_py())
+    both = pc.binary_join_element_wise(commits, pc.fill_null(changes, bytes(width)), b"")
+    digits = _DIGITS[np.frombuffer(both.buffers()[2], np.uint8)[: 2 * width * len(both)]]
+    offsets = np.arange(len(both) + 1, dtype=np.int32) * (4 * width)
+    return pa.StringArray.from_buffers(len(both), pa.py_buffer(offsets), pa.py_buffer(digits))
+
+
+# Two digits for every byte, as they lie in memory.
+_DIGITS = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16).copy()
 
 
 def _lsns(batch: ChangeBatch) -> pa.Array:
@@ -41,9 +60,7 @@ class _Parts:
         commits = transactions_of(batch).commit_lsn
         self.commit_lsn = lsns_fragment(commits)
         # Every commit has an LSN; snapshots tell the one that they were taken at.
-        texts = commits.to_pylist()
-        self.position = pa.array([position_of(lsn) for lsn in texts], pa.string())
-        self.name = pa.array([lsn_text(lsn) for lsn in texts], pa.string())
+        self.name = pa.array([lsn_text(lsn) for lsn in commits.to_pylist()], pa.string())
 
     def block(self, records: Records) -> _Block:
         return _Block(self, records)
@@ -75,6 +92,12 @@ class _Block:
                 programs.literal(b"null")
             else:
                 programs.fragment(self.serial, CHANGE)
+
+    def positions(self) -> pa.Array:
+        batch, changes = self.parts.batch, pa.array(self.records.change)
+        return positions_of(
+            transactions_of(batch).commit_lsn.take(pa.array(self.records.transaction)), _lsns(batch).take(changes)
+        )
 
     def transaction_names(self) -> pa.Array:
         return self.parts.name.take(pa.array(self.records.transaction))
@@ -132,7 +155,7 @@ class CapturedForm:
         commit = transactions_of(batch).commit_lsn[int(batch.transaction[change])].as_py()
         lsn = _lsns(batch)[change].as_py()
         text = lsn_text(commit)
-        return Place("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit), text)
+        return Place("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit, lsn), text)
 
     def message(self, batch: ChangeBatch, change: int) -> bytes:
         """The rows of the change table, or of the snapshot, as JSON of the texts that they were read as."""

@@ -51,15 +51,18 @@ class SourceBlock(Protocol):
         """Write the members behind `table`, each with a comma before it."""
         ...
 
+    def positions(self) -> pa.Array:
+        """What the column `position` says of each record."""
+        ...
+
     def transaction_names(self) -> pa.Array:
         """The text of `transaction.id` of each record."""
         ...
 
 
 class SourceParts(Protocol):
-    """What is made once per batch: `position` and `name` are one text per transaction, for the rows' columns."""
+    """What is made once per batch: `name` is one text per transaction, for the rows' columns."""
 
-    position: pa.Array
     name: pa.Array
 
     def block(self, records: Records) -> SourceBlock: ...

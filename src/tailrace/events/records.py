@@ -313,7 +313,7 @@ class _Block:
             _constant(table.database, count),
             _constant(table.schema, count),
             _constant(table.table, count),
-            self.transactions.source.position.take(transaction),
+            self.source.positions(),
             pa.array(self.batch.ordinal[self.change]),
             self._transaction_names(transaction),
             pa.array(self.batch.transactions.commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),

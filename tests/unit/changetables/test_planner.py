@@ -58,6 +58,7 @@ def test_numbers_events_of_one_change_position() -> None:
         ("d", 1, 0),
         ("c", 2, 1),
     ]
+    assert len({(event.commit, event.change, event.ordinal) for event in events}) == 4
     assert events[2].change == events[3].change
     assert events[2].commit == events[3].commit
 

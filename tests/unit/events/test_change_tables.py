@@ -167,7 +167,8 @@ def test_a_row_of_a_snapshot_tells_where_it_was_taken(today: bool) -> None:
 )
 def test_an_lsn_is_hexadecimal_in_three_parts(lsn: str, text: str) -> None:
     assert lsn_text(bytes.fromhex(lsn)) == text
-    assert position_of(bytes.fromhex(lsn)) == lsn.upper()
+    assert position_of(bytes.fromhex(lsn), bytes.fromhex(lsn)) == 2 * lsn.upper()
+    assert position_of(bytes.fromhex(lsn)) == lsn.upper() + "0" * len(lsn)
 
 
 @pytest.mark.seed("004-02", "004-04", "004-07", "004-08", "004-10", "004-11", "004-12", "004-13", "004-14", "004-15")
@@ -296,12 +297,14 @@ def test_transactions_are_named_by_their_commits_lsn(connector: str, collection:
     payload = json.loads(end["value"])["payload"]
     assert (payload["status"], payload["id"], payload["ts_ms"]) == ("END", name, AT_US // 1000)
     assert payload["data_collections"] == [{"data_collection": collection, "event_count": 2}]
-    assert end["position"] == "00000027000007580005" == found[0]["position"]
+    assert end["position"] == position_of(COMMIT)
+    assert found[0]["position"].startswith("00000027000007580005")
+    assert [len(row["position"]) for row in found] == [40] * len(found)
 
 
 def test_a_heartbeat_stands_where_its_batch_ends() -> None:
     (row,) = heartbeat_row(7, position_of(COMMIT), settings("sqlserver", today=True)).to_pylist()
-    assert (row["position"], row["database"]) == ("00000027000007580005", "testDB")
+    assert (row["position"], row["database"]) == ("00000027000007580005" + "0" * 20, "testDB")
     several = settings("sqlserver", {"database.names": "a,b"}, today=True)
     assert heartbeat_row(7, position_of(COMMIT), several).to_pylist()[0]["database"] is None
 
@@ -328,7 +331,7 @@ def test_a_value_beyond_its_type_is_null_or_put_aside_or_stops_the_query() -> No
     assert [row["op"] for row in aside] == ["c", "quarantine", "c"]
     told = aside[1]["value"]
     assert (told["lsn"], told["position"]) == ("00000027:00000758:0003", "00000027:00000758:0005")
-    assert aside[1]["position"] == "00000027000007580005"
+    assert aside[1]["position"] == "0000002700000758000500000027000007580003"
     with pytest.raises(ConversionError, match=r"column at of dbo\.t .* at 00000027:00000758:0003"):
         rows(part, settings("sqlserver", failing))
 

@@ -21,8 +21,8 @@ from tailrace.connectors.changetables.tasks import Part, Source, change_batches
 from tailrace.events import names
 from tailrace.events.boundaries import in_java_order
 
-# The ordinals of a transaction's boundaries: before its first change, and behind its last one.
-_BEGIN, _END = -1, (1 << 62) - 1
+# The ordinals of a transaction's boundaries, which stand before its first change and behind its last one.
+_BEGIN, _END = -1, 0
 
 
 def numbered(source: Source, parts: Sequence[Part]) -> tuple[list[Part], list[Boundary]]:
@@ -124,6 +124,7 @@ def _boundaries(
     weight: Int64s,
     at_us: Int64s,
 ) -> list[Boundary]:
+    from tailrace.events.captured import position_of
     from tailrace.serde.lsn_kernels import lsn_text
 
     tables = [names.collection(source.settings, part.table.id) for part in parts]
@@ -140,8 +141,7 @@ def _boundaries(
         commit = bytes(positions[number]).ljust(width, b"\0")
         one = counts[number]
         ended = Counts(sum(one.values()), in_java_order(one))
-        text, position = lsn_text(commit), commit.hex().upper()
-        at = int(when[number])
-        found.append(Boundary(text, 0, position, at, _BEGIN, None))
-        found.append(Boundary(text, 0, position, at, _END, ended))
+        text, at = lsn_text(commit), int(when[number])
+        found.append(Boundary(text, 0, position_of(commit), at, _BEGIN, None))
+        found.append(Boundary(text, 0, position_of(commit, b"\xff" * width), at, _END, ended))
     return found

@@ -111,9 +111,12 @@ class TablesOffset:
 
     @property
     def position(self) -> str:
-        """The commit positions as one text, for records that belong to no change: of the first database."""
+        """Where records stand that belong to no change: behind the last commit of the first database."""
         first = next(iter(sorted(self.databases)), None)
-        return "" if first is None else self.databases[first].position.hex().upper()
+        if first is None:
+            return ""
+        position = self.databases[first].position
+        return (position + b"\xff" * len(position)).hex().upper()
 
     def to_json(self) -> dict[str, Any]:
         """With the keys of every object in order: Spark compares offsets as text."""

@@ -112,7 +112,7 @@ class Assembly:
     """Makes ChangeBatches of one table's rows, in order; remembers what the next rows need to know of the last ones.
 
     `serial` counts the rows of one commit and change position from 1, an update's two rows being two (Debezium:
-    `event_serial_no`), `ordinal` the rows of one commit from 0.
+    `event_serial_no`); the ordinal is one less.
     """
 
     table: TableSchema
@@ -121,7 +121,6 @@ class Assembly:
     _commit: bytes = b""
     _change: bytes = b""
     _serial: int = 0
-    _ordinal: int = 0
 
     def batch(self, rows: ChangeRows) -> ChangeBatch | None:
         """The changes of `rows`, as `whole` cuts them; None when there is none."""
@@ -129,9 +128,8 @@ class Assembly:
         new_commit = _differs(rows.commit, self._commit)
         new_change = new_commit | _differs(rows.change, self._change)
         serial = _running(new_change, self._serial)
-        ordinal = _running(new_commit, self._ordinal)
         self._commit, self._change = rows.commit[count - 1].as_py(), rows.change[count - 1].as_py()
-        self._serial, self._ordinal = int(serial[-1]), int(ordinal[-1])
+        self._serial = int(serial[-1])
         operation = self._paired(rows.operation, new_commit) if self.pairs else rows.operation
         after_before = np.zeros(count, np.bool_)
         after_before[1:] = (operation[1:] == AFTER) & (operation[:-1] == BEFORE) & ~new_commit[1:]
@@ -152,7 +150,7 @@ class Assembly:
             op=_OPS[code],
             lsn=_taken(rows.change, kept),
             transaction=transaction,
-            ordinal=ordinal[kept] - 1,
+            ordinal=serial[kept] - 1,
             transactions=CapturedTransactions(commits, self.times.find(commits)),
             before=_image(rows.columns, has_before, old) if has_before.any() else None,
             after=_image(rows.columns, has_after, kept) if has_after.any() else None,

@@ -77,6 +77,9 @@ class _Block:
         if not self.parts.settings.legacy:
             programs.literal(b',"origin":null,"origin_lsn":null')
 
+    def positions(self) -> pa.Array:
+        return self.parts.position.take(pa.array(self.records.transaction))
+
     def transaction_names(self) -> pa.Array:
         batch = self.parts.batch
         name = pa.array(transactions_of(batch).xid[self.records.transaction]).cast(pa.string())
