@@ -23,7 +23,8 @@ class Rows:
 
     That is an entry of the oplog, or an operation of a transaction within one, or a change event. `time` and `number`
     are its position, `op` the ASCII codes of c, u and d, `namespace` an index into the feed's list of namespaces.
-    Of the oplog `hash` is the entry's `h`, where `hashed`, and `order` the place in its transaction, from 1, 0 outside.
+    Of the oplog `hash` is the entry's `h`, where `hashed`, `order` the place in its transaction, from 1, 0 outside, and
+    `term` the term of the primary that wrote the entry, -1 where it names none.
     """
 
     data: Bytes
@@ -35,6 +36,7 @@ class Rows:
     hash: Int64s | None = None
     hashed: Flags | None = None
     order: Int64s | None = None
+    term: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.at)
@@ -51,14 +53,16 @@ class Rows:
             None if self.hash is None else self.hash[which],
             None if self.hashed is None else self.hashed[which],
             None if self.order is None else self.order[which],
+            None if self.term is None else self.term[which],
         )
 
     def compacted(self) -> Rows:
         """The same over a buffer that holds nothing else."""
         data, offsets = fields.gathered(self.data, self.at)
         return Rows(
-            data, offsets[:-1], self.time, self.number, self.op, self.namespace, self.hash, self.hashed, self.order
-        )
+            data, offsets[:-1], self.time, self.number, self.op, self.namespace, self.hash, self.hashed, self.order,
+            self.term,
+        )  # fmt: skip
 
     def first_after(self, position: Position) -> int:
         """The index of the first change behind `position`."""
@@ -87,7 +91,8 @@ class Chunk:
             return Position(int(rows.time[row]), int(rows.number[row]), encoded(rows.data, int(self.tokens[row])))
         known = rows.hash is not None and rows.hashed is not None and bool(rows.hashed[row])
         number = int(rows.hash[row]) if known and rows.hash is not None else None
-        return Position(int(rows.time[row]), int(rows.number[row]), hash=number)
+        term = -1 if rows.term is None else int(rows.term[row])
+        return Position(int(rows.time[row]), int(rows.number[row]), hash=number, term=None if term < 0 else term)
 
 
 def encoded(data: Bytes, at: int) -> str:

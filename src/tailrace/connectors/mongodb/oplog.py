@@ -144,6 +144,7 @@ class OplogFeed:
         kept = (op != 0) & (places[5] < 0) & (kinds[2] == fields.STRING)
         hashed = places[4] >= 0
         hashes = fields.int64s(data, places[4], kinds[4])
+        terms = np.where(places[6] >= 0, fields.int64s(data, places[6], kinds[6]), -1)
         entry = np.flatnonzero(kept)
         rows = _Parts(data, entry, starts[entry], op[entry], np.zeros(len(entry), np.int64))
         for command in np.flatnonzero((letters == _COMMAND_OP) & (places[5] < 0)).tolist():
@@ -155,23 +156,20 @@ class OplogFeed:
         namespace, _ = self._numbers(found.data, found.at)
         whole = Rows(
             found.data, found.at, time[found.entry], number, found.op, namespace, hashes[found.entry],
-            hashed[found.entry], found.order,
+            hashed[found.entry], found.order, terms[found.entry],
         )  # fmt: skip
-        reached = self._position_behind(time, hashes, hashed, data, places[6], kinds[6])
+        reached = self._position_behind(time, hashes, hashed, terms)
         fresh = whole.part(slice(whole.first_after(self._reached), None))
         captured = fresh.part(fresh.namespace >= 0)
         if self._reached.is_before(reached):
             self._reached = reached
         return Chunk(_kept(captured, len(data)), self._reached, None, len(data))
 
-    def _position_behind(
-        self, time: Int64s, hashes: Int64s, hashed: Flags, data: Bytes, terms: Int64s, kinds: Bytes
-    ) -> Position:
+    def _position_behind(self, time: Int64s, hashes: Int64s, hashed: Flags, terms: Int64s) -> Position:
         """The position behind the last entry, which may be none of a change."""
-        last = int(time[-1])
+        last, term = int(time[-1]), int(terms[-1])
         count = self._counted[1] if self._counted[0] == last else 0
-        term = int(fields.int64s(data, terms, kinds)[-1]) if terms[-1] >= 0 else None
-        return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=term)
+        return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
         """The numbers of the changes' collections."""

@@ -147,7 +147,8 @@ class MongoPlanner:
         if until.snapshot is not None:
             tasks += self._chunk_tasks(since, until.snapshot)
         rows: list[Rows] = []
-        if since.log.is_before(until.log) and not since.is_initial:
+        # A snapshot that mends a lost position leaps over what is lost.
+        if until.snapshot is None and since.log.is_before(until.log) and not since.is_initial:
             rows = self._rows(since, until)
             counted = self._numbered(rows, since) if self._events.provide_transaction_metadata else None
             if counted is not None and counted.boundaries:
