@@ -158,6 +158,7 @@ def batches(draw: Callable[..., Any], connector: str) -> ChangeBatch:
     serial = None
     if connector == "sqlserver" and not snapshot:
         serial = pa.array([7, *(draw(st.none() | st.integers(1, 9)) for _ in ops)], pa.int64()).slice(1)
+    commits = pa.array([draw(lsns | st.just(bytes(width))) for _ in us], pa.binary())
     metadata = draw(st.booleans())
     order = np.arange(1, count + 1, dtype=np.int64)
     return ChangeBatch(
@@ -166,7 +167,7 @@ def batches(draw: Callable[..., Any], connector: str) -> ChangeBatch:
         pa.array([b"another one", *changes], pa.binary()).slice(1),
         np.sort(np.array(draw(st.lists(st.integers(0, transactions - 1), min_size=count, max_size=count)), np.int32)),
         np.arange(count, dtype=np.int64),
-        CapturedTransactions(pa.array([draw(lsns) for _ in us], pa.binary()), np.array(us, np.int64)),
+        CapturedTransactions(commits, np.array(us, np.int64)),
         draw(_image(columns, texts, before)) if any(before) else None,
         draw(_image(columns, texts, [op in "cur" for op in ops])),
         np.array(draw(st.lists(st.integers(1, 6), min_size=count, max_size=count)), np.uint8) if snapshot else None,

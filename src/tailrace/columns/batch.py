@@ -46,7 +46,7 @@ class CapturedTransactions:
     """The transactions of change tables (SQL Server, Db2): `commit_lsn` is a `binary` array of their commits' LSNs.
 
     The bytes are the server's own: 10 for SQL Server, 10 or 16 for Db2. Those of one server have one length, so that
-    they sort as bytes.
+    they sort as bytes. Zeros stand for a snapshot taken before anything was captured, whose source blocks have no LSN.
     """
 
     commit_lsn: pa.Array

@@ -57,10 +57,9 @@ class _Parts:
 
     def __init__(self, batch: ChangeBatch, form: CapturedForm) -> None:
         self.batch, self.form = batch, form
-        commits = transactions_of(batch).commit_lsn
-        self.commit_lsn = lsns_fragment(commits)
-        # Every commit has an LSN; snapshots tell the one that they were taken at.
-        self.name = pa.array([lsn_text(lsn) for lsn in commits.to_pylist()], pa.string())
+        texts = transactions_of(batch).commit_lsn.to_pylist()
+        self.commit_lsn = lsns_fragment(pa.array([lsn if any(lsn) else None for lsn in texts], pa.binary()))
+        self.name = pa.array([lsn_text(lsn) for lsn in texts], pa.string())
 
     def block(self, records: Records) -> _Block:
         return _Block(self, records)
@@ -146,7 +145,10 @@ class CapturedForm:
     def source(self, batch: ChangeBatch, change: int, marker: Marker, settings: EventSettings) -> PlainSource:
         commit = transactions_of(batch).commit_lsn[int(batch.transaction[change])].as_py()
         lsn = _lsns(batch)[change].as_py()
-        tail: dict[str, Any] = {"change_lsn": None if lsn is None else lsn_text(lsn), "commit_lsn": lsn_text(commit)}
+        tail: dict[str, Any] = {
+            "change_lsn": None if lsn is None else lsn_text(lsn),
+            "commit_lsn": lsn_text(commit) if any(commit) else None,
+        }
         if self.serial:
             tail["event_serial_no"] = None if batch.serial is None else batch.serial[change].as_py()
         return PlainSource(None, tail, lsn_text(commit))

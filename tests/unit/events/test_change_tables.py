@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tailrace.columns import Boundary, Column, Counts, Marker, TableId, TableSchema
+from tailrace.columns import Boundary, CapturedTransactions, Column, Counts, Marker, TableId, TableSchema
 from tailrace.config import parse
 from tailrace.errors import ConversionError
 from tailrace.events import names
@@ -154,6 +154,62 @@ def test_a_row_of_a_snapshot_tells_where_it_was_taken(today: bool) -> None:
     assert [source["event_serial_no"] for source in sources] == [None, None]
     assert {source["commit_lsn"] for source in sources} == {"00000027:00000758:0005"}
     assert [row["transaction"] for row in found] == [None, None]
+
+
+@pytest.mark.parametrize("connector", FORMS)
+def test_a_snapshot_before_anything_was_captured_has_no_lsn(connector: str) -> None:
+    part = batch(TABLES[connector], [("r", 0, None, JOHN)], [Marker.LAST])
+    part.transactions = CapturedTransactions(pa.array([bytes(10)], pa.binary()), np.full(1, AT_US, np.int64))
+    (row,) = rows(part, settings(connector))
+    assert row["value"]["payload"]["source"]["commit_lsn"] is None
+    assert row["position"] == "0" * 40
+
+
+# As Microsoft's driver tells them of these columns to Debezium.
+DECLARED: list[tuple[str, int, bool, tuple[int, str, int, int | None]]] = [
+    ("bigint", -1, False, (-5, "bigint", 19, 0)),
+    ("binary", 4, False, (-2, "binary", 4, None)),
+    ("bit", -1, False, (-7, "bit", 1, None)),
+    ("char", 5, False, (1, "char", 5, None)),
+    ("date", -1, False, (91, "date", 10, None)),
+    ("datetime", -1, False, (93, "datetime", 23, 3)),
+    ("datetime2", 0, False, (93, "datetime2", 19, 0)),
+    ("datetime2", 3, False, (93, "datetime2", 23, 3)),
+    ("datetime2", 7, False, (93, "datetime2", 27, 7)),
+    ("datetimeoffset", 0, False, (-155, "datetimeoffset", 26, 0)),
+    ("datetimeoffset", 7, False, (-155, "datetimeoffset", 34, 7)),
+    ("decimal", 38 << 16 | 10, False, (3, "decimal", 38, 10)),
+    ("float", 53, False, (8, "float", 53, None)),
+    ("image", -1, False, (-4, "image", 2147483647, None)),
+    ("int", -1, True, (4, "int identity", 10, 0)),
+    ("money", -1, False, (3, "money", 19, 4)),
+    ("nchar", 5, False, (-15, "nchar", 5, None)),
+    ("ntext", -1, False, (-16, "ntext", 1073741823, None)),
+    ("numeric", 18 << 16, False, (2, "numeric", 18, 0)),
+    ("nvarchar", -1, False, (-9, "nvarchar", 2147483647, None)),
+    ("real", -1, False, (7, "real", 24, None)),
+    ("smalldatetime", -1, False, (93, "smalldatetime", 16, 0)),
+    ("smallint", -1, False, (5, "smallint", 5, 0)),
+    ("smallmoney", -1, False, (3, "smallmoney", 10, 4)),
+    ("text", -1, False, (-1, "text", 2147483647, None)),
+    ("time", 0, False, (92, "time", 8, 0)),
+    ("time", 3, False, (92, "time", 12, 3)),
+    ("time", 7, False, (92, "time", 16, 7)),
+    ("timestamp", -1, False, (-2, "timestamp", 8, None)),
+    ("tinyint", -1, False, (-6, "tinyint", 3, 0)),
+    ("uniqueidentifier", -1, False, (1, "uniqueidentifier", 36, None)),
+    ("varbinary", -1, False, (-3, "varbinary", 2147483647, None)),
+    ("varchar", 255, False, (12, "varchar", 255, None)),
+    ("xml", -1, False, (-16, "xml", 2147483647, None)),
+]
+
+
+@pytest.mark.parametrize(("kind", "modifier", "identity", "told"), DECLARED)
+def test_types_are_declared_as_the_driver_tells_them(
+    kind: str, modifier: int, identity: bool, told: tuple[int, str, int, int | None]
+) -> None:
+    column, of = Column("c", kind, 0, modifier, identity=identity), FORMS["sqlserver"].described
+    assert (of.jdbc_type(column), of.type_name(column), of.length(column), of.scale(column)) == told
 
 
 @pytest.mark.seed("001-11")

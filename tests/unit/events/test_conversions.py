@@ -5,7 +5,7 @@
 as they give them. A line is: event format, type, modifier, decimal.handling.mode, time.precision.mode,
 binary.handling.mode, the text that the value has in change tables, the schema, the value as JSON (floating-point
 numbers as their text). Left out is what the converters get wrong: timestamps beyond 64 bits of ns that wrap around
-before 3.6, and times with a fraction in 1.0.
+before 3.6, and times with a fraction in 1.0, which cuts them to milliseconds or fails.
 """
 
 from __future__ import annotations

@@ -8,11 +8,10 @@ java.sql.Types: so xml is a long text there, and a user-defined type of the CLR 
 from __future__ import annotations
 
 from tailrace.columns import Column
-from tailrace.connectors.sqlserver.declaration import DECIMALS, FRACTIONS, SIZED, UNSIZED, WIDE, precision_and_scale
+from tailrace.connectors.sqlserver.declaration import DECIMALS, FRACTIONS, SIZED, UNSIZED, precision_and_scale
 from tailrace.events.settings import EventSettings
 
 UNLIMITED = 2**31 - 1
-_UNLIMITED_WIDE = 2**30 - 1
 _JDBC = {
     "bit": -7, "tinyint": -6, "smallint": 5, "int": 4, "bigint": -5, "decimal": 3, "numeric": 2, "money": 3,
     "smallmoney": 3, "float": 8, "real": 7, "date": 91, "time": 92, "datetime": 93, "smalldatetime": 93,
@@ -23,12 +22,12 @@ _JDBC = {
 _TEXTS = frozenset((1, 12, -1, -15, -9, -16))
 _LENGTHS = {
     "bit": 1, "tinyint": 3, "smallint": 5, "int": 10, "bigint": 19, "money": 19, "smallmoney": 10, "float": 53,
-    "real": 24, "date": 10, "datetime": 23, "smalldatetime": 16, "text": UNLIMITED, "ntext": _UNLIMITED_WIDE,
-    "xml": _UNLIMITED_WIDE, "uniqueidentifier": 36, "image": UNLIMITED, "timestamp": 8, "rowversion": 8,
+    "real": 24, "date": 10, "datetime": 23, "smalldatetime": 16, "text": UNLIMITED, "ntext": 2**30 - 1,
+    "xml": UNLIMITED, "uniqueidentifier": 36, "image": UNLIMITED, "timestamp": 8, "rowversion": 8,
     "hierarchyid": 892, "geometry": UNLIMITED, "geography": UNLIMITED, "sql_variant": 8000,
 }  # fmt: skip
 _SCALES = {
-    "tinyint": 0, "smallint": 0, "int": 0, "bigint": 0, "money": 4, "smallmoney": 4, "date": 0, "datetime": 3,
+    "tinyint": 0, "smallint": 0, "int": 0, "bigint": 0, "money": 4, "smallmoney": 4, "datetime": 3,
     "smalldatetime": 0,
 }  # fmt: skip
 # Without the fraction of a second.
@@ -58,8 +57,7 @@ def length(column: Column) -> int:
     if name in FRACTIONS:
         return _CLOCKS[name] + (declared + 1 if declared > 0 else 0)
     if name in SIZED:
-        unlimited = _UNLIMITED_WIDE if name in WIDE else UNLIMITED
-        return unlimited if declared == UNSIZED else declared
+        return UNLIMITED if declared == UNSIZED else declared
     return _LENGTHS.get(name, UNLIMITED)
 
 
