@@ -13,6 +13,8 @@ _ONE_SET = "a pipeline reads one replica set or, through mongos, one sharded clu
 _TOPOLOGY = "the driver watches which servers there are, without a pause"
 _JSON_MODES = "events hold the JSON of Debezium 3.6, which has no other"
 _ONE_LOG = "the log has one reader, and the parallelism of the rest is Spark's"
+_ONE_TEXT = "a document is one JSON text, and its fields are none of the schema's"
+_WHOLE = "no value is converted on its own; event.processing.failure.handling.mode says what follows a bad document"
 _BOUNDED = "answers of the server are bounded in bytes"
 _STORES = tuple(
     (kind, "Java alone reads such stores: convert it, with keytool -importkeystore -deststoretype PKCS12")
@@ -183,9 +185,13 @@ EVENTS = (
     Option("binary.handling.mode", Kind.TEXT, "How binary values are written.", "bytes",
            choices=("bytes", "base64", "base64-url-safe", "hex"),
            unsupported="a document is one JSON text, its binary values in it"),
-    *_named(relational.VALUES, "schema.name.adjustment.mode", "field.name.adjustment.mode", "sanitize.field.names",
-            "converters"),
-    *_without(connector.RECORDS, "heartbeat.action.query", "transforms", "transforms.<name>.<option>"),
+    *_named(relational.VALUES, "schema.name.adjustment.mode", "converters"),
+    *(replace(option, notice=_ONE_TEXT)
+      for option in _named(relational.VALUES, "field.name.adjustment.mode", "sanitize.field.names")),
+    *_without(connector.RECORDS, "heartbeat.action.query", "event.converting.failure.handling.mode", "transforms",
+              "transforms.<name>.<option>"),
+    *(replace(option, notice=_WHOLE)
+      for option in _named(connector.RECORDS, "event.converting.failure.handling.mode")),
     Option("transforms", Kind.LIST, "Name of the one transform, whose type is ExtractNewDocumentState.", []),
     Option("transforms.<name>.<option>", Kind.TEXT,
            "Its type and its options, by the names and defaults of the Debezium whose format is written.",

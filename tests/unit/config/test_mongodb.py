@@ -163,3 +163,16 @@ def test_files_name_the_connector_by_its_class() -> None:
     given = {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector", **OLD}
     read: Config = from_entries(given).source
     assert read.connector == "mongodb"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("field.name.adjustment.mode", "avro"),
+        ("event.converting.failure.handling.mode", "fail"),
+        ("mongodb.poll.interval.ms", "5"),
+        ("skip.messages.without.change", "true"),
+    ],
+)
+def test_what_has_no_effect_is_told(name: str, value: str) -> None:
+    assert any(notice.startswith(f"{name} has no effect") for notice in parse("mongodb", NEW | {name: value}).notices)
