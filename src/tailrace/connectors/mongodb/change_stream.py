@@ -18,7 +18,7 @@ from tailrace.connectors.mongodb.chunk import Chunk, Rows, encoded, numbered
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.namespaces import Namespaces, split
 from tailrace.connectors.mongodb.position import Position
-from tailrace.connectors.mongodb.raw import Answer, RawCursor
+from tailrace.connectors.mongodb.raw import BATCH, Answer, RawCursor
 from tailrace.errors import DecodeError
 from tailrace.serde.memory import readonly
 
@@ -104,7 +104,7 @@ class ChangeStreamFeed:
         namespaces: Namespaces,
         settings: StreamSettings,
         *,
-        batch_size: int = 0,
+        batch_size: int = BATCH,
         await_ms: int | None = None,
     ) -> None:
         self._client = client

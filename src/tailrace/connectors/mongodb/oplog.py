@@ -18,7 +18,7 @@ from tailrace.connectors.mongodb.chunk import Chunk, Flags, Rows, numbered
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.namespaces import Namespaces, split
 from tailrace.connectors.mongodb.position import WHOLE, Position
-from tailrace.connectors.mongodb.raw import Answer, RawCursor
+from tailrace.connectors.mongodb.raw import BATCH, Answer, RawCursor
 from tailrace.errors import DecodeError, PositionLost
 from tailrace.serde.memory import readonly
 
@@ -43,7 +43,7 @@ class OplogFeed:
         client: MongoClient[Any],
         namespaces: Namespaces,
         *,
-        batch_size: int = 0,
+        batch_size: int = BATCH,
         await_ms: int | None = None,
         majority: bool = True,
     ) -> None:

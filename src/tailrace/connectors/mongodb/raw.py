@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pymongo import MongoClient
     from pymongo.client_session import ClientSession
 
+BATCH = 10_000
+"""Documents that a log is asked for at once; the server ends a batch at 16 MB in any case."""
 _CURSOR = ("cursor", "operationTime")
 _BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken")
 

@@ -26,15 +26,17 @@ from tailrace.connectors.mongodb.field_filters import field_filter
 from tailrace.connectors.mongodb.fields import Int64s
 from tailrace.connectors.mongodb.images import Images, Values, images
 from tailrace.connectors.mongodb.json_forms import STRICT
+from tailrace.connectors.mongodb.quarantine import unconvertible
 from tailrace.connectors.mongodb.segment import OPLOG, READ, Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 from tailrace.events.envelope import marker_text
 from tailrace.events.headers import header_column
 from tailrace.serde.assemble import CHANGE, KINDS, MARKER, NO_PROGRAM, RECORD, Fragment, Programs
 from tailrace.serde.fragments import integers_fragment, strings_fragment
 from tailrace.serde.json_text import dumps, quoted, schema_text
-from tailrace.serde.memory import binary_array, text_buffers
+from tailrace.serde.memory import binary_array, readonly, text_buffers
 
 _MAX_CHANGES = 4_096
 _MAX_BYTES = 16 << 20
@@ -79,7 +81,11 @@ def collection_plan(namespace: Namespace, settings: MongoSettings) -> Collection
 
 
 def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatch]:
-    """The records of `segment` as batches of ROW_SCHEMA, in order, at most 8,192 records each."""
+    """The records of `segment` as batches of ROW_SCHEMA, in order, at most 8,192 records each.
+
+    A change that cannot become an event raises ConversionError, which says where it stands, or is put aside, as
+    `event.processing.failure.handling.mode` says.
+    """
     skipped = [op for op in "cud" if op in settings.events.skipped_operations]
     kept = ~np.isin(segment.op, [ord(op) for op in skipped]) if skipped else None
     if not len(segment) or (kept is not None and not kept.any()):
@@ -91,10 +97,31 @@ def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatc
     while low < len(segment):
         high = min(low + _MAX_CHANGES, len(segment))
         high = max(min(high, int(np.searchsorted(size, size[low] + _MAX_BYTES, side="right")) - 1), low + 1)
+        yield from _rows(segment, found, settings, plan, low, high, kept)
+        low = high
+
+
+def _rows(
+    segment: Segment,
+    found: Images,
+    settings: MongoSettings,
+    plan: CollectionPlan,
+    low: int,
+    high: int,
+    kept: Flags | None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the changes `low` to `high`; those that cannot be converted in their places, put aside."""
+    try:
         block = _Block(segment, found, settings, plan, low, high, kept)
         if len(block.change):
             yield block.rows()
-        low = high
+    except (ConversionError, DecodeError) as error:
+        if high - low > 1:
+            middle = (low + high) // 2
+            yield from _rows(segment, found, settings, plan, low, middle, kept)
+            yield from _rows(segment, found, settings, plan, middle, high, kept)
+        else:
+            yield unconvertible(segment, low, error, settings)
 
 
 class _Block:
@@ -385,8 +412,10 @@ def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> Fragment:
     return _text_fragment(pc.fill_null(pa.array(values, mask=~known).cast(pa.string()), "null"))
 
 
+@lru_cache(maxsize=64)
 def _nulls(count: int) -> Fragment:
-    return strings_fragment([b"null"] * count)
+    text = np.frombuffer(b"null" * count + b"\0", np.uint8)
+    return Fragment(text, readonly(np.arange(count + 1, dtype=np.int32) * 4))
 
 
 @lru_cache(maxsize=8)
