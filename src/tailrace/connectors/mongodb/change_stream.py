@@ -59,7 +59,9 @@ class StreamSettings:
         if "update_full" in mode:
             full = "whenAvailable" if config["capture.mode.full.update.type"] == "post_image" else "updateLookup"
         handling = config["cursor.oversize.handling.mode"]
-        own: list[Mapping[str, Any]] = [{"$match": {"operationType": {"$in": _DATA_CHANGES}}}]
+        # the end of a stream on a collection has a token of its own, behind which it goes on
+        wanted = [*_DATA_CHANGES, "invalidate"] if database else _DATA_CHANGES
+        own: list[Mapping[str, Any]] = [{"$match": {"operationType": {"$in": wanted}}}]
         if handling == "skip":
             own += [_smaller(name, config["cursor.oversize.skip.threshold"]) for name in _DOCUMENTS]
         given = user_stages(config["cursor.pipeline"])

@@ -12,11 +12,15 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProgress:
-    """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began."""
+    """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began.
+
+    `number` tells it from the one before it, which may be equal to it.
+    """
 
     plan: SnapshotPlan
     at: Position
     done: int
+    number: int = 1
 
     @property
     def is_complete(self) -> bool:
@@ -54,6 +58,7 @@ class MongoOffset:
             fields["snapshot"] = {
                 "at": self.snapshot.at.to_json(),
                 "done": self.snapshot.done,
+                "number": self.snapshot.number,
                 "plan": self.snapshot.plan.to_json(),
             }
         if self.heartbeat_ms:
@@ -75,7 +80,10 @@ class MongoOffset:
             None
             if snapshot is None
             else SnapshotProgress(
-                SnapshotPlan.from_json(snapshot["plan"]), Position.from_json(snapshot["at"]), snapshot["done"]
+                SnapshotPlan.from_json(snapshot["plan"]),
+                Position.from_json(snapshot["at"]),
+                snapshot["done"],
+                snapshot["number"],
             ),
             fields.get("heartbeat_ms", 0),
             None

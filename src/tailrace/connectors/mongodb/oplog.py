@@ -309,9 +309,9 @@ def oldest_time(client: MongoClient[Any]) -> int | None:
 
 
 def newest(client: MongoClient[Any]) -> Position:
-    """The position behind the newest entry of the oplog; of an empty one the start."""
+    """The position behind the newest entry of the oplog; of an empty one before the first one to come."""
     time, number, term = _end(client, {"$natural": -1})
-    return Position() if time is None else Position(time, WHOLE, hash=number, term=term)
+    return Position(0, WHOLE) if time is None else Position(time, WHOLE, hash=number, term=term)
 
 
 def _end(client: MongoClient[Any], sort: Mapping[str, int]) -> tuple[int | None, int | None, int | None]:

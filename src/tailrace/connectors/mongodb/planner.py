@@ -147,7 +147,7 @@ class MongoPlanner:
         if until.snapshot is not None:
             tasks += self._chunk_tasks(since, until.snapshot)
         rows: list[Rows] = []
-        # A snapshot that mends a lost position leaps over what is lost.
+        # a snapshot that begins with the batch has set the position: nothing before it is read
         if until.snapshot is None and since.log.is_before(until.log) and not since.is_initial:
             rows = self._rows(since, until)
             counted = self._numbered(rows, since) if self._events.provide_transaction_metadata else None
@@ -277,6 +277,10 @@ class MongoPlanner:
 
         At a later start (`always`) that leaves out what was changed in between: the snapshot shows it, as in Debezium.
         """
+        if self._reader is not None:
+            # it was started for the replay of a batch, and reads from elsewhere
+            self._reader.close()
+            self._reader = None
         time.sleep(self._config["snapshot.delay.ms"] / 1000)
         at = self._present()
         position = self._first_position() if self._mode.streams else since.log
@@ -287,8 +291,7 @@ class MongoPlanner:
         made = snapshots.plan(client, names, snapshots.filters(self._config))
         log.info("snapshot of %d collections in %d chunks", len({c.namespace for c in made.chunks}), len(made.chunks))
         self._notices.started(self._counts(names))
-        begun = MongoOffset(position, SnapshotProgress(made, at, 0), since.heartbeat_ms, since.transaction,
-                            since.progress)  # fmt: skip
+        begun = replace(since, log=position, snapshot=SnapshotProgress(made, at, 0, _number(since)))
         return self._next_chunks(begun, False)
 
     def _counts(self, names: Sequence[Namespace]) -> dict[Namespace, int]:
@@ -316,7 +319,9 @@ class MongoPlanner:
         log.info("blocking snapshot of %s in %d chunks", ", ".join(map(str, tables)), len(made.chunks))
         self._notices.started(self._counts(names))
         progress = replace(since.progress, blocking=(), reading=tables)
-        return self._next_chunks(replace(since, snapshot=SnapshotProgress(made, at, 0), progress=progress), False)
+        return self._next_chunks(
+            replace(since, snapshot=SnapshotProgress(made, at, 0, _number(since)), progress=progress), False
+        )
 
     def _present(self) -> Position:
         """The position that rows of a snapshot tell which does not begin a query."""
@@ -332,7 +337,7 @@ class MongoPlanner:
         return replace(since, snapshot=replace(since.snapshot, done=done), progress=told)
 
     def _chunk_tasks(self, since: MongoOffset, until: SnapshotProgress) -> list[Task]:
-        same = since.snapshot is not None and (since.snapshot.plan, since.snapshot.at) == (until.plan, until.at)
+        same = since.snapshot is not None and since.snapshot.number == until.number
         first = since.snapshot.done if same and since.snapshot is not None else 0
         address = Address.of(self._config)
         return [
@@ -480,6 +485,11 @@ class MongoPlanner:
         if self._heartbeats.remaining() > 0 or (self._target is not None and not has_changes):
             return since.heartbeat_ms
         return self._heartbeats.beat(since.heartbeat_ms)
+
+
+def _number(since: MongoOffset) -> int:
+    """The number of the next snapshot."""
+    return 1 if since.snapshot is None else since.snapshot.number + 1
 
 
 def operation_time(client: MongoClient[Any]) -> int:

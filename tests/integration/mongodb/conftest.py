@@ -1,0 +1,31 @@
+"""A maker of queries that are read batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.fix_mongodb import Mongo
+from tests.integration.mongodb.capture import Capture
+
+Make = Callable[..., Capture]
+
+
+@pytest.fixture
+def make_capture() -> Iterator[Make]:
+    """Makes queries of a server: of the 1.1 form with `old`, else of today's; all are closed after the test."""
+    made: list[Capture] = []
+
+    def make(server: Mongo, old: bool = False, offset: object = None, **options: str) -> Capture:
+        named = (
+            {"mongodb.hosts": server.hosts.lstrip("/"), "mongodb.name": "fulfillment"}
+            if old
+            else {"mongodb.connection.string": server.uri, "topic.prefix": "fulfillment"}
+        )
+        made.append(Capture(offset, **named, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

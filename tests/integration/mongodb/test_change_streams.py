@@ -1,0 +1,229 @@
+"""Change streams: positions, events in parts, what interrupts them and what ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import bson
+import numpy as np
+import pytest
+from bson import Timestamp
+
+from tailrace.connectors.mongodb import fields
+from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings, token_time
+from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.raw import Answer
+from tailrace.errors import PositionLost, PrerequisiteError
+from tests.fix_mongodb import Mongo, MongoDatabase
+from tests.integration.mongodb.capture import Capture, after, keys
+from tests.servers.mongo_proxy import Change, Failing, Mongos, Proxy, error
+
+Make = Callable[..., Capture]
+Through = Callable[[Change], tuple[Mongo, Proxy]]
+
+
+def started(make: Make, server: Mongo, database: str, **options: str) -> Capture:
+    """A query that has a position and reads no snapshot."""
+    capture = make(server, snapshot_mode="no_data", database_include_list=database, **options)
+    capture.idle(1)
+    return capture
+
+
+def test_events_come_once_whatever_cuts_the_batches(mongo_database: MongoDatabase, make_capture: Make) -> None:
+    capture = started(make_capture, mongo_database.server, mongo_database.name)
+    mongo_database["c"].insert_many([{"_id": number} for number in range(7)])
+    first = capture.until(4, rows=2)
+    capture.close()
+    mongo_database["c"].delete_one({"_id": 0})
+    again = make_capture(mongo_database.server, database_include_list=mongo_database.name, offset=capture.offset)
+    rest = again.until(9 - len(first))
+    assert keys(first + rest) == [("c", str(n)) for n in range(7)] + [("d", "0"), ("tombstone", "0")]
+
+
+def test_a_batch_that_is_planned_again_holds_the_same(mongo_database: MongoDatabase, make_capture: Make) -> None:
+    capture = started(make_capture, mongo_database.server, mongo_database.name)
+    mongo_database["c"].insert_many([{"_id": number} for number in range(7)])
+    found = capture.until(7)
+    capture.close()
+    begun, ended = capture.batches[-1]
+    again = make_capture(mongo_database.server, database_include_list=mongo_database.name, offset=begun)
+    repeated = again.read(begun, ended)
+    assert [event["position"] for event in repeated] == [event["position"] for event in found[-len(repeated) :]]
+    again.offset = ended
+    mongo_database["c"].insert_one({"_id": "later"})
+    assert keys(again.until(1)) == [("c", '"later"')]
+
+
+def test_a_lost_connection_is_tried_again(
+    mongo_database: MongoDatabase, mongo_proxy_to: Through, make_capture: Make
+) -> None:
+    server, proxy = mongo_proxy_to(Change())
+    capture = started(make_capture, server, mongo_database.name)
+    mongo_database["c"].insert_one({"_id": 1})
+    assert keys(capture.until(1)) == [("c", "1")]
+    proxy.cut()
+    mongo_database["c"].insert_one({"_id": 2})
+    assert keys(capture.until(1)) == [("c", "2")]
+
+
+@pytest.mark.parametrize(
+    ("code", "raised", "words"),
+    [
+        (286, PositionLost, "no longer in the oplog"),
+        (10334, PrerequisiteError, "larger than 16 MB"),
+        (13, PrerequisiteError, "may not read"),
+        (40573, PrerequisiteError, "no member of a replica set"),
+    ],
+)
+def test_what_ends_a_stream_is_said(
+    mongo_database: MongoDatabase,
+    mongo_proxy_to: Through,
+    make_capture: Make,
+    code: int,
+    raised: type[Exception],
+    words: str,
+) -> None:
+    failing = Failing(lambda document: "getMore" in document, error(code, "Name", "text with data"), times=0)
+    server, _ = mongo_proxy_to(failing)
+    capture = started(make_capture, server, mongo_database.name)
+    failing.times = -1
+    with pytest.raises(raised, match=words):
+        capture.idle(100)
+
+
+def test_an_election_is_passed_over(mongo_database: MongoDatabase, mongo_proxy_to: Through, make_capture: Make) -> None:
+    stepped_down = error(189, "PrimarySteppedDown", "step down", "ResumableChangeStreamError")
+    failing = Failing(lambda document: "getMore" in document, stepped_down, times=0)
+    server, _ = mongo_proxy_to(failing)
+    capture = started(make_capture, server, mongo_database.name)
+    mongo_database["c"].insert_one({"_id": 1})
+    capture.until(1)
+    failing.times = 2
+    mongo_database["c"].insert_one({"_id": 2})
+    assert keys(capture.until(1)) == [("c", "2")]
+
+
+def test_a_sharded_cluster_is_read_through_its_router(
+    mongo_database: MongoDatabase, mongo_proxy_to: Through, make_capture: Make
+) -> None:
+    mongo_database["c"].insert_one({"_id": 1})
+    server, _ = mongo_proxy_to(Mongos())
+    capture = make_capture(server, database_include_list=mongo_database.name)
+    assert keys(capture.idle()) == [("r", "1")]
+    mongo_database["c"].insert_one({"_id": 2})
+    assert keys(capture.until(1)) == [("c", "2")]
+
+
+def test_the_oplog_of_a_router_is_refused(mongo_proxy_to: Through, make_capture: Make) -> None:
+    server, _ = mongo_proxy_to(Mongos())
+    with pytest.raises(PrerequisiteError, match="no member of a replica set"):
+        make_capture(server, old=True).step()
+
+
+def test_a_stream_on_a_collection_goes_on_after_the_collection_is_dropped(
+    mongo_database: MongoDatabase, make_capture: Make
+) -> None:
+    mongo_database["c"].insert_one({"_id": 0})
+    capture = started(
+        make_capture, mongo_database.server, mongo_database.name, capture_scope="collection",
+        capture_target=f"{mongo_database.name}.c",
+    )  # fmt: skip
+    mongo_database["c"].insert_one({"_id": 1})
+    assert keys(capture.until(1)) == [("c", "1")]
+    mongo_database["c"].drop()
+    mongo_database["c"].insert_one({"_id": 2})
+    mongo_database["other"].insert_one({"_id": 3})
+    assert keys(capture.until(1)) == [("c", "2")]
+
+
+def test_large_documents_are_left_out_where_that_is_asked_for(
+    mongo_database: MongoDatabase, make_capture: Make
+) -> None:
+    capture = started(
+        make_capture, mongo_database.server, mongo_database.name, cursor_oversize_handling_mode="skip",
+        cursor_oversize_skip_threshold="1000",
+    )  # fmt: skip
+    mongo_database["c"].insert_many([{"_id": 1}, {"_id": 2, "text": "x" * 2000}, {"_id": 3}])
+    assert keys(capture.until(2)) == [("c", "1"), ("c", "3")]
+
+
+def test_the_server_may_split_events(mongo_database: MongoDatabase, make_capture: Make) -> None:
+    capture = started(
+        make_capture, mongo_database.server, mongo_database.name, cursor_oversize_handling_mode="split"
+    )  # fmt: skip
+    mongo_database["c"].insert_one({"_id": 1, "a": 2})
+    found = capture.until(1)
+    assert after(found[0]) == {"_id": 1, "a": 2}
+
+
+def test_stages_of_the_user_choose_among_events(mongo_database: MongoDatabase, make_capture: Make) -> None:
+    stages = '[{"$match": {"fullDocument.kind": "wanted"}}]'
+    capture = started(make_capture, mongo_database.server, mongo_database.name, cursor_pipeline=stages)
+    mongo_database["c"].insert_many(
+        [{"_id": 1, "kind": "wanted"}, {"_id": 2, "kind": "other"}, {"_id": 3, "kind": "wanted"}]
+    )
+    assert keys(capture.until(2)) == [("c", "1"), ("c", "3")]
+
+
+def test_the_key_order_spreads_documents_and_keeps_theirs(mongo_database: MongoDatabase, make_capture: Make) -> None:
+    from tailrace.connectors.mongodb import partition
+
+    capture = started(
+        make_capture, mongo_database.server, mongo_database.name, event_order="key", event_order_segments="3"
+    )
+    patched = pytest.MonkeyPatch()
+    patched.setattr(partition, "SMALL", 1)
+    with patched.context():
+        mongo_database["c"].insert_many([{"_id": number} for number in range(30)])
+        mongo_database["c"].update_many({}, {"$set": {"a": 1}})
+        found = capture.until(60)
+        start, end = capture.batches[-1]
+        assert len(capture.planner.partitions(start, end)) == 3
+    patched.undo()
+    for number in range(30):
+        assert [event["op"] for event in found if event["key"] == str(number)] == ["c", "u"]
+
+
+# --- without a server ----------------------------------------------------------------------------------------------
+
+
+def answer(*documents: dict[str, Any]) -> Answer:
+    encoded = [bson.encode(document) for document in documents]
+    starts = np.cumsum([0, *map(len, encoded)])[:-1].astype(np.int64)
+    data = np.frombuffer(b"".join(encoded), np.uint8)
+    return Answer(data, starts, None, 0)
+
+
+def test_parts_of_an_event_are_put_together() -> None:
+    config = {"event.format": "3", **{f"{kind}.{side}.list": [] for kind in ("database", "collection")
+                                      for side in ("include", "exclude")}}  # fmt: skip
+    feed = ChangeStreamFeed(None, Namespaces(CollectionFilter(config)), StreamSettings(split=True))  # type: ignore[arg-type]
+    common = {"clusterTime": Timestamp(5, 1)}
+    whole = {"_id": {"_data": "a"}, "operationType": "insert", **common, "ns": {"db": "d", "coll": "c"},
+             "documentKey": {"_id": 1}, "fullDocument": {"_id": 1}}  # fmt: skip
+    first = {"_id": {"_data": "b"}, "splitEvent": {"fragment": 1, "of": 2}, "operationType": "update", **common,
+             "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 2},
+             "fullDocumentBeforeChange": {"_id": 2}}  # fmt: skip
+    second = {"_id": {"_data": "c"}, "splitEvent": {"fragment": 2, "of": 2}, "fullDocument": {"_id": 2, "x": 1}}
+    chunk = feed._chunk(answer(whole, first))
+    assert chunk is not None
+    assert len(chunk.rows) == 1
+    chunk = feed._chunk(answer(second))
+    assert chunk is not None
+    start = int(chunk.rows.at[0])
+    size = int(fields.load(chunk.rows.data, start))
+    joined = bson.decode(chunk.rows.data[start : start + size].tobytes())
+    assert joined["_id"] == {"_data": "c"}
+    assert joined["fullDocument"] == {"_id": 2, "x": 1}
+    assert joined["fullDocumentBeforeChange"] == {"_id": 2}
+    assert "splitEvent" not in joined
+    assert list(chunk.rows.number) == [2]
+
+
+def test_the_time_of_a_token() -> None:
+    # from MongoDB's documentation of change streams
+    real = "82635019A0000000012B042C0100296E5A1004AB1154ACACD849A48C61756D70D3B21F463C6F7065726174696F6E54797065"
+    assert token_time(bson.encode({"_data": real})) == 0x635019A0 << 32 | 1
+    assert token_time(bson.encode({"_data": "no hexadecimal digits"})) is None
+    assert token_time(bson.encode({"_data": b"old"})) is None
