@@ -20,8 +20,10 @@ Not played: memory spills, recapture of changes by Apply, CCD sources, subsettin
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -102,6 +104,7 @@ class Capture:
     _pending: list[tuple[int, str]] = field(default_factory=list)
     _log: int = 0x2A000
     _stages: int = 0
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def session(self) -> Session:
@@ -236,16 +239,44 @@ class Capture:
 
     def execute(self, *statements: str) -> None:
         """Run the statements as one transaction of an application. The program has not read its log yet."""
-        self.session.begin()
-        try:
-            for statement in statements:
-                self.session.rows(statement)
-        except Exception:
-            self.session.rollback()
-            raise
+        with self._lock:
+            self.session.begin()
+            try:
+                for statement in statements:
+                    self.session.rows(statement)
+            except Exception:
+                self.session.rollback()
+                raise
+            note = self._note()
+            self.session.commit()
+            self._pending.append(note)
+
+    def _note(self) -> tuple[int, str]:
+        """The number of the last change and the time: a transaction that ends now."""
         ((until, now),) = self.session.rows("SELECT COALESCE(MAX(NOW), 0), CURRENT TIMESTAMP FROM PLAYED.CLOCK")
-        self.session.commit()
-        self._pending.append((until, str(now)))
+        return until, str(now)
+
+    @contextmanager
+    def working(self, pause_s: float = 0.05) -> Iterator[None]:
+        """The program works by itself meanwhile, also on what others than `execute` have changed."""
+        stop = threading.Event()
+
+        def work() -> None:
+            while not stop.wait(pause_s):
+                try:
+                    self.capture()
+                except Exception as error:
+                    # an application has locked what is to be read: the program waits for it
+                    if "SQLSTATE=40" not in str(error):
+                        raise
+
+        thread = threading.Thread(target=work, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
 
     def run(self, *statements: str) -> bytes:
         """One transaction, and the program's work on it; returns the LSN of the commit."""
@@ -257,19 +288,30 @@ class Capture:
 
         As with COMMIT_INTERVAL, CD tables, UOW and register are committed together.
         """
+        with self._lock:
+            self.session.begin()
+            try:
+                return self._capture()
+            except Exception:
+                self.session.rollback()
+                raise
+
+    def _capture(self) -> bytes:
         session = self.session
-        session.begin()
-        for until, now in self._pending:
+        done = max((until for until, _ in self._pending), default=0)
+        others = self._note()
+        for until, now in [*self._pending, *([others] if others[0] > done else [])]:
             self._unit(until, now)
-        self._pending.clear()
         self._log += 1
         session.rows(
             f"UPDATE {quoted(self.control, 'IBMSNAP_REGISTER')} SET SYNCHPOINT = ?, SYNCHTIME = CURRENT TIMESTAMP "
             "WHERE GLOBAL_RECORD = 'Y'",
             self.lsn(self._log),
         )
-        session.rows("DELETE FROM PLAYED.CLOCK WHERE NOW < (SELECT MAX(NOW) FROM PLAYED.CLOCK)")
+        # the last number stays: triggers take the greatest one
+        session.rows("DELETE FROM PLAYED.CLOCK WHERE NOW < ?", others[0])
         session.commit()
+        self._pending.clear()
         return self.lsn(self._log)
 
     def _unit(self, until: int, now: str) -> None:

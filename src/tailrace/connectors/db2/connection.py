@@ -205,7 +205,7 @@ class Connection:
     def _shown(self, error: Exception) -> str:
         """The driver's words on one line, without the password and without the codes of the socket."""
         text = " ".join(str(error).split())
-        text = re.sub(r"^(Statement Execute Failed|Statement Prepare Failed): |\[IBM\]\[CLI Driver\]\S* ?", "", text)
+        text = re.sub(r"^[A-Z][A-Za-z ]+: |\[IBM\]\[CLI Driver\]\S* ?", "", text)
         if self._secret:
             text = text.replace(self._secret, "***")
         return text.rstrip(". ")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -251,34 +252,25 @@ class Db2Session:
     def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
         """How many rows the change table has of each unit of work in `(after, upto]`, in order."""
         table = quoted(capture.change_schema, capture.change_table)
-        rows = self.connection.rows(
-            f"SELECT IBMSNAP_COMMITSEQ, COUNT(*) FROM {table} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ? "
-            "GROUP BY IBMSNAP_COMMITSEQ ORDER BY IBMSNAP_COMMITSEQ",
-            after,
-            upto,
-        )
-        double = self._doubled(capture)
-        found = [(bytes(position), count) for position, count in rows]
-        if not double:
-            return found
-        updates: dict[bytes, int] = dict(
-            self.connection.rows(
-                f"SELECT IBMSNAP_COMMITSEQ, COUNT(*) FROM {table} WHERE IBMSNAP_COMMITSEQ > ? "
-                "AND IBMSNAP_COMMITSEQ <= ? AND IBMSNAP_OPERATION = 'U' GROUP BY IBMSNAP_COMMITSEQ",
-                after,
-                upto,
-            )
-        )
-        return [(position, count + updates.get(position, 0)) for position, count in found]
+        within = f"FROM {table} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ?"
+        grouped = "GROUP BY IBMSNAP_COMMITSEQ ORDER BY IBMSNAP_COMMITSEQ"
+        with self._present(capture):
+            rows = self.connection.rows(f"SELECT IBMSNAP_COMMITSEQ, COUNT(*) {within} {grouped}", after, upto)
+            updates: dict[bytes, int] = {}
+            if self._doubled(capture):
+                only = f"{within} AND IBMSNAP_OPERATION = 'U' {grouped}"
+                updates = dict(self.connection.rows(f"SELECT IBMSNAP_COMMITSEQ, COUNT(*) {only}", after, upto))
+        return [(bytes(position), count + updates.get(position, 0)) for position, count in rows]
 
     def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
         """How many rows the change table has in `(after, upto]`, an update with before images counted twice."""
         table = quoted(capture.change_schema, capture.change_table)
         within = f"FROM {table} WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ?"
-        ((count,),) = self.connection.rows(f"SELECT COUNT(*) {within}", after, upto)
-        if self._doubled(capture):
-            updates = f"SELECT COUNT(*) {within} AND IBMSNAP_OPERATION = 'U'"
-            count += self.connection.rows(updates, after, upto)[0][0]
+        with self._present(capture):
+            ((count,),) = self.connection.rows(f"SELECT COUNT(*) {within}", after, upto)
+            if self._doubled(capture):
+                updates = f"SELECT COUNT(*) {within} AND IBMSNAP_OPERATION = 'U'"
+                count += self.connection.rows(updates, after, upto)[0][0]
         return int(count)
 
     def _doubled(self, capture: CaptureTable) -> bool:
@@ -312,9 +304,15 @@ class Db2Session:
             after,
             upto,
         )
-        try:
+        with self._present(capture):
             for rows in fetches:
                 yield change_rows(rows, table.columns, doubled)
+
+    @contextmanager
+    def _present(self, capture: CaptureTable) -> Iterator[None]:
+        """Tell of a statement that is refused because the change table is gone what is lost with it."""
+        try:
+            yield
         except PrerequisiteError:
             if self._exists(capture.change_schema, capture.change_table):
                 raise

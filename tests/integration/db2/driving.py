@@ -1,0 +1,102 @@
+"""A query over a Db2 database in the test's own process: what Spark does with a planner, and the records it gets."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.config import parse
+from tailrace.connectors.base import Planner
+from tailrace.connectors.changetables.start import planner
+from tailrace.events.settings import EventSettings
+from tests.fix_db2 import Db2Database
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record; key and value as the JSON says, with their schemas where the query writes them."""
+
+    topic: str
+    key: Any
+    value: Any
+    headers: tuple[tuple[str, Any], ...]
+    row: dict[str, Any]
+
+    @property
+    def payload(self) -> Any:
+        """The envelope, None for a tombstone."""
+        return self.value["payload"] if self.value and "payload" in self.value else self.value
+
+    @property
+    def op(self) -> str:
+        return str(self.row["op"])
+
+
+class Query:
+    """One query with its commit log. `schemas` says whether records carry their schemas."""
+
+    def __init__(self, database: Db2Database, schemas: bool = False, **options: str) -> None:
+        self.database = database
+        self.options = database.options(
+            **{
+                "database_server_name": "mydatabase",
+                "poll_interval_ms": "1",
+                "retriable_restart_connector_wait_ms": "100",
+                "converter_schemas_enable": str(schemas).lower(),
+                **options,
+            }
+        )
+        self.start: dict[str, Any] | None = None
+        self.planner = self.fresh()
+
+    def fresh(self) -> Planner:
+        config = parse("db2", self.options)
+        return planner(config, EventSettings.from_options(config, "00000000-0000-7000-8000-000000000000"))
+
+    def restart(self) -> None:
+        """The planner is gone; what is in the commit log stays."""
+        self.planner.close()
+        self.planner = self.fresh()
+
+    def plan(self, rows: int | None = None) -> dict[str, Any] | None:
+        """The end of the next batch, None when there is none."""
+        if self.start is None:
+            self.start = json.loads(json.dumps(self.planner.initial_offset()))
+        end: dict[str, Any] = json.loads(json.dumps(self.planner.latest_offset(self.start, rows, None)))
+        return None if end == self.start else end
+
+    def read(self, end: dict[str, Any]) -> list[Record]:
+        """The records of the batch that ends at `end`."""
+        assert self.start is not None
+        found: list[Record] = []
+        for task in self.planner.partitions(self.start, end):
+            copy = pickle.loads(pickle.dumps(task))
+            for batch in copy.read():
+                found += _records(batch)
+        return found
+
+    def drain(self, rows: int | None = None) -> list[Record]:
+        """Every batch that there is now, committed one by one."""
+        found: list[Record] = []
+        while (end := self.plan(rows)) is not None:
+            found += self.read(end)
+            self.start = end
+        return found
+
+    def close(self) -> None:
+        self.planner.close()
+
+
+def _records(batch: pa.RecordBatch) -> Iterator[Record]:
+    for row in batch.to_pylist():
+        headers = tuple((one["key"], _json(one["value"])) for one in row["headers"] or ())
+        yield Record(row["topic"], _json(row["key"]), _json(row["value"]), headers, row)
+
+
+def _json(text: bytes | None) -> Any:
+    return None if text is None else json.loads(text)

@@ -1,0 +1,101 @@
+"""What `tailrace check` tells of a Db2 database."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.config import parse
+from tailrace.connectors.db2.prerequisites import check, demand
+from tailrace.connectors.findings import Finding
+from tailrace.errors import PrerequisiteError
+from tests.fix_db2 import Db2Database
+
+
+def found(database: Db2Database, **more: str) -> list[Finding]:
+    return check(parse("db2", database.options(**more)))
+
+
+def of(findings: list[Finding], subject: str) -> list[tuple[str, str]]:
+    return [(one.level, one.text) for one in findings if one.subject == subject]
+
+
+def test_a_database_that_is_ready_has_nothing_amiss(customers: Db2Database) -> None:
+    findings = found(customers, table_include_list=r"MYSCHEMA\..*")
+    assert {one.level for one in findings} == {"ok"}
+    assert ("ok", "1 table is captured: MYSCHEMA.CUSTOMERS.") in of(findings, "tables")
+    assert of(findings, "retention") == [("ok", "Changes are kept for 168 hours.")]
+
+
+def test_a_missing_register_is_told(db2: Db2Database) -> None:
+    ((level, text),) = of(found(db2, cdc_control_schema="ASN"), "control")
+    assert (level, text[:39]) == ("error", "There is no table ASN.IBMSNAP_REGISTER:")
+    with pytest.raises(PrerequisiteError, match=r"ASN.IBMSNAP_REGISTER"):
+        demand(parse("db2", db2.options(cdc_control_schema="ASN")))
+
+
+def test_a_program_that_never_ran_or_stopped_is_told(customers: Db2Database) -> None:
+    customers.capture.heartbeat(age_s=2 * 3600)
+    assert of(found(customers), "capture") == [
+        ("warning", "The capture program has not read the log for more than an hour.")
+    ]
+    customers.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = NULL")
+    assert of(found(customers), "control")[0][0] == "error"
+
+
+def test_positions_of_another_width_are_told(customers: Db2Database) -> None:
+    ((level, text),) = of(found(customers, db2_platform="Z"), "control")
+    assert (level, "positions of 16 bytes" in text) == ("error", True)
+
+
+def test_tables_that_are_not_in_capture_mode_are_told(db2: Db2Database) -> None:
+    db2.execute("CREATE TABLE INVENTORY.T (ID INTEGER NOT NULL PRIMARY KEY)")
+    told = of(found(db2, table_include_list=r"INVENTORY\..*"), "tables")
+    assert told == [
+        ("warning", "No table that the lists name is in capture mode."),
+        ("warning", "Not in capture mode: INVENTORY.T."),
+    ]
+
+
+@pytest.mark.parametrize(("state", "words"), [("S", "has stopped capturing them"), ("I", "does not capture them yet")])
+def test_the_state_of_a_table_is_told(customers: Db2Database, state: str, words: str) -> None:
+    customers.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = '{state}' WHERE GLOBAL_RECORD = 'N'")
+    assert any(level == "warning" and words in text for level, text in of(found(customers), "tables"))
+
+
+def test_a_change_table_that_is_gone_is_told(customers: Db2Database) -> None:
+    customers.execute("DROP TABLE ASNCDC.CDC_MYSCHEMA_CUSTOMERS")
+    assert ("error", "Registered, but gone: ASNCDC.CDC_MYSCHEMA_CUSTOMERS.") in of(found(customers), "tables")
+
+
+def test_updates_without_the_values_before_are_told(db2: Db2Database) -> None:
+    db2.execute("CREATE TABLE INVENTORY.T (ID INTEGER NOT NULL PRIMARY KEY)")
+    db2.capture.register("INVENTORY", "T", pairs=False)
+    ((level, text),) = of(found(db2), "updates")
+    assert (level, text.endswith("INVENTORY.T.")) == ("warning", True)
+
+
+def test_columns_that_are_not_captured_and_missing_keys_are_told(db2: Db2Database) -> None:
+    db2.execute("CREATE TABLE INVENTORY.T (ID INTEGER)")
+    db2.capture.register("INVENTORY", "T")
+    db2.execute("ALTER TABLE INVENTORY.T ADD COLUMN NEW INTEGER")
+    findings = found(db2)
+    assert "INVENTORY.T (NEW)" in of(findings, "columns")[0][1]
+    assert "keys are null: INVENTORY.T" in of(findings, "keys")[0][1]
+
+
+def test_a_short_retention_is_told(customers: Db2Database) -> None:
+    customers.execute("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 60")
+    assert of(found(customers), "retention")[0][0] == "warning"
+    customers.execute("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET AUTOPRUNE = 'N'")
+    assert of(found(customers), "retention")[0][0] == "ok"
+
+
+def test_the_signal_table_is_looked_at(customers: Db2Database) -> None:
+    named = {"signal_data_collection": "MYSCHEMA.SIGNALS"}
+    assert "There is no signal table MYSCHEMA.SIGNALS." in of(found(customers, **named), "signals")[0][1]
+    customers.execute("CREATE TABLE MYSCHEMA.SIGNALS (ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32))")
+    assert "has 2 columns" in of(found(customers, **named), "signals")[0][1]
+    customers.execute("ALTER TABLE MYSCHEMA.SIGNALS ADD COLUMN DATA VARCHAR(2048)")
+    assert "not in capture mode" in of(found(customers, **named), "signals")[0][1]
+    customers.capture.register("MYSCHEMA", "SIGNALS")
+    assert of(found(customers, **named), "signals") == [("ok", "The signal table MYSCHEMA.SIGNALS can be used.")]
