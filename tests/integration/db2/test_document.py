@@ -12,6 +12,7 @@ import pytest
 
 from tailrace.config import parse
 from tailrace.connectors.db2.prerequisites import check
+from tailrace.errors import ConfigError
 from tests.fix_db2 import Db2Database
 from tests.integration.db2.driving import Query, Record
 
@@ -305,6 +306,18 @@ def test_tombstones_may_be_left_out(customers: Db2Database, query: Make) -> None
     stream.drain()
     customers.capture.run(JOHN, "DELETE FROM MYSCHEMA.CUSTOMERS")
     assert ops(stream.drain()) == ["c", "d"]
+
+
+@pytest.mark.seed("004-23")
+def test_a_message_is_far_smaller_without_its_schema_and_avro_is_refused_by_name(
+    customers: Db2Database, query: Make
+) -> None:
+    customers.capture.run(JOHN)
+    (whole,) = query(schemas=True).drain()
+    (bare,) = query().drain()
+    assert len(bare.row["value"]) * 4 < len(whole.row["value"])
+    with pytest.raises(ConfigError, match="AvroConverter is not supported"):
+        parse("db2", customers.options(**{"value.converter": "io.confluent.connect.avro.AvroConverter"}))
 
 
 @pytest.mark.seed("004-24")
