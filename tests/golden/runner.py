@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 import psycopg
+import pytds
 from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
 
@@ -30,7 +31,7 @@ from tests import fix_spark
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
 from tests.golden import case as cases
-from tests.golden import mongo_runner, script
+from tests.golden import mongo_runner, script, tds_runner
 from tests.golden.accept import Catalog
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
@@ -38,6 +39,7 @@ from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
 from tests.golden.record import Record
 from tests.golden.stream import Failed, Frame, Stream, source
 from tests.servers.secantus import Unavailable
+from tests.servers.tds.process import TestServer
 
 HERE = Path(__file__).parent
 SHIPPED = HERE / "cases"
@@ -278,6 +280,20 @@ def _leading_reads(expected: list[Record], heartbeats: str) -> int:
     return count
 
 
+def run_sqlserver(case: Case, server: TestServer, spark: SparkSession, frame: Frame | None = None) -> Outcome:
+    """Run one case of SQL Server in fresh databases of the test server and compare."""
+    started = time.monotonic()
+    try:
+        with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
+            shown = partial(source, form="sqlserver-cdc")
+            found = _kinds(tds_runner.run(case, server, spark, Path(folder), recorder(case), frame or shown))
+    except Failed as error:
+        found = (str(error),)
+    except pytds.Error as error:
+        found = (f"the server refuses a statement of the case: {error}",)
+    return Outcome(case, found, seconds=time.monotonic() - started)
+
+
 class Servers:
     """The servers that cases of all kinds need, each started when it is first needed; a context manager."""
 
@@ -285,6 +301,7 @@ class Servers:
         self._stack = ExitStack()
         self._postgres: Postgres | None = None
         self._mongo: Mongo | None = None
+        self._sqlserver: TestServer | None = None
 
     def __enter__(self) -> Servers:
         return self
@@ -305,6 +322,9 @@ class Servers:
             except Unavailable as error:
                 return Outcome(case, skipped=str(error))
             return run_mongo(case, self._mongo, spark)
+        if case.database == "sqlserver":
+            self._sqlserver = self._sqlserver or self._stack.enter_context(tds_runner.server())
+            return run_sqlserver(case, self._sqlserver, spark)
         return Outcome(case, skipped=f"there is no server for cases of {case.database or 'no connector'}")
 
 

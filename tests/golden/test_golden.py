@@ -11,8 +11,11 @@ from tests.fix_postgres import Postgres
 from tests.golden import case as cases
 from tests.golden import mongo_runner, runner
 from tests.servers.secantus import Unavailable
+from tests.servers.tds.process import TestServer
 
+# The recordings of SQL Server are all in the repository.
 ALL = cases.find(runner.default_cases())
+ALL += [case for case in cases.find(runner.SHIPPED) if case.database == "sqlserver" and case.name not in {c.name for c in ALL}]
 KNOWN = runner.expected_failures()
 SHOWN = behaviours.golden()
 
@@ -69,6 +72,13 @@ def test_the_events_are_those_that_debezium_wrote_of_mongodb(
     case: cases.Case, mongo_server: Mongo, spark: SparkSession
 ) -> None:
     judge(runner.run_mongo(case, mongo_server, spark))
+
+
+@pytest.mark.parametrize("case", of("sqlserver"))
+def test_the_events_are_those_that_debezium_wrote_of_sql_server(
+    case: cases.Case, sqlserver: TestServer, spark: SparkSession
+) -> None:
+    judge(runner.run_sqlserver(case, sqlserver, spark))
 
 
 def test_only_cases_that_exist_are_expected_to_fail() -> None:
