@@ -381,7 +381,10 @@ def schema_changes(
         if before is None:
             at, eras = reached.position, reached.eras.at(reached.position)
         else:
-            at, eras = before.position, [era for era in reached.eras.entries if _begins(era, before, reached)]
+            # A table whose first capture table begins behind the start was told of there.
+            told = before.eras.at(before.position)
+            at = before.position
+            eras = [era for era in reached.eras.entries if _begins(era, before, reached) and era not in told]
         for number, era in enumerate(eras):
             if not includes(era.table.id):
                 continue
