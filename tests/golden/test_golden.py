@@ -15,7 +15,11 @@ from tests.servers.tds.process import TestServer
 
 # The recordings of SQL Server are all in the repository.
 ALL = cases.find(runner.default_cases())
-ALL += [case for case in cases.find(runner.SHIPPED) if case.database == "sqlserver" and case.name not in {c.name for c in ALL}]
+ALL += [
+    case
+    for case in cases.find(runner.SHIPPED)
+    if case.database == "sqlserver" and case.name not in {known.name for known in ALL}
+]
 KNOWN = runner.expected_failures()
 SHOWN = behaviours.golden()
 
