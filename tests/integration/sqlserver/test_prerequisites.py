@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from tailrace.connectors.findings import Finding
 from tailrace.connectors.sqlserver.connection import close, connect
 from tailrace.connectors.sqlserver.prerequisites import check, demand
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tests.integration.sqlserver.capturing import Capture
 from tests.integration.sqlserver.reading import changed, config, connected
 from tests.servers.tds.process import TestDatabase, TestServer, certificate
 
@@ -204,6 +206,36 @@ def test_the_command_says_it_too(
     assert "sqlserver to console, format 3." in printed
     assert "0 errors, 1 warning." in printed
     assert given["database.password"] not in printed
+
+
+def test_the_checkpoint_is_compared_with_what_is_still_there(sqlserver_database: TestDatabase, tmp_path: Path) -> None:
+    captured(sqlserver_database)
+    options = {"checkpoint.location": str(tmp_path)}
+    assert found(check(config(sqlserver_database, options)), "checkpoint") == []
+    query = Capture([sqlserver_database], {"topic.prefix": "p", **options})
+    query.step()
+    query.planner.close()
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(query.committed)}\n")
+    assert found(check(config(sqlserver_database, options)), "checkpoint") == [
+        ("ok", "The change tables reach back to the checkpoint.")
+    ]
+    sqlserver_database.execute("insert into t values (2)", "insert into t values (3)")
+    newest = sqlserver_database.capture()
+    sqlserver_database.execute(
+        "update cdc.lsn_time_mapping set tran_end_time = dateadd(day, -2, dateadd(hour, -20, tran_end_time))"
+    )
+    level, text = found(check(config(sqlserver_database, options)), "checkpoint")[0]
+    assert level == "warning"
+    assert "The oldest unread change is 4080 minutes old, and changes are kept for 4320" in text
+    sqlserver_database.clean_up("dbo_t", newest)
+    level, text = found(check(config(sqlserver_database, options)), "checkpoint")[0]
+    assert level == "error"
+    assert "cleaned up, or their capture instance is gone: dbo.t." in text
+    mending = options | {"snapshot.mode": "when_needed"}
+    assert found(check(config(sqlserver_database, mending)), "checkpoint")[0][0] == "warning"
+    # The start leaves it to the planner, whose error says what is lost.
+    assert found(demand(config(sqlserver_database, options)), "checkpoint") == []
 
 
 # --- connections that do not come about ------------------------------------------------------------------------------

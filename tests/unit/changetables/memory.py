@@ -75,6 +75,7 @@ class Server:
     executed: list[str] = field(default_factory=list)
     last: int = 0
     failing_fetch: int = -1
+    failing_rows: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         # workers keep sessions, so a name is never used twice
@@ -293,6 +294,9 @@ class MemorySession:
         self.called("rows")
         found = self._rows(table, rows)
         for start in range(0, len(found), self.server.fetch):
+            if start // self.server.fetch in self.server.failing_rows[:1]:
+                self.server.failing_rows = self.server.failing_rows[1:]
+                raise ConnectionFailed("The connection was lost while rows were fetched.")
             part = found[start : start + self.server.fetch]
             yield [texts([row.get(column.name) for row in part]) for column in table.columns]
 

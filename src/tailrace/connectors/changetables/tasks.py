@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -152,8 +152,9 @@ def _closed() -> bool:
 class SnapshotTask:
     """Rows of one table of a snapshot: the chunk's range of keys, or the rows of `statement`.
 
-    Raises ConnectionFailed when the connection is lost: rows may have been given already, and a restart of the query
-    reads the chunk anew.
+    When its connection is lost, or a deadlock ends it, it is read on behind the last key that was given: whatever
+    changes meanwhile is in the log. Without a key rows that were given cannot be told from others, so ConnectionFailed
+    is raised then, unless none was given; a restart of the query reads the chunk anew.
     """
 
     source: Source
@@ -175,24 +176,48 @@ class SnapshotTask:
         ordinal = (self.chunk.number + 1) << 40
         held: ChangeBatch | None = None
         opened = True
-        try:
-            with borrowed(self.source.dialect, self.database) as session:
-                for columns in session.rows(self.table, self.rows, self.statement):
-                    batch = read_batch(self.table, columns, Marker.TRUE, self.position, self.at_us, ordinal)
-                    if not len(batch):
-                        continue
-                    ordinal += len(batch)
-                    if held is not None:
-                        yield from to_rows(self._marked(held, opened, False), self.source.settings, self.source.form)
-                        opened = False
-                    held = batch
-        except ConnectionFailed as error:
-            raise ConnectionFailed(
-                f"Reading {self.table.id} for the snapshot failed: {error.message}",
-                "Start again with the same checkpoint: the chunks that are done are not read again.",
-            ) from None
+        for columns in self._rows():
+            batch = read_batch(self.table, columns, Marker.TRUE, self.position, self.at_us, ordinal)
+            if not len(batch):
+                continue
+            ordinal += len(batch)
+            if held is not None:
+                yield from to_rows(self._marked(held, opened, False), self.source.settings, self.source.form)
+                opened = False
+            held = batch
         if held is not None:
             yield from to_rows(self._marked(held, opened, True), self.source.settings, self.source.form)
+
+    def _rows(self) -> Iterator[list[pa.Array]]:
+        """The rows, through lost connections as long as it is known where to go on."""
+        left: KeyRange | None = self.rows
+        failure = 0
+        while left is not None:
+            try:
+                with borrowed(self.source.dialect, self.database) as session:
+                    for columns in session.rows(self.table, left, self.statement):
+                        if len(columns[0]):
+                            failure = 0
+                            left = self._behind(columns)
+                        yield columns
+                return
+            except ConnectionFailed as error:
+                if left is None:
+                    raise ConnectionFailed(
+                        f"Reading {self.table.id} for the snapshot failed: {error.message}",
+                        "Start again with the same checkpoint: the chunks that are done are not read again.",
+                    ) from None
+                failure += 1
+                self.source.retries.pause(failure, error)
+
+    def _behind(self, columns: list[pa.Array]) -> KeyRange | None:
+        """What is left of the chunk behind the last of these rows; None where that cannot be told."""
+        if not self.rows.key or self.statement is not None:
+            return None
+        last = [columns[self.table.index(name)][-1].as_py() for name in self.rows.key]
+        if None in last:
+            return None
+        return replace(self.rows, after=tuple(text.decode() for text in last))
 
     def _marked(self, batch: ChangeBatch, opened: bool, closes: bool) -> ChangeBatch:
         """With the markers of first and last rows."""

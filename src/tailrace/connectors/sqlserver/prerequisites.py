@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 
 from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
+from tailrace.config.files import checkpoint_directory
 from tailrace.config.sqlserver import signal_tables
 from tailrace.connectors import findings
 from tailrace.connectors.changetables.dialect import CaptureTable
+from tailrace.connectors.changetables.offset import Reached, TablesOffset
+from tailrace.connectors.changetables.position import following
+from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.sqlserver import statements
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tailrace.connectors.sqlserver.text import quoted
-from tailrace.errors import TailraceError
+from tailrace.errors import PositionLost, TailraceError
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
@@ -31,7 +35,11 @@ OLDEST = 13
 """The oldest version that is read, SQL Server 2016: the first whose Standard edition has change data capture."""
 
 _EXPRESS, _AZURE = 4, (5, 8)
+_CHECKPOINT = "checkpoint"
 _SILENT_S = 900
+_NEAR = 0.75
+"""The part of the retention behind which the clean-up is near."""
+
 _TEXTS = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext"))
 _LENGTHS = {"id": 42, "type": 32, "data": 2048}
 
@@ -55,8 +63,11 @@ def check(config: Config) -> list[Finding]:
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings; raises PrerequisiteError with all errors among them when there are any."""
-    return demanded(check(config))
+    """The same findings; raises PrerequisiteError with all errors among them when there are any.
+
+    Whether the checkpoint can be gone on from is left to the planner: what it loses is a PositionLost.
+    """
+    return demanded([finding for finding in check(config) if finding.subject != _CHECKPOINT])
 
 
 def amiss(session: SqlServerSession, captures: Sequence[CaptureTable]) -> list[str]:
@@ -276,18 +287,65 @@ class _Inspection:
             yield Finding("ok", "select", f"The login {self.user} may read every captured table{self.of}.")
 
     def cleanup(self) -> Iterator[Finding]:
+        """How long changes are kept, and whether those behind the checkpoint still are."""
         try:
             found = self.session.all(statements.CLEANUP)
         except TailraceError:
             found = []
-        if found:
-            minutes = int(found[0][0])
-            shown = f"{minutes // 1440} days" if minutes % 1440 == 0 else f"{minutes} minutes"
+        kept = int(found[0][0]) if found else None
+        if kept is not None:
+            shown = f"{kept // 1440} days" if kept % 1440 == 0 else f"{kept} minutes"
             yield Finding(
                 "ok",
                 "retention",
                 f"Changes{self.of} are kept for {shown}: longer than that the pipeline must not rest.",
             )
+        reached = self._reached()
+        if reached is not None:
+            yield from self._unread(reached, kept)
+
+    def _reached(self) -> Reached | None:
+        """How far the checkpoint has read this database; None where there is no checkpoint."""
+        stored = stored_offset(checkpoint_directory(self.config))
+        try:
+            databases = {} if stored is None else TablesOffset.from_json(stored).databases
+        except (KeyError, TypeError, ValueError):
+            return None
+        name = self.session.database.lower()
+        return next((one for known, one in databases.items() if known.lower() == name), None)
+
+    def _unread(self, reached: Reached, kept: int | None) -> Iterator[Finding]:
+        first = following(reached.position)
+        lost = []
+        for stretch in reached.eras.stretches(reached.position, first):
+            try:
+                if self.session.oldest(stretch.era.capture) > max(first, stretch.era.since):
+                    lost.append(stretch.era.table.id)
+            except PositionLost:
+                lost.append(stretch.era.table.id)
+        if lost:
+            mends = self.mode.mends
+            yield Finding(
+                "warning" if mends else "error",
+                _CHECKPOINT,
+                f"Changes behind the checkpoint are cleaned up, or their capture instance is gone{self.of}: "
+                f"{listed(sorted(lost))}.",
+                "A new snapshot will be taken."
+                if mends
+                else "Start with a new checkpoint, or with snapshot.mode=when_needed; and raise the retention: "
+                "exec sys.sp_cdc_change_job @job_type = N'cleanup', @retention = <minutes>.",
+            )
+            return
+        age = self.session.one(statements.AGE, reached.position)
+        if age is not None and kept is not None and age > kept * _NEAR:
+            yield Finding(
+                "warning",
+                _CHECKPOINT,
+                f"The oldest unread change{self.of} is {age} minutes old, and changes are kept for {kept}.",
+                "Start the pipeline now, and raise the retention: exec sys.sp_cdc_change_job.",
+            )
+        else:
+            yield Finding("ok", _CHECKPOINT, f"The change tables{self.of} reach back to the checkpoint.")
 
     def signals(self) -> Iterator[Finding]:
         tables = signal_tables(self.config["signal.data.collection"], tuple(self.config["database.names"]))

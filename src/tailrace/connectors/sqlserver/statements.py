@@ -325,11 +325,11 @@ CLEANUP = (
 )
 """Minutes that changes are kept. "dbo.cdc_jobs"."""
 
-TIME = "select convert(varchar(23), sys.fn_cdc_map_lsn_to_time(?), 121)"
-"""Local time of a commit position. "sys.fn_cdc_map_lsn_to_time"."""
-
-AGE = "select datediff(minute, sys.fn_cdc_map_lsn_to_time(?), getdate())"
-"""Minutes since a commit position, NULL for one that has been cleaned up."""
+AGE = (
+    "select datediff(minute, min(tran_end_time), getdate()) from cdc.lsn_time_mapping "
+    "where start_lsn > ? and tran_id <> 0x00"
+)
+"""Minutes since the oldest transaction behind a commit position; NULL where there is none."""
 
 SIGNAL_COLUMNS = (
     "select c.name, y.name, c.max_length, c.is_nullable, c.is_identity, c.is_computed from sys.columns as c "

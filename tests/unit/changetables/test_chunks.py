@@ -1,0 +1,63 @@
+"""A chunk of a snapshot is read on where its connection was lost, as far as its key tells where that is."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import parse
+from tailrace.connectors.changetables.dialect import KeyRange
+from tailrace.connectors.changetables.sessions import Retries
+from tailrace.connectors.changetables.tasks import SnapshotTask, Source
+from tailrace.errors import ConnectionFailed
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.plan import Chunk, PlannedTable
+from tests.unit.changetables.driving import OPTIONS
+from tests.unit.changetables.memory import MemoryDialect, Server
+
+
+def made(server: Server, *, key: bool = True, statement: str | None = None, retries: int = -1) -> SnapshotTask:
+    server.table("dbo.t", ("id", "v"), ("id",))
+    for number in range(7):
+        server.commit(("dbo.t", "c", None, (str(number), f"v{number}")))
+    session = MemoryDialect(server.name).connect("db")
+    schema: TableSchema = session.describe(session.captures())[0].table
+    settings = EventSettings.from_options(parse("sqlserver", OPTIONS), "run")
+    source = Source(MemoryDialect(server.name), settings, Retries(retries, 0.001), 0)
+    chunk = Chunk(0, PlannedTable("dbo", "t", 1), 0, None, True, True, True, True)
+    rows = KeyRange(("id",)) if key else KeyRange()
+    return SnapshotTask(source, "db", schema, chunk, rows, statement, bytes(10), 0)
+
+
+def read(task: SnapshotTask) -> list[str]:
+    return [text.decode() for columns in task._rows() for text in columns[0].to_pylist()]
+
+
+EVERY = [str(number) for number in range(7)]
+
+
+@pytest.mark.parametrize("failing", [(), (0,), (1,), (2,), (0, 0, 1), (1, 0, 1), (2, 0, 0)])
+def test_no_row_is_lost_and_none_comes_twice(failing: tuple[int, ...]) -> None:
+    server = Server("db", fetch=3, failing_rows=failing)
+    assert read(made(server)) == EVERY
+    assert server.failing_rows == ()
+    assert server.calls["rows"] == 1 + len(failing)
+
+
+def test_without_a_key_only_the_first_fetch_is_tried_again() -> None:
+    assert read(made(Server("db", fetch=3, failing_rows=(0, 0)), key=False)) == EVERY
+    task = made(Server("db", fetch=3, failing_rows=(1,)), key=False)
+    with pytest.raises(ConnectionFailed, match=r"Reading dbo\.t for the snapshot failed") as caught:
+        read(task)
+    assert "the chunks that are done are not read again" in caught.value.remedy
+
+
+def test_rows_of_a_statement_have_no_order_to_go_on_in() -> None:
+    with pytest.raises(ConnectionFailed, match=r"Reading dbo\.t"):
+        read(made(Server("db", fetch=3, failing_rows=(1,)), statement="select 1"))
+
+
+def test_tries_are_counted_from_the_last_row_that_came() -> None:
+    assert read(made(Server("db", fetch=3, failing_rows=(1, 1)), retries=1)) == EVERY
+    with pytest.raises(ConnectionFailed, match="lost while rows"):
+        read(made(Server("db", fetch=3, failing_rows=(1, 0)), retries=1))

@@ -1,0 +1,96 @@
+"""Statements are made of names in brackets and of parameters, in the order that their docstrings say."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+
+from tailrace.columns import Column, TableId
+from tailrace.connectors.sqlserver import statements
+from tailrace.connectors.sqlserver.declaration import modifier
+
+TABLE = TableId("shop", "dbo", "t]; drop table u --")
+
+
+def column(name: str, nullable: bool = False) -> Column:
+    return Column(name, "int", 56, modifier("int", 4, 10, 0), nullable)
+
+
+A, B, C = column("a"), column("b"), column("c")
+
+
+def test_changes_are_read_in_their_order_from_a_half_open_range() -> None:
+    assert statements.changes("cdc", "dbo_t_CT", [A, B]) == (
+        "select [__$start_lsn], [__$seqval], [__$operation], [a], [b] from [cdc].[dbo_t_CT] "
+        "where [__$start_lsn] > ? and [__$start_lsn] <= ? order by [__$start_lsn], [__$seqval], [__$operation]"
+    )
+    assert statements.changes_by_function("dbo_t", [A]) == (
+        "select [__$start_lsn], [__$seqval], [__$operation], [a] "
+        "from [cdc].[fn_cdc_get_all_changes_dbo_t](?, ?, N'all update old') "
+        "order by [__$start_lsn], [__$seqval], [__$operation]"
+    )
+
+
+def evaluated(condition: str, parameters: list[int], row: dict[str, int | None]) -> bool:
+    """What a condition says of a row, by Python's rules and SQL's NULL, which no comparison finds true."""
+    rest = iter(parameters)
+    text = re.sub(r"convert\(int, \?\)", lambda _: str(next(rest)), condition)
+    text = re.sub(r"\[(\w+)\] is null", r"(v['\1'] is None)", text)
+    text = re.sub(
+        r"\[(\w+)\] (<=|>=|<|>|=) (-?\d+)",
+        lambda m: f"(v['{m[1]}'] is not None and v['{m[1]}'] {'==' if m[2] == '=' else m[2]} {m[3]})",
+        text,
+    )
+    return bool(eval(text, {"v": row}))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_conditions_on_keys_compare_as_tuples(count: int) -> None:
+    key = [A, B, C][:count]
+    for limit in itertools.product(range(3), repeat=count):
+        parameters = statements.compared_parts(list(limit))
+        for row in itertools.product(range(3), repeat=count):
+            named = dict(zip("abc", row, strict=False))
+            assert evaluated(statements.above(key), parameters, named) == (row > limit)
+            assert evaluated(statements.up_to(key), parameters, named) == (row <= limit)
+
+
+def test_null_sorts_before_every_value() -> None:
+    key = [column("a", nullable=True), column("b", nullable=True)]
+    parameters = statements.compared_parts([1, 1])
+    for row in itertools.product((None, 0, 1, 2), repeat=2):
+        named = dict(zip("ab", row, strict=True))
+        order = tuple(-1 if value is None else value for value in row)
+        assert evaluated(statements.up_to(key), parameters, named) == (order <= (1, 1))
+        assert evaluated(statements.above(key), parameters, named) == (order > (1, 1))
+
+
+def test_names_never_end_their_brackets() -> None:
+    made = [
+        statements.any_row(TABLE),
+        statements.write_signal(TABLE),
+        statements.delete_signal(TABLE, "i]d"),
+        statements.rows(statements.quoted(TABLE.schema, TABLE.table), [column("x]y")], "", ["[x]]y]"], False),
+    ]
+    for statement in made:
+        assert "drop table" not in re.sub(r"\[(?:[^\]]|\]\])*\]", "", statement)
+
+
+def test_only_whole_numbers_are_listed() -> None:
+    assert "in (1, 2)" in statements.columns([1, 2])
+    with pytest.raises(ValueError, match="invalid literal"):
+        statements.keys(["1) or (1=1"])  # type: ignore[list-item]
+
+
+def test_a_users_select_becomes_a_table_with_its_order() -> None:
+    assert statements.as_table("select 1 as a;") == "(\nselect 1 as a\n) as [rows]"
+    assert statements.ordered("select 1 as a order by 1; ").endswith("order by 1\noffset 0 rows")
+    # A comment at the end does not swallow what follows.
+    assert statements.as_table("select 1 as a -- why").endswith("-- why\n) as [rows]")
+
+
+@pytest.mark.parametrize("mark", ["${db}", "[#db]"])
+def test_the_agents_question_names_the_database(mark: str) -> None:
+    assert statements.agent(f"select 1 from {mark}.sys.t", "my]db") == "select 1 from [my]]db].sys.t"
