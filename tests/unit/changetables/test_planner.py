@@ -301,7 +301,16 @@ def test_tables_without_a_change_table_are_told(caplog: pytest.LogCaptureFixture
     database.table("dbo.bare", ("id",), ("id",), captured=False)
     with caplog.at_level(logging.WARNING, "tailrace"):
         Query(database).drain()
+    assert "dbo.bare" not in caplog.text
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        Query(database, table__include__list="dbo[.].*").drain()
     assert "dbo.bare of db has no change table" in caplog.text
+
+
+def test_a_database_without_captured_tables_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        Query(server(), table__include__list="dbo[.]other").drain()
+    assert "nothing is captured" in caplog.text
 
 
 def test_a_server_that_has_captured_nothing_is_read_from_its_start(caplog: pytest.LogCaptureFixture) -> None:

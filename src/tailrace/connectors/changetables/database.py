@@ -22,6 +22,8 @@ TRANSACTIONS = 100_000
 class Database:
     """One database of a query. `includes` tells which tables are captured, `admit` checks a schema when it appears.
 
+    `are_named` tells that the lists name the tables, so that one of them without a change table is worth a warning.
+
     Every method raises TailraceError; after ConnectionFailed, `lose` ends the session, and the next call makes one.
     """
 
@@ -32,12 +34,15 @@ class Database:
         includes: Callable[[TableId], bool],
         admit: Callable[[TableSchema], TableSchema],
         transactions: int,
+        *,
+        are_named: bool,
     ) -> None:
         self.name = name
         self._dialect = dialect
         self._includes = includes
         self._admit = admit
         self._transactions = transactions or TRANSACTIONS
+        self._are_named = are_named
         self._session: Session | None = None
         self.was_connected = False
         self._told: set[str] = set()
@@ -176,7 +181,11 @@ class Database:
         return eras
 
     def _tell_uncaptured(self, captured: set[TableId]) -> None:
-        """Warn of tables that the lists name, but that have no change table."""
+        """Warn of tables that the lists name, but that have no change table; and where nothing is captured at all."""
+        if not captured:
+            self.tell(f"no table of {self.name} that the lists let through has a change table: nothing is captured")
+        if not self._are_named:
+            return
         for table in self.session.tables():
             if table not in captured and self._includes(table):
                 self.tell(f"{table} of {self.name} has no change table: its changes are not captured")
