@@ -1,4 +1,4 @@
-"""Whole pipelines over change tables, in Spark and into files: a first run, and one that goes on from its checkpoint."""
+"""Whole pipelines over change tables, in Spark and into files: a first run, and one from its checkpoint."""
 
 from __future__ import annotations
 
