@@ -29,9 +29,12 @@ def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | No
 
 
 def _physical(settings: EventSettings, table: TableId) -> str:
-    # Debezium's SQL Server connector reads several databases since 2, so its names have the database.
-    database = (table.database,) if settings.connector == "sqlserver" and settings.generation >= (2,) else ()
-    schema = (table.schema,) if settings.naming.by_schema else ()
+    # Debezium's SQL Server connector reads several databases since 2, so its names have the database; but not those
+    # that its strategy by schema and expression starts from.
+    by_schema = settings.naming.by_schema
+    named = settings.connector == "sqlserver" and settings.generation >= (2,)
+    database = () if not named or (by_schema and settings.naming.expression is not None) else (table.database,)
+    schema = (table.schema,) if by_schema else ()
     return settings.delimiter.join((settings.logical_name, *database, *schema, table.table))
 
 

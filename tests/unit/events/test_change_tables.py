@@ -300,6 +300,25 @@ def test_the_key_is_what_the_option_says_and_null_without_one() -> None:
     assert row["key"]["payload"] == {"EMAIL": "john.doe@example.org", "ID": 1005}
 
 
+@pytest.mark.parametrize(
+    ("strategy", "sqlserver", "db2"),
+    [
+        ("SchemaTopicNamingStrategy", "server1.testDB.dbo.t", "mydatabase.dbo.t"),
+        ("DefaultTopicNamingStrategy", "server1.testDB.t", "mydatabase.t"),
+        ("SchemaRegexTopicNamingStrategy", "x.server1.dbo.t", "x.mydatabase.dbo.t"),
+        ("DefaultRegexTopicNamingStrategy", "x.server1.testDB.t", "x.mydatabase.t"),
+    ],
+)
+def test_topics_are_named_as_debeziums_strategies_name_them(strategy: str, sqlserver: str, db2: str) -> None:
+    options = {"topic.naming.strategy": f"io.debezium.schema.{strategy}"}
+    if "Regex" in strategy:
+        options |= {"topic.regex": "(.*)", "topic.replacement": "x.$1"}
+    for connector, topic in (("sqlserver", sqlserver), ("db2", db2)):
+        chosen = settings(connector, options, today=True)
+        assert names.topic(chosen, TableId("testDB", "dbo", "t")) == topic
+        assert names.schema_change_topic(chosen) == chosen.logical_name
+
+
 @pytest.mark.seed("004-05", "004-06")
 def test_names_that_collide_are_told() -> None:
     chosen = settings("db2")
