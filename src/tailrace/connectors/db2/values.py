@@ -6,17 +6,16 @@ Values are text in the forms of `connectors.changetables.dialect`; how a column 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
-from tailrace.columns import Column, TableSchema
+from tailrace.columns import Column
 from tailrace.columns import logical as lt
 from tailrace.connectors.db2 import declared
 from tailrace.connectors.db2.declaration import BYTES, TEXTS, precision_and_scale
 from tailrace.connectors.db2.defaults import default_value
 from tailrace.events import values
-from tailrace.events.plans import Types, key_columns, shown_columns
+from tailrace.events.plans import Types
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import ColumnPlan, Conversion
+from tailrace.serde.conversion import Conversion
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
@@ -58,14 +57,3 @@ _TYPES: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
 }
 
 TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)
-
-
-@lru_cache(maxsize=512)
-def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-    """The columns that events show, in the table's order, and the names of those left out as unknown."""
-    return shown_columns(table, settings, TYPES)
-
-
-def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
-    """The columns of the key in the key's order, as they are: no option about columns shapes a key."""
-    return key_columns(table, settings, TYPES)

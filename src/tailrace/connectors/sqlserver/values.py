@@ -7,16 +7,15 @@ Types that are not in the table below (`sql_variant`, types of the CLR other tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
-from tailrace.columns import Column, TableSchema
+from tailrace.columns import Column
 from tailrace.connectors.sqlserver import declared
 from tailrace.connectors.sqlserver.declaration import precision_and_scale
 from tailrace.connectors.sqlserver.defaults import default_value
 from tailrace.events import values
-from tailrace.events.plans import Types, key_columns, shown_columns
+from tailrace.events.plans import Types
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import ColumnPlan, Conversion
+from tailrace.serde.conversion import Conversion
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
@@ -65,14 +64,3 @@ _TYPES: dict[str, Callable[[Column, EventSettings], Conversion]] = {
 }
 
 TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)
-
-
-@lru_cache(maxsize=512)
-def plan_columns(table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
-    """The columns that events show, in the table's order, and the names of those left out as unknown."""
-    return shown_columns(table, settings, TYPES)
-
-
-def plan_key(table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
-    """The columns of the key in the key's order, as they are: no option about columns shapes a key."""
-    return key_columns(table, settings, TYPES)
