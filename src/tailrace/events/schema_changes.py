@@ -158,9 +158,7 @@ def _as_batch(change: SchemaChange) -> ChangeBatch:
         transaction=np.zeros(1, np.int32),
         ordinal=np.full(1, change.ordinal, np.int64),
         transactions=CapturedTransactions(
-            # Before anything was captured there is no position to tell.
-            pa.array([change.commit_lsn if any(change.commit_lsn) else None], pa.binary()),
-            np.full(1, change.at_us, np.int64),
+            pa.array([change.commit_lsn], pa.binary()), np.full(1, change.at_us, np.int64)
         ),
         before=None,
         after=None,
