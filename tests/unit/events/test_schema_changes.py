@@ -174,6 +174,12 @@ def test_a_table_found_by_a_snapshot_and_its_change_are_told() -> None:
     assert fields == list(created)
 
 
+def test_before_anything_was_captured_there_is_no_lsn_to_tell() -> None:
+    (row,) = record("sqlserver", "3", SchemaChange(CREATE, TABLE, bytes(10), 7_000, 0, Marker.TRUE))
+    source = json.loads(row["value"])["payload"]["source"]
+    assert (source["commit_lsn"], source["ts_ms"]) == (None, 7)
+
+
 def test_the_first_form_of_sql_server_has_no_such_records() -> None:
     assert record("sqlserver", "1.0", SchemaChange(CREATE, TABLE, COMMIT, 0, 0)) == []
 
