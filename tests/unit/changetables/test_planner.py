@@ -8,11 +8,11 @@ import logging
 import pytest
 
 from tailrace.columns.batch import Counts
-from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.changetables.sessions import borrowed, close_idle
 from tailrace.connectors.changetables.tasks import BoundaryTask, SchemaTask
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost
 from tests.unit.changetables.driving import Query, batches_for_rows, brief  # noqa: F401
-from tests.unit.changetables.memory import Server
+from tests.unit.changetables.memory import MemoryDialect, Server
 
 
 def server(request_name: str = "s", **settings: object) -> Server:
@@ -358,6 +358,19 @@ def test_rows_are_read_on_from_where_the_connection_was_lost() -> None:
             *[("c", str(number)) for number in range(5)],
             *[("u", str(number)) for number in range(3)],
         ]
+
+
+def test_one_lost_session_closes_those_that_wait_beside_it() -> None:
+    database = server()
+    query = Query(database)
+    query.drain()
+    dialect = MemoryDialect(database.name)
+    with borrowed(dialect, "db") as one, borrowed(dialect, "db") as other:
+        assert one is not other
+    with pytest.raises(ConnectionFailed), borrowed(dialect, "db"):
+        raise ConnectionFailed("The server restarted.")
+    assert one.closed  # type: ignore[attr-defined]
+    assert other.closed  # type: ignore[attr-defined]
 
 
 def test_errors_max_retries_ends_it() -> None:

@@ -30,7 +30,10 @@ _lock = threading.Lock()
 
 @contextmanager
 def borrowed(dialect: Dialect, database: str) -> Iterator[Session]:
-    """A session of this process, given back at the end; after an error it is closed."""
+    """A session of this process, given back at the end; after an error it is closed.
+
+    Where its connection was lost, those of the others that wait are most likely lost too: they are closed as well.
+    """
     name = (pickle.dumps(dialect), database)
     with _lock:
         waiting = _idle.get(name)
@@ -39,8 +42,13 @@ def borrowed(dialect: Dialect, database: str) -> Iterator[Session]:
         session = dialect.connect(database)
     try:
         yield session
-    except BaseException:
+    except BaseException as error:
         session.close()
+        if isinstance(error, ConnectionFailed):
+            with _lock:
+                stale = _idle.pop(name, [])
+            for other in stale:
+                other.close()
         raise
     with _lock:
         _idle.setdefault(name, []).append(session)
