@@ -48,6 +48,7 @@ class Query:
                 "poll_interval_ms": "1",
                 "retriable_restart_connector_wait_ms": "100",
                 "converter_schemas_enable": str(schemas).lower(),
+                "include_schema_changes": "false",
                 **options,
             }
         )

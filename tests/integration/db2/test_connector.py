@@ -170,6 +170,15 @@ def test_updates_without_pairs_have_what_the_program_writes(db2: Db2Database, qu
     assert updates["AFTERS"]["after"] == {"ID": 1, "N": 2}
 
 
+def test_tables_are_told_on_the_topic_of_schema_changes(customers: Db2Database, query: Make) -> None:
+    (record,) = query(include_schema_changes="true").drain()
+    assert (record.topic, record.key) == ("mydatabase", {"databaseName": customers.name})
+    (change,) = record.value["tableChanges"]
+    assert change["id"].replace('"', "").endswith("MYSCHEMA.CUSTOMERS")
+    assert [column["name"] for column in change["table"]["columns"]] == ["ID", "FIRST_NAME", "LAST_NAME", "EMAIL"]
+    assert change["table"]["primaryKeyColumnNames"] == ["ID"]
+
+
 SIGNALS = "CREATE TABLE MYSCHEMA.SIGNALS (ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32), DATA VARCHAR(2048))"
 
 
