@@ -62,7 +62,7 @@ class _Inspection:
 
     def run(self) -> Iterator[Finding]:
         name, version = self.session.connection.server
-        yield Finding("ok", "server", f"{name} {version}.")
+        yield Finding("ok", "server", f"{name or 'A server without a name'}, version {version}.")
         control = list(self.control())
         yield from control
         if any(finding.level == "error" for finding in control):
