@@ -139,11 +139,9 @@ def send(config: Config, signal: Signal, channel: str | None = None) -> str:
         )
     named = f"{signal.type} {signal.id}"
     if chosen == "source":
-        from tailrace.connectors.postgres.signal_table import SignalTable
+        from tailrace.connectors.registry import write_signal
 
-        table = SignalTable(config)
-        table.insert(signal)
-        return f"{named}: a row of the signal table {table}."
+        return f"{named}: a row of the signal table {write_signal(config, signal)}."
     if chosen == "kafka":
         from tailrace.snapshot import kafka
 

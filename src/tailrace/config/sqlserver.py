@@ -110,6 +110,8 @@ _TABLE = r'(?:"(?:[^"]|"")+"|[^".]+)'
 
 
 def _signal_fault(names: list[str]) -> str:
+    if len(names) > 1:
+        return "names several tables, and the progress of one incremental snapshot is kept: name one"
     for name in names:
         parts = quoted_parts(name) or tuple(name.split("."))
         if len(parts) not in (2, 3) or not all(parts):
@@ -119,9 +121,9 @@ def _signal_fault(names: list[str]) -> str:
 
 SIGNALS = (
     Option("signal.data.collection", Kind.LIST,
-           "Signal tables, as database.schema.table, one for a database at most; a part with dots in double quotes. "
-           "Their rows are signals, and incremental snapshots write their watermarks into them. The first three "
-           "columns are id, type and data.", [], check=_signal_fault),
+           "Signal table, as database.schema.table; a part with dots in double quotes. Its rows are signals, and "
+           "incremental snapshots write their watermarks into it. Its three columns are id, type and data.", [],
+           check=_signal_fault),
     *(option for option in signals.SIGNALS if option.name not in ("signal.data.collection", "read.only")),
     Option("read.only", Kind.BOOLEAN, "Whether incremental snapshots write no watermarks.", False,
            notice="driver.applicationIntent=ReadOnly says so; without a signal table nothing is written anyway"),

@@ -11,6 +11,7 @@ from tailrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from tailrace.events.settings import EventSettings
+    from tailrace.snapshot.signals import Signal
 
 _PLANNERS = {
     "postgres": "postgres.planner:PostgresPlanner",
@@ -30,6 +31,27 @@ def planner(config: Config, settings: EventSettings) -> Planner:
 def prerequisites(config: Config) -> Any:
     """The module that checks a server before a run: `demand(config)` and `check(config)` give findings. Driver."""
     return import_module(f"tailrace.connectors.{_known(config)}.prerequisites")
+
+
+_SENDERS = {
+    "postgres": "postgres.signal_table:send",
+    "sqlserver": "changetables.signalling:send",
+    "db2": "changetables.signalling:send",
+}
+
+
+def write_signal(config: Config, signal: Signal) -> str:
+    """Write a signal where the configuration's `signal.data.collection` says; returns the table's name. Driver.
+
+    Raises ConfigError for a connector whose signals are not written from here.
+    """
+    if config.connector not in _SENDERS:
+        raise ConfigError(
+            f"Signals of the connector {config.connector} are not written from here.",
+            "Write the signal with the database's own client, or use the channel file or kafka.",
+        )
+    module, _, name = _SENDERS[config.connector].partition(":")
+    return str(getattr(import_module(f"tailrace.connectors.{module}"), name)(config, signal))
 
 
 def _known(config: Config) -> str:

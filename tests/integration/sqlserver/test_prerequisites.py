@@ -208,6 +208,24 @@ def test_the_command_says_it_too(
     assert given["database.password"] not in printed
 
 
+def test_the_command_writes_signals(
+    sqlserver_database: TestDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sqlserver_database.execute(
+        "create table signals (id varchar(42) primary key, type varchar(32) not null, data varchar(2048) null)"
+    )
+    named = f"{sqlserver_database.name}.dbo.signals"
+    given = config(sqlserver_database, {"signal.data.collection": named}).given | {"connector.class": "SqlServer"}
+    path = tmp_path / "shop.properties"
+    path.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
+    table = f"{sqlserver_database.name}.dbo.t"
+    assert main(["signal", "execute-snapshot", str(path), "--table", table, "--id", "one"]) == 0
+    assert capsys.readouterr().out == "execute-snapshot one: a row of the signal table dbo.signals.\n"
+    ((number, kind, data),) = sqlserver_database.query("select * from signals")
+    assert (number, kind) == ("one", "execute-snapshot")
+    assert json.loads(data) == {"type": "incremental", "data-collections": [table]}
+
+
 def test_the_checkpoint_is_compared_with_what_is_still_there(sqlserver_database: TestDatabase, tmp_path: Path) -> None:
     captured(sqlserver_database)
     options = {"checkpoint.location": str(tmp_path)}

@@ -182,3 +182,10 @@ class SignalTable:
                     f"The signal table {self} does not take the signal (SQLSTATE {error.sqlstate}).",
                     remedies[0] if remedies else "tailrace check tells what it lacks.",
                 ) from None
+
+
+def send(config: Mapping[str, Any], signal: Signal) -> str:
+    """Write the row of `signal`; returns the table's name. Raises what `SignalTable.insert` raises."""
+    table = SignalTable(config)
+    table.insert(signal)
+    return str(table)
