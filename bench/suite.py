@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, changetables, drain, incremental, latency, tables
+from bench import baseline, changetables, drain, incremental, latency, mongodb, tables
 from bench.report import COPY, MIB, PEEK, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
 
-PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental", "changetables")
+PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental", "changetables", "mongodb")
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
 WARM_ROUNDS = 2
@@ -82,6 +82,9 @@ class Suite:
             self._incremental()
         if "changetables" in phases:
             self._change_tables()
+        if "mongodb" in phases:
+            self.extra |= mongodb.measure(self.spark, max(self.rows // 5, 3), self.repeat, self.say)
+            self.say(f"mongodb: {self.extra['mongodb_ratio']:.2f} of a bare cursor")
 
     def _warm(self, phases: tuple[str, ...]) -> None:
         """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""

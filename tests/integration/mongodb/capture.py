@@ -45,7 +45,7 @@ class Capture:
                 found += [_event(row) for row in batch.to_pylist()]
         return found
 
-    def until(self, count: int, seconds: float = 15.0, **limits: int) -> list[Event]:
+    def until(self, count: int, seconds: float = 40.0, **limits: int) -> list[Event]:
         """The records of the next batches until there are `count`."""
         found: list[Event] = []
         until = time.monotonic() + seconds

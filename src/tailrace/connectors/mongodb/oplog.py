@@ -32,6 +32,8 @@ for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
     _OPS[ord(_letter)] = ord(_code)
 _COMMAND_OP = ord("c")
 _MOST_NESTED = 16
+# An answer of fewer documents than were asked for, and of fewer bytes than this, holds all that there was.
+_FULL = 8 << 20
 REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
 
 
@@ -103,7 +105,11 @@ class OplogFeed:
                 # a tailable cursor without anything to stand on is dead at once: ask again
                 self.open(self._reached)
             return None
-        return self._chunk(answer)
+        found = self._chunk(answer)
+        if len(answer.starts) < self._batch_size and len(answer.data) < _FULL:
+            # the log had no more at that moment
+            self.caught_up_at = max(self.caught_up_at, found.reached.time)
+        return found
 
     # --- positions -----------------------------------------------------------------------------------------------
 

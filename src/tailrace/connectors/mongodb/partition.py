@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -62,20 +61,9 @@ def _by_key(found: dict[Namespace, list[Segment]], settings: MongoSettings, para
     for parts in found.values():
         for part in parts:
             key = images(part).key
-            hashes = np.fromiter(
-                (
-                    zlib.crc32(part.data[place : place + _size(part, place, kind)].tobytes())
-                    for place, kind in zip(key.places.tolist(), key.kinds.tolist(), strict=True)
-                ),
-                np.int64,
-                len(part),
-            )
+            hashes = fields.hashes(part.data, key.places, key.kinds)
             for number in range(parallelism):
                 which = np.flatnonzero(hashes % parallelism == number)
                 if len(which):
                     loads[number].append(selected(part, which))
     return [LogTask(tuple(held), settings) for held in loads if held]
-
-
-def _size(part: Segment, place: int, kind: int) -> int:
-    return int(fields.value_size(part.data, kind, place, len(part.data))) if place >= 0 else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tailrace.config import Config
 from tailrace.connectors.base import Offset, Task
+from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
@@ -48,6 +50,8 @@ IDLE_SECONDS = 30.0
 FILL_SECONDS = 0.5
 # How long the first position of a stream may take.
 START_SECONDS = 60.0
+# How long the server may wait for changes when the query ends at the present, in ms.
+TARGET_AWAIT_MS = 50
 _UNLIMITED = 1 << 62
 
 Result = TypeVar("Result")
@@ -102,6 +106,8 @@ class MongoPlanner:
     # --- the calls of the query ----------------------------------------------------------------------------------
 
     def initial_offset(self) -> Offset:
+        # The query's first call: what the reader needs is imported while Spark goes on with its own start.
+        threading.Thread(target=_import_reader, name="tailrace-import", daemon=True).start()
         return MongoOffset().to_json()
 
     @explained
@@ -358,6 +364,9 @@ class MongoPlanner:
     def _feed(self) -> Feed:
         config = self._config
         await_ms = config["cursor.max.await.time.ms"] or None
+        if self._target is not None:
+            # a query that ends at the present should not wait for what comes later
+            await_ms = min(await_ms or TARGET_AWAIT_MS, TARGET_AWAIT_MS)
         client = self._connect()
         if self._streams:
             return ChangeStreamFeed(client, self._namespaces, StreamSettings.of(config), await_ms=await_ms)
@@ -485,6 +494,13 @@ class MongoPlanner:
         if self._heartbeats.remaining() > 0 or (self._target is not None and not has_changes):
             return since.heartbeat_ms
         return self._heartbeats.beat(since.heartbeat_ms)
+
+
+def _import_reader() -> None:
+    """Load the driver and the compiled kernels of the planner."""
+    import pymongo  # noqa: F401
+
+    fields.load_kernels()
 
 
 def _number(since: MongoOffset) -> int:
