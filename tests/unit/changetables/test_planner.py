@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from tailrace import progress
 from tailrace.columns.batch import Counts
 from tailrace.connectors.changetables.sessions import borrowed, close_idle
 from tailrace.connectors.changetables.tasks import BoundaryTask, SchemaTask
@@ -409,6 +410,23 @@ def test_chunks_cover_a_table_and_resume(monkeypatch: pytest.MonkeyPatch) -> Non
         if rows > 1:
             assert marked[rows - 1] == "last_in_data_collection"
             assert set(marked[1 : rows - 1]) <= {"true"}
+
+
+def test_tells_how_far_a_snapshot_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tailrace.connectors.changetables import initial
+
+    monkeypatch.setattr(initial, "CHUNK_ROWS", 1)
+    database = server()
+    database.commit(*[("dbo.a", "c", None, (f"{number:03}", "x")) for number in range(200)])
+    query = Query(database)
+    assert query.planner.status() is None
+    query.batch()
+    told = query.planner.status() or {}
+    (one,) = progress.tables({}, told)
+    assert (one.table, one.of, one.waiting) == ("dbo.a", 200, 0)
+    assert 0 < one.done < 200
+    query.drain()
+    assert progress.tables({}, query.planner.status() or {}) == []
 
 
 def test_an_empty_first_table_leaves_no_first_row() -> None:

@@ -45,6 +45,9 @@ class TableSnapshots:
         self._databases = databases
         self._shown = shown
         self._parallelism = parallelism
+        # of the table that is being read: its place, about how many rows were planned, how many there are
+        self._current: tuple[int, int, int] | None = None
+        self._running: TablesSnapshot | None = None
 
     def database(self, table: TableId) -> Database:
         """The database of a table, whose name the server may write in another case than the configuration."""
@@ -97,10 +100,34 @@ class TableSnapshots:
         while len(chunks) < count and place < len(snapshot.tables):
             end = self._boundary(snapshot, reached, place, last, rows)
             chunks.append(SnapshotChunk(snapshot.count + len(chunks), place, last, end))
+            self._count(snapshot, place, rows)
             last = end
             if end is None:
                 place += 1
-        return replace(snapshot, place=place, last=last, chunks=tuple(chunks), count=snapshot.count + len(chunks))
+        done = replace(snapshot, place=place, last=last, chunks=tuple(chunks), count=snapshot.count + len(chunks))
+        self._running = None if done.is_complete else done
+        return done
+
+    def _count(self, snapshot: TablesSnapshot, place: int, rows: int) -> None:
+        table = snapshot.tables[place]
+        if self._current is None or self._current[0] != place:
+            self._current = (place, 0, self.database(table).session.row_count(table))
+        # a server without statistics knows of no rows
+        planned, known = self._current[1] + rows, self._current[2]
+        self._current = (place, min(planned, known) if known > 0 else planned, known)
+
+    def status(self) -> dict[str, Any] | None:
+        """How far the running snapshot is planned, as `tailrace.status` describes it; None when none is running."""
+        if self._running is None or self._current is None:
+            return None
+        place, rows, of = self._current
+        return {
+            "table": str(self._running.tables[place]),
+            "rows": rows,
+            "of": of if of > 0 else None,
+            "waiting": len(self._running.tables) - place - 1,
+            "paused": False,
+        }
 
     def _boundary(
         self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], place: int, last: Key | None, rows: int

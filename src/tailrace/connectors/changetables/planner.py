@@ -120,13 +120,13 @@ class ChangeTablesPlanner:
         self._target = self._retries.run(ask, self._lose)
 
     def status(self) -> Offset | None:
-        if not self._newest:
-            return None
-        found: Offset = {"newest": {name: position.hex() for name, position in sorted(self._newest.items())}}
-        running = self._incremental.status()
+        found: Offset = {}
+        if self._newest:
+            found["newest"] = {name: position.hex() for name, position in sorted(self._newest.items())}
+        running = self._snapshots.status() or self._incremental.status()
         if running is not None:
             found["snapshot"] = running
-        return found
+        return found or None
 
     def close(self) -> None:
         self._lose()
