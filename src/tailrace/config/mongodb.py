@@ -165,7 +165,8 @@ CAPTURE = (
     Option("cursor.max.await.time.ms", Kind.INTEGER,
            "How long the server may wait for new changes before it answers, in ms; 0: its own 1 s.", 0,
            check=at_least(0)),
-    Option("cursor.pipeline", Kind.TEXT, "Further stages of the change stream, a JSON array of objects.",
+    Option("cursor.pipeline", Kind.TEXT, "Further stages of the change stream, a JSON array of objects; the shell's "
+           "notation, as {_id: ObjectId('…')}, is understood.",
            check=mongodb_rules.pipeline_fault),
     Option("cursor.pipeline.order", Kind.TEXT, "Where those stages stand: behind our own, before them, or alone.",
            "internal_first", choices=("internal_first", "user_first", "user_only")),

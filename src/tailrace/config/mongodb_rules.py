@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tailrace.config.connector import Draft
+from tailrace.config.shell_json import strict_json
 from tailrace.config.unwrap import unwrap
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]/,;:\s@]+)(?::[0-9]{1,5})?"
@@ -62,9 +63,9 @@ def _is_field(name: str) -> bool:
 def pipeline_fault(text: str) -> str:
     """What is wrong with `cursor.pipeline`."""
     try:
-        stages = json.loads(text)
+        stages = json.loads(strict_json(text))
     except ValueError as error:
-        return f"is no JSON: {error}"
+        return str(error)
     named = isinstance(stages, list) and all(
         isinstance(stage, dict) and len(stage) == 1 and next(iter(stage)).startswith("$") for stage in stages
     )
@@ -74,9 +75,9 @@ def pipeline_fault(text: str) -> str:
 def condition_fault(text: str) -> str:
     """What is wrong with a condition of `snapshot.collection.filter.overrides`."""
     try:
-        condition = json.loads(text)
+        condition = json.loads(strict_json(text))
     except ValueError as error:
-        return f"is no JSON: {error}"
+        return str(error)
     return "" if isinstance(condition, dict) else "must be a JSON object"
 
 
@@ -85,6 +86,9 @@ def settle(draft: Draft) -> None:
     values = draft.values
     if values["capture.mode"] is None:
         values["capture.mode"] = "oplog" if draft.form == "1.1" else "change_streams_update_full"
+    for name in [name for name in values if name == "cursor.pipeline" or name.startswith(f"{_OVERRIDES}.")]:
+        if values[name]:
+            values[name] = strict_json(values[name])
     # What Debezium calls Default has the database in the names, as Schema has the schema elsewhere.
     values["topic.naming.strategy"] = values["topic.naming.strategy"].replace(".Default", ".Schema")
     if not values["topic.prefix"]:

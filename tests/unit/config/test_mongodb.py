@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from bson import json_util
 
 from tailrace.config import TABLES, Config, parse
 from tailrace.config.files import from_entries
@@ -102,7 +104,8 @@ def test_hosts_name_a_replica_set(hosts: str, found: tuple[str, str]) -> None:
         (NEW | {"capture.scope": "collection", "capture.target": "a"}, "must be database.collection"),
         (NEW | {"capture.scope": "database", "capture.target": "a.b"}, "must be a database"),
         (NEW | {"cursor.pipeline": "{}"}, "must be a JSON array of stages"),
-        (NEW | {"cursor.pipeline": "[{'$match': 1}]"}, "is no JSON"),
+        (NEW | {"cursor.pipeline": "[{'$match': 1}"}, "is no JSON"),
+        (NEW | {"cursor.pipeline": "[{$match: f(1)}]"}, "calls f, which is not known here"),
         (NEW | {"cursor.pipeline.order": "user_only"}, "needs cursor.pipeline"),
         (NEW | {"cursor.oversize.handling.mode": "skip"}, "needs cursor.oversize.skip.threshold"),
         (NEW | {"cursor.oversize.skip.threshold": "9"}, "needs cursor.oversize.handling.mode = skip"),
@@ -176,3 +179,36 @@ def test_files_name_the_connector_by_its_class() -> None:
 )
 def test_what_has_no_effect_is_told(name: str, value: str) -> None:
     assert any(notice.startswith(f"{name} has no effect") for notice in parse("mongodb", NEW | {name: value}).notices)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('[{"$match": {"a.b": {"$gt": 1.5}}}]', [{"$match": {"a.b": {"$gt": 1.5}}}]),
+        ("[{$match: {op: 'it\\'s', b: true}}]", [{"$match": {"op": "it's", "b": True}}]),
+        ("[{$match: {'say \"a\"': null}}]", [{"$match": {'say "a"': None}}]),
+        (
+            "[ { $match: { _id: ObjectId('5f0d1a2b3c4d5e6f708192a3'), n: NumberLong(7) } } ]",
+            [{"$match": {"_id": {"$oid": "5f0d1a2b3c4d5e6f708192a3"}, "n": {"$numberLong": "7"}}}],
+        ),
+        (
+            "[{$match: {a: new Date('2020-01-01'), b: ISODate('2020-01-01T01:00:00'), c: new Date(1577836800000)}}]",
+            [{"$match": {"a": {"$date": "2020-01-01T00:00:00Z"}, "b": {"$date": "2020-01-01T01:00:00Z"},
+                         "c": {"$date": {"$numberLong": "1577836800000"}}}}],
+        ),
+        (
+            "[{$match: {a: /^x\\/y/si}}]",
+            [{"$match": {"a": {"$regularExpression": {"pattern": "^x/y", "options": "is"}}}}],
+        ),
+    ],
+)  # fmt: skip
+def test_pipelines_may_be_written_as_in_the_shell(text: str, value: object) -> None:
+    read = parse("mongodb", NEW | {"cursor.pipeline": text})
+    assert json.loads(read["cursor.pipeline"]) == value
+    assert json_util.loads(read["cursor.pipeline"])
+
+
+def test_conditions_may_be_written_as_in_the_shell() -> None:
+    names = "snapshot.collection.filter.overrides"
+    read = parse("mongodb", NEW | {names: "a.b", f"{names}.a.b": "{n: {$gt: 5}}"})
+    assert json.loads(read[f"{names}.a.b"]) == {"n": {"$gt": 5}}
