@@ -31,13 +31,15 @@ from tests import fix_spark
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
 from tests.golden import case as cases
-from tests.golden import mongo_runner, script, tds_runner
+from tests.golden import db2_runner, mongo_runner, script, tds_runner
 from tests.golden.accept import Catalog
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
 from tests.golden.record import Record
 from tests.golden.stream import Failed, Frame, Stream, source
+from tests.servers.derby import Derby
+from tests.servers.jars import Unavailable as NoJars
 from tests.servers.secantus import Unavailable
 from tests.servers.tds.process import TestServer
 
@@ -294,6 +296,13 @@ def run_sqlserver(case: Case, server: TestServer, spark: SparkSession, frame: Fr
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
+def run_db2(case: Case, server: Derby) -> Outcome:
+    """Run one case of Db2 in a fresh database and compare."""
+    started = time.monotonic()
+    found = _kinds(db2_runner.run(case, server))
+    return Outcome(case, found, seconds=time.monotonic() - started)
+
+
 class Servers:
     """The servers that cases of all kinds need, each started when it is first needed; a context manager."""
 
@@ -301,6 +310,7 @@ class Servers:
         self._stack = ExitStack()
         self._postgres: Postgres | None = None
         self._mongo: Mongo | None = None
+        self._db2: Derby | None = None
         self._sqlserver: TestServer | None = None
 
     def __enter__(self) -> Servers:
@@ -325,6 +335,12 @@ class Servers:
         if case.database == "sqlserver":
             self._sqlserver = self._sqlserver or self._stack.enter_context(tds_runner.server())
             return run_sqlserver(case, self._sqlserver, spark)
+        if case.database == "db2":
+            try:
+                self._db2 = self._db2 or self._stack.enter_context(db2_runner.server())
+            except NoJars as error:
+                return Outcome(case, skipped=str(error))
+            return run_db2(case, self._db2)
         return Outcome(case, skipped=f"there is no server for cases of {case.database or 'no connector'}")
 
 

@@ -9,7 +9,7 @@ from tests.golden.normalise import INSTANT, Normaliser, payload
 from tests.golden.record import Record
 from tests.golden.wire import Text
 
-LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:[0-9a-f]{4}")
+LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:(?:[0-9a-f]{4}|[0-9a-f]{16})")
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Postgres
 from tests.golden import case as cases
 from tests.golden import mongo_runner, runner
+from tests.servers.derby import Derby
 from tests.servers.secantus import Unavailable
 from tests.servers.tds.process import TestServer
 
@@ -83,6 +84,11 @@ def test_the_events_are_those_that_debezium_wrote_of_sql_server(
     case: cases.Case, sqlserver: TestServer, spark: SparkSession
 ) -> None:
     judge(runner.run_sqlserver(case, sqlserver, spark))
+
+
+@pytest.mark.parametrize("case", of("db2"))
+def test_the_events_are_those_of_the_document_of_db2(case: cases.Case, derby_server: Derby) -> None:
+    judge(runner.run_db2(case, derby_server))
 
 
 def test_only_cases_that_exist_are_expected_to_fail() -> None:
