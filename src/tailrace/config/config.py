@@ -219,10 +219,11 @@ class _Reading:
         self.faults.extend(naming.faults(values, self.given))
         self._check_snapshot_mode(values)
         self.faults.extend(signals.settle(values))
-        draft = Draft(values, frozenset(self.given), form)
+        draft = Draft(values, frozenset(self.given), form, used=frozenset(self._used))
         connector.settle(draft)
         self.faults.extend(draft.faults)
         self.notices.extend(draft.notices)
+        self.given.update(draft.implied)
         return values
 
     def _settle_converters(self, values: dict[str, Any]) -> None:

@@ -19,8 +19,9 @@ NO_QUEUE = "there is no queue between reader and converter that it could tune"
 class Draft:
     """A configuration that is being settled: the typed `values` with their defaults, to be completed in place.
 
-    `given` are the names, as the table has them, of the options that were given, and `form` the format that is
-    written. `faults` and `notices` are sentences; those of faults have no end.
+    `given` are the names, as the table has them, of the options that were given, `used` the same as they were
+    written, in small letters, and `form` the format that is written. `faults` and `notices` are sentences; those of
+    faults have no end. `implied` are texts of options that count as given from then on.
     """
 
     values: dict[str, Any]
@@ -28,6 +29,8 @@ class Draft:
     form: str
     faults: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    used: frozenset[str] = frozenset()
+    implied: dict[str, str] = field(default_factory=dict)
 
 
 def _settled(draft: Draft) -> None:

@@ -66,7 +66,8 @@ _TUNING = (
 DRIVER = (
     Option("driver.encrypt", Kind.TEXT,
            "Whether the connection is encrypted: true, false (the log-in alone is, unless the server demands more), "
-           "strict (TDS 8.0).", "true", check=_among(_ENCRYPT), aliases=_same("encrypt")),
+           "strict (TDS 8.0). Where database.server.name is given it is false unless said otherwise, as in Debezium "
+           "1.x.", "true", check=_among(_ENCRYPT), aliases=_same("encrypt")),
     Option("driver.trustServerCertificate", Kind.BOOLEAN, "Whether any certificate of the server is taken.", False,
            aliases=_same("trustServerCertificate")),
     Option("driver.hostNameInCertificate", Kind.TEXT, "Name that the certificate must have, if not the host's.",

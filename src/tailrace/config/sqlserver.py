@@ -164,6 +164,12 @@ def _settle(draft: Draft) -> None:
     without_login = values["driver.authentication"] or values["driver.integratedSecurity"]
     if not values["database.user"] and not without_login:
         draft.faults.append("database.user is missing")
+    if "database.server.name" in draft.used and "driver.encrypt" not in draft.given:
+        # Microsoft's driver encrypts by itself since Debezium 1.9's; what connected before goes on connecting.
+        values["driver.encrypt"] = draft.implied["driver.encrypt"] = "false"
+        draft.notices.append(
+            "As in Debezium 1.x, only the log-in is encrypted, unless the server demands more: set database.encrypt."
+        )
     if "database.port" not in draft.given and values["database.instance"]:
         values["database.port"] = None
     if draft.form == "1.0" and len(names) > 1:

@@ -171,9 +171,17 @@ def test_the_java_drivers_properties_become_keywords() -> None:
 
 
 def test_connections_are_encrypted_and_checked_unless_told_otherwise() -> None:
-    for options in ({"database.server.name": "a"}, {"topic.prefix": "a"}, {}):
+    for options in ({"topic.prefix": "a"}, {}, {"database.server.name": "a", "database.encrypt": "true"}):
         given = keywords(config(options))
         assert (given["Encrypt"], given["TrustServerCertificate"]) == ("yes", "no")
+
+
+def test_a_configuration_of_1_x_connects_as_it_did() -> None:
+    read = config({"database.server.name": "a"})
+    assert keywords(read)["Encrypt"] == "no"
+    assert any("only the log-in is encrypted" in notice for notice in read.notices)
+    # Spark's side reads the options again, under today's names.
+    assert keywords(parse("sqlserver", read.texts))["Encrypt"] == "no"
 
 
 def test_a_tuning_of_the_java_driver_is_taken_with_a_notice() -> None:
