@@ -198,12 +198,19 @@ class SqlServerSession:
             return []
         objects = sorted({number for one in captures for number in (one.source_id, one.object_id)})
         columns: dict[int, dict[str, Column]] = {}
-        for number, name, _, type_name, kind_id, *sizes, nullable, default, computed in self.all(
+        for number, name, _, type_name, kind_id, *sizes, nullable, default, computed, identity in self.all(
             statements.columns(objects)
         ):
             kind = type_name.lower()
             columns.setdefault(number, {})[name] = Column(
-                name, kind, kind_id, modifier(kind, *sizes), bool(nullable), default, generated=bool(computed)
+                name,
+                kind,
+                kind_id,
+                modifier(kind, *sizes),
+                bool(nullable),
+                default,
+                generated=bool(computed),
+                identity=bool(identity),
             )
         keys = self._keys(sorted({one.source_id for one in captures}))
         found = []

@@ -162,14 +162,14 @@ def _among(numbers: Sequence[int]) -> str:
 
 
 def columns(objects: Sequence[int]) -> str:
-    """The columns of tables by object id: name, id, type, sizes, nullability, default, whether computed.
+    """The columns of tables by object id: name, id, type, sizes, nullability, default, whether computed, an identity.
 
     An alias type is resolved by its system_type_id; CLR types share one system_type_id and are told by user_type_id.
     "sys.columns", "sys.types": for system types other than CLR types user_type_id equals system_type_id;
     "sys.default_constraints"."""
     return (
         "select c.object_id, c.name, c.column_id, coalesce(b.name, u.name), c.system_type_id, c.max_length, "
-        "c.precision, c.scale, c.is_nullable, d.definition, c.is_computed "
+        "c.precision, c.scale, c.is_nullable, d.definition, c.is_computed, c.is_identity "
         "from sys.columns as c "
         "join sys.types as u on u.user_type_id = c.user_type_id "
         "left join sys.types as b on b.user_type_id = c.system_type_id and b.is_user_defined = 0 "
