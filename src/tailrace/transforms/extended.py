@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from tailrace.connectors.mongodb.json_forms import STRICT
+from tailrace.connectors.mongodb.plain_json import double_text, escaped
 from tailrace.errors import ConversionError
 
 
@@ -150,3 +153,47 @@ def read(text: str) -> Any:
         return _decoder.decode(text)
     except ValueError:
         raise ConversionError("An event holds a document's text that is no extended JSON.") from None
+
+
+def write(value: Any) -> str:
+    """A value as text again, in the form that `after` and `before` have: `read(write(value))` is the value."""
+    if isinstance(value, str):
+        return f'"{escaped(value, STRICT)}"'
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return double_text(value)
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return "[" + ",".join(map(write, value)) + "]"
+    if isinstance(value, Document):
+        return "{" + ",".join(f'"{escaped(name, STRICT)}": {write(inner)}' for name, inner in value.items()) + "}"
+    return _write_typed(value.kind, value.value)
+
+
+def _write_typed(kind: str, value: Any) -> str:
+    if kind in _QUOTED:
+        return f'{{"{_QUOTED[kind]}": {write(str(value))}}}'
+    if kind == "date":
+        return f'{{"$date": {value}}}'
+    if kind == "binary":
+        return f'{{"$binary": "{base64.b64encode(value[0]).decode()}","$type": "{value[1]:02X}"}}'
+    if kind == "timestamp":
+        return f'{{"$timestamp": {{"t": {value[0]},"i": {value[1]}}}}}'
+    if kind == "regex":
+        return f'{{"$regex": {write(value[0])},"$options": {write(value[1])}}}'
+    if kind == "scopedCode":
+        return f'{{"$code": {write(value[0])},"$scope": {write(value[1])}}}'
+    if kind == "dbPointer":
+        return f'{{"$ref": {write(value[0])},"$id": {{"$oid": "{value[1]}"}}}}'
+    return {"undefined": '{"$undefined": true}', "minKey": '{"$minKey": 1}', "maxKey": '{"$maxKey": 1}'}[kind]
+
+
+_QUOTED = {
+    "int64": "$numberLong", "decimal": "$numberDecimal", "objectId": "$oid", "symbol": "$symbol", "code": "$code",
+}  # fmt: skip

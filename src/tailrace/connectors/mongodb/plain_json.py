@@ -58,6 +58,13 @@ class _Open:
     empty: bool = True
 
 
+def escaped(text: str, form: Form) -> str:
+    """A text with the form's escapes, without quotes around it."""
+    writer = _Writer(b"", form)
+    writer.text(text)
+    return "".join(writer.parts)
+
+
 def plain_text(data: bytes, kind: int, place: int, form: Form) -> str:
     """The text of the value of type `kind` at `place`.
 

@@ -1,0 +1,89 @@
+"""document_state: the whole document after every change, from events that tell changes alone. Driver and worker.
+
+The documents are kept in Spark's state, a value for each key, which RocksDB holds on disk. What is kept is the text of
+the document; a change reads, changes and writes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.transforms.extended import Document, read, write
+from tailrace.transforms.states import state_after
+
+COLUMNS = (
+    "topic string, key binary, op string, database string, `schema` string, `table` string, position string, "
+    "ordinal bigint, transaction string, source_ts timestamp, snapshot string, document string"
+)
+"""The columns of the result: those of the source without headers, and `document` in the place of `value`."""
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+FILES = "spark.hadoop.fs.file.impl"
+_ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_TAKEN = ("op", "database", "schema", "table", "position", "ordinal", "transaction", "source_ts", "snapshot")
+
+
+class _Documents(StatefulProcessor):
+    """The state of one key: the text of its document. Worker."""
+
+    def __init__(self, schemas: bool) -> None:
+        self._schemas = schemas
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("document", "text string")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        before: Document | None = None
+        kept = self._state.get() if self._state.exists() else None
+        if kept is not None:
+            before = read(kept[0])
+        for row in sorted(rows, key=lambda row: (row["position"] or "", row["ordinal"] or 0)):
+            event = json.loads(row["value"])
+            before = state_after(before, event["payload"] if self._schemas else event)
+            text = None if before is None else write(before)
+            yield Row(topic=key[0], key=key[1], **{name: row[name] for name in _TAKEN}, document=text)
+        if before is None:
+            self._state.clear()
+        else:
+            self._state.update((write(before),))
+
+    def close(self) -> None:
+        pass
+
+
+def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
+    """The document after each change of a MongoDB source's rows, as the text that `after` would be; see COLUMNS.
+
+    `frame` has the columns of `tailrace.columns.ROW_SCHEMA` and is a stream; events are those of either format, with
+    the schema of the value where `schemas` is true. `document` is null after a delete, and as long as the stream
+    has told an update of a document alone and never the document: with a snapshot that does not happen. Rows that are
+    no changes, and tombstones, are left out. The order is that of the log within each key, within every batch.
+
+    The session needs RocksDB as its state store (PROVIDER) and Hadoop's own class for local files (FILES, which
+    `tailrace.spark.session` sets otherwise, since it saves the sum files); PySpark needs pandas and protobuf for state
+    in Python. Raises ConfigError and PrerequisiteError where they are missing. The query ends with ConversionError when
+    an update does not fit the document that it is to change.
+    """
+    if not str(frame.sparkSession.conf.get(PROVIDER, "")).endswith("RocksDBStateStoreProvider"):
+        raise ConfigError("The state of documents needs RocksDB as state store.", f"Set {PROVIDER} to {_ROCKS}.")
+    if str(frame.sparkSession.conf.get(FILES, "")).endswith("RawLocalFileSystem"):
+        raise ConfigError(
+            "RocksDB's files need Hadoop's own class for local files, and the session has another one.",
+            f"Start the session with {FILES} set to org.apache.hadoop.fs.LocalFileSystem.",
+        )
+    missing = [name for name in ("pandas", "google") if find_spec(name) is None]
+    if missing:
+        raise PrerequisiteError(
+            "PySpark keeps state for Python by way of pandas and protobuf, which are not there.",
+            "pip install pandas protobuf.",
+        )
+    changes = frame.where("op in ('c', 'r', 'u', 'd') and key is not null and value is not null").drop("headers")
+    grouped = changes.groupBy("topic", "key")
+    return grouped.transformWithState(_Documents(schemas), COLUMNS, "Append", "None")

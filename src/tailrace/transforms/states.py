@@ -1,0 +1,195 @@
+"""What a change makes of a document: the patches of every version of MongoDB, applied to the document before. Worker.
+
+Documents are those of `transforms.extended`. The rules are the server's own for its oplog: a path's number is an index
+in an array and a name in a document, what is missing on the way is made a document, an array grows with nulls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tailrace.errors import ConversionError
+from tailrace.transforms.extended import Document, Typed, read
+
+_REMOVED = object()
+
+
+def state_after(before: Document | None, payload: dict[str, Any]) -> Document | None:
+    """The document after an event, of either format; None when there is none, or when nobody can tell.
+
+    `before` is the document as the events until then left it, None where they tell of none; it may be changed. An
+    update alone, without the document that it changes, cannot be applied. Raises ConversionError for a patch of a form
+    that no known server writes, or that does not fit the document.
+    """
+    operation = payload["op"]
+    if operation == "d":
+        return None
+    if payload.get("after") is not None:
+        return _document(read(payload["after"]))
+    if operation != "u":
+        return None
+    if "updateDescription" in payload:
+        told = payload["updateDescription"]
+        if before is None or told is None:
+            return None
+        updated = Document() if told["updatedFields"] is None else _document(read(told["updatedFields"]))
+        sizes = [(part["field"], part["size"]) for part in told["truncatedArrays"] or ()]
+        return described(before, updated, told["removedFields"] or [], sizes)
+    patch = _document(read(payload["patch"]))
+    return patched(before, patch)
+
+
+def patched(before: Document | None, patch: Document) -> Document | None:
+    """The document after the `o` of an update in the oplog: `$set` and `$unset`, a diff, or the whole document."""
+    if patch.get("$v") == 2 and isinstance(patch.get("diff"), Document):
+        if before is None:
+            return None
+        diff = patch["diff"]
+        if "updatedFields" in diff:
+            # A stand-in for MongoDB writes what its change streams say.
+            sizes = [(part["field"], part["newSize"]) for part in diff.get("truncatedArrays", ())]
+            return described(before, diff["updatedFields"], diff.get("removedFields", []), sizes)
+        return _differing(before, diff)
+    if not any(name.startswith("$") for name in patch):
+        return patch
+    unknown = set(patch) - {"$v", "$set", "$unset"}
+    if unknown:
+        raise ConversionError(f"An update in the oplog has a part {min(unknown)}, which is not known.")
+    if before is None:
+        return None
+    for path, value in patch.get("$set", {}).items():
+        _put(before, path, value)
+    for path in patch.get("$unset", {}):
+        _remove(before, path)
+    return before
+
+
+def described(before: Document, updated: Document, removed: list[str], sizes: list[tuple[str, int]]) -> Document:
+    """The document after an update as a change stream describes it."""
+    for path in removed:
+        _remove(before, path)
+    for path, size in sizes:
+        array = _inner(before, path.split("."))
+        if not isinstance(array, list):
+            raise _unfit()
+        del array[size:]
+    for path, value in updated.items():
+        _put(before, path, value)
+    return before
+
+
+def _differing(before: Document, diff: Document) -> Document:
+    """A document after a diff of `$v: 2`: d(elete), u(pdate), i(nsert), s with a field's name for what is inside."""
+    for part in diff:
+        if part not in ("d", "u", "i") and not part.startswith("s"):
+            raise ConversionError(f"An update in the oplog has a part {part} in its diff, which is not known.")
+    for name in diff.get("d", {}):
+        before.pop(name, None)
+    before.update(diff.get("u", {}))
+    for part, inner in diff.items():
+        if part.startswith("s"):
+            name = part[1:]
+            if name not in before:
+                raise _unfit()
+            before[name] = _changed(before[name], inner)
+    for name, value in diff.get("i", {}).items():
+        # An inserted field goes to the end, also when it was there.
+        before.pop(name, None)
+        before[name] = value
+    return before
+
+
+def _changed(value: Any, diff: Document) -> Any:
+    if not diff.get("a"):
+        if not isinstance(value, Document):
+            raise _unfit()
+        return _differing(value, diff)
+    if not isinstance(value, list):
+        raise _unfit()
+    size = diff.get("l")
+    if size is not None:
+        del value[size:]
+        value.extend([None] * (size - len(value)))
+    for part, inner in diff.items():
+        if part in ("a", "l"):
+            continue
+        kind, place = part[:1], part[1:]
+        if kind not in ("u", "s") or not place.isdigit():
+            raise ConversionError(f"An update in the oplog has a part {part} in an array's diff, which is not known.")
+        index = int(place)
+        if kind == "u":
+            _set_item(value, index, inner)
+        elif index < len(value):
+            value[index] = _changed(value[index], inner)
+        else:
+            raise _unfit()
+    return value
+
+
+def _set_item(array: list[Any], index: int, value: Any) -> None:
+    array.extend([None] * (index + 1 - len(array)))
+    array[index] = value
+
+
+def _child(container: Any, name: str) -> Any:
+    """What a container has under a name, _REMOVED where it has nothing."""
+    if isinstance(container, list):
+        if not name.isdigit():
+            raise _unfit()
+        return container[int(name)] if int(name) < len(container) else _REMOVED
+    if isinstance(container, Document):
+        return container.get(name, _REMOVED)
+    return _REMOVED
+
+
+def _inner(container: Any, names: list[str]) -> Any:
+    for name in names:
+        container = _child(container, name)
+    return container
+
+
+def _assign(container: Any, name: str, value: Any) -> None:
+    if isinstance(container, list):
+        if not name.isdigit():
+            raise _unfit()
+        _set_item(container, int(name), value)
+    elif isinstance(container, Document):
+        container[name] = value
+    else:
+        raise _unfit()
+
+
+def _put(document: Document, path: str, value: Any) -> None:
+    *way, last = path.split(".")
+    container: Any = document
+    for name in way:
+        inner = _child(container, name)
+        if inner is _REMOVED:
+            inner = Document()
+            _assign(container, name, inner)
+        container = inner
+    _assign(container, last, value)
+
+
+def _remove(document: Document, path: str) -> None:
+    *way, last = path.split(".")
+    container = _inner(document, way)
+    if isinstance(container, Document):
+        container.pop(last, None)
+    elif isinstance(container, list) and last.isdigit() and int(last) < len(container):
+        # The place stays: an array has no gaps.
+        container[int(last)] = None
+
+
+def _document(value: Any) -> Document:
+    if not isinstance(value, Document):
+        kind = value.kind if isinstance(value, Typed) else "value"
+        raise ConversionError(f"An event holds a text that is a {kind} and no document.")
+    return value
+
+
+def _unfit() -> ConversionError:
+    return ConversionError(
+        "An update does not fit the document that the events before it left.",
+        "Events of this key are missing or out of order: begin anew, with a snapshot.",
+    )
