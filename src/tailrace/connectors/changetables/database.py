@@ -17,12 +17,12 @@ log = logging.getLogger("tailrace")
 
 # The transactions that one batch has at most, unless max.iteration.transactions says otherwise.
 TRANSACTIONS = 100_000
+# So many tables are named by one warning.
+NAMED = 20
 
 
 class Database:
     """One database of a query. `includes` tells which tables are captured, `admit` checks a schema when it appears.
-
-    `are_named` tells that the lists name the tables, so that one of them without a change table is worth a warning.
 
     Every method raises TailraceError; after ConnectionFailed, `lose` ends the session, and the next call makes one.
     """
@@ -34,15 +34,12 @@ class Database:
         includes: Callable[[TableId], bool],
         admit: Callable[[TableSchema], TableSchema],
         transactions: int,
-        *,
-        are_named: bool,
     ) -> None:
         self.name = name
         self._dialect = dialect
         self._includes = includes
         self._admit = admit
         self._transactions = transactions or TRANSACTIONS
-        self._are_named = are_named
         self._session: Session | None = None
         self.was_connected = False
         self._told: set[str] = set()
@@ -106,7 +103,7 @@ class Database:
                     raise lost(stretch)
         except PositionLost as error:
             return error.message
-        self._tell_uncaptured({era.table.id for era in reached.eras.latest()})
+        self._tell_uncaptured({era.table.id for era in eras.latest()})
         return ""
 
     def observe(self, reached: Reached) -> tuple[Position, Eras]:
@@ -181,14 +178,16 @@ class Database:
         return eras
 
     def _tell_uncaptured(self, captured: set[TableId]) -> None:
-        """Warn of tables that the lists name, but that have no change table; and where nothing is captured at all."""
+        """Warn of tables that the lists let through, but that have no change table; and where nothing is captured."""
         if not captured:
             self.tell(f"no table of {self.name} that the lists let through has a change table: nothing is captured")
-        if not self._are_named:
-            return
-        for table in self.session.tables():
-            if table not in captured and self._includes(table):
-                self.tell(f"{table} of {self.name} has no change table: its changes are not captured")
+        bare = [str(table) for table in self.session.tables() if table not in captured and self._includes(table)]
+        if bare:
+            more = f" and {len(bare) - NAMED} more" if len(bare) > NAMED else ""
+            self.tell(
+                f"tables of {self.name} without a change table, whose changes are not captured: "
+                f"{', '.join(bare[:NAMED])}{more}. Have them captured, or leave them out by table.exclude.list."
+            )
 
     def warn(self, eras: Eras) -> None:
         """Log what the server says is amiss, each sentence once."""

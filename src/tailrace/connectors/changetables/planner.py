@@ -64,10 +64,7 @@ class ChangeTablesPlanner:
         self._parallelism = os.cpu_count() or 1
         transactions = config["max.iteration.transactions"] if config.is_set("max.iteration.transactions") else 0
         self._databases = {
-            name: Database(
-                dialect, name, self._includes, self._names.admit, transactions, are_named=not self._filter.is_open
-            )
-            for name in dialect.databases
+            name: Database(dialect, name, self._includes, self._names.admit, transactions) for name in dialect.databases
         }
         self._snapshots = TableSnapshots(config, self._databases, self._shown, self._parallelism)
         self._notices = Notices(config)
