@@ -115,6 +115,36 @@ def test_a_sharded_cluster_is_read_through_its_router(
     assert keys(capture.until(1)) == [("c", "2")]
 
 
+def test_cursors_stay_with_one_of_several_routers(
+    mongo_database: MongoDatabase, mongo_proxy_to: Through, make_capture: Make
+) -> None:
+    class Router(Mongos):
+        def __init__(self) -> None:
+            self.cursors: list[str] = []
+
+        def answer(self, document: dict[str, Any]) -> dict[str, Any] | None:
+            command = next(iter(document))
+            if command in ("aggregate", "find", "getMore"):
+                self.cursors.append(command)
+            return super().answer(document)
+
+    routers = [Router(), Router()]
+    servers, proxies = zip(*map(mongo_proxy_to, routers), strict=True)
+    both = Mongo(f"mongodb://{servers[0].address},{servers[1].address}/", servers[0].address, "")
+    mongo_database["c"].insert_many([{"_id": number} for number in range(250)])
+    capture = make_capture(both, database_include_list=mongo_database.name, snapshot_fetch_size="10")
+    assert len(capture.idle()) == 250
+    for router in routers:
+        router.cursors.clear()
+    mongo_database["c"].insert_one({"_id": "new"})
+    assert keys(capture.until(1)) == [("c", '"new"')]
+    used = [number for number, router in enumerate(routers) if router.cursors]
+    assert len(used) == 1
+    proxies[used[0]].__exit__(None, None, None)
+    mongo_database["c"].insert_one({"_id": "newer"})
+    assert keys(capture.until(1)) == [("c", '"newer"')]
+
+
 def test_the_oplog_of_a_router_is_refused(mongo_proxy_to: Through, make_capture: Make) -> None:
     server, _ = mongo_proxy_to(Mongos())
     with pytest.raises(PrerequisiteError, match="no member of a replica set"):

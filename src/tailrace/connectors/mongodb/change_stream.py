@@ -7,7 +7,7 @@ An event is `{_id: token, operationType, clusterTime, ns: {db, coll}, documentKe
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,14 +102,14 @@ class ChangeStreamFeed:
 
     def __init__(
         self,
-        client: MongoClient[Any],
+        connect: Callable[[], MongoClient[Any]],
         namespaces: Namespaces,
         settings: StreamSettings,
         *,
         batch_size: int = BATCH,
         await_ms: int | None = None,
     ) -> None:
-        self._client = client
+        self._connect = connect
         self._namespaces = namespaces
         self._settings = settings
         self._batch_size = batch_size
@@ -153,7 +153,7 @@ class ChangeStreamFeed:
             "pipeline": pipeline,
             "cursor": {"batchSize": self._batch_size} if self._batch_size else {},
         }
-        self._cursor = RawCursor(self._client, settings.database or "admin", command, await_ms=self._await_ms)
+        self._cursor = RawCursor(self._connect(), settings.database or "admin", command, await_ms=self._await_ms)
 
     def close(self) -> None:
         if self._cursor is not None:

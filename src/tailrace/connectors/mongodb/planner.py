@@ -29,6 +29,7 @@ from tailrace.connectors.mongodb.partition import tasks_of
 from tailrace.connectors.mongodb.position import WHOLE, Position
 from tailrace.connectors.mongodb.prerequisites import guarded
 from tailrace.connectors.mongodb.reader import Feed, LogReader
+from tailrace.connectors.mongodb.routers import answers, for_cursors
 from tailrace.connectors.mongodb.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.tasks import BoundaryTask, HeartbeatTask, LogTask, NoticeTask
@@ -87,6 +88,9 @@ class MongoPlanner:
         self._streams = config["capture.mode"] != "oplog"
         self._mode = snapshot_mode(config)
         self._client: MongoClient[Any] | None = None
+        # what cursors are opened with, by the reader's thread too
+        self._router: MongoClient[Any] | None = None
+        self._lock = threading.Lock()
         self._settings: MongoSettings | None = None
         self._reader: LogReader | None = None
         self._begun = False
@@ -100,7 +104,7 @@ class MongoPlanner:
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
             self._incremental = Incremental(
-                config, self._captured.signals, self._connect, lambda: sorted(self._existing()), self._captured.includes
+                config, self._captured.signals, self._cursors, lambda: sorted(self._existing()), self._captured.includes
             )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
@@ -194,9 +198,10 @@ class MongoPlanner:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        for client in (self._router, self._client):
+            if client is not None:
+                client.close()
+        self._router = self._client = None
 
     # --- the start -----------------------------------------------------------------------------------------------
 
@@ -204,6 +209,16 @@ class MongoPlanner:
         if self._client is None:
             self._client = connect(Address.of(self._config))
         return self._client
+
+    def _cursors(self) -> MongoClient[Any]:
+        """A client whose cursors stay with their server; another one when its router is gone."""
+        with self._lock:
+            if self._router is not None and (self._router is self._client or answers(self._router)):
+                return self._router
+            if self._router is not None:
+                self._router.close()
+            self._router = for_cursors(self._connect(), Address.of(self._config))
+            return self._router
 
     def _shape(self) -> MongoSettings:
         """The settings of events, with the name of the replica set."""
@@ -369,7 +384,7 @@ class MongoPlanner:
             await_ms = min(await_ms or TARGET_AWAIT_MS, TARGET_AWAIT_MS)
         client = self._connect()
         if self._streams:
-            return ChangeStreamFeed(client, self._namespaces, StreamSettings.of(config), await_ms=await_ms)
+            return ChangeStreamFeed(self._cursors, self._namespaces, StreamSettings.of(config), await_ms=await_ms)
         return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._reads_majority())
 
     def _reads_majority(self) -> bool:

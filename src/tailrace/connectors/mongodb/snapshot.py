@@ -24,6 +24,7 @@ from tailrace.connectors.mongodb.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.plan import Chunk, SnapshotPlan, planned
 from tailrace.connectors.mongodb.position import Position
 from tailrace.connectors.mongodb.raw import Answer, RawCursor
+from tailrace.connectors.mongodb.routers import for_cursors
 from tailrace.connectors.mongodb.segment import Segment, read_documents
 from tailrace.connectors.mongodb.settings import MongoSettings
 
@@ -181,8 +182,12 @@ class SnapshotTask:
         try:
             client = connect(self.address)
             try:
-                for segment in self._segments(client):
-                    yield from to_rows(segment, self.settings)
+                cursors = for_cursors(client, self.address)
+                try:
+                    for segment in self._segments(cursors):
+                        yield from to_rows(segment, self.settings)
+                finally:
+                    cursors.close()
             finally:
                 client.close()
         except PyMongoError as error:
