@@ -20,7 +20,7 @@ class MongoQuery:
     """One query over `server`, of the format 3, or 1.1 with `mongodb.name` among the options."""
 
     def __init__(self, server: Mongo, **options: str) -> None:
-        named = {name.replace("_", "."): text for name, text in options.items()}
+        named = {name if "." in name else name.replace("_", "."): text for name, text in options.items()}
         if "mongodb.name" not in named:
             named["topic.prefix"] = "p"
         else:

@@ -1,0 +1,83 @@
+"""Options of the MongoDB connector show in the events of a query over two databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fix_mongo_query import MongoQuery
+from tests.fix_mongodb import MongoDatabase
+
+SHOP, OTHER = "0", "1"
+"""The two databases, by their places."""
+FILTERS = "snapshot.collection.filter.overrides"
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (
+            {"cursor.pipeline": "[{$match: {operationType: 'insert'}}]", "snapshot.mode": "no_data"},
+            ["c 0.a 9", "c 1.b 9"],
+        ),
+        (
+            {"cursor.pipeline": '[{"$match": {"operationType": "update"}}]', "cursor.pipeline.order": "user_only",
+             "snapshot.mode": "no_data"},
+            ["u 0.a 9"],
+        ),
+        (
+            {FILTERS: "{0}.a", f"{FILTERS}.{{0}}.a": "{n: {$gt: 1}}"},
+            ["c 0.a 9", "c 1.b 9", "r 0.a 2", "r 1.b 0", "u 0.a 9"],
+        ),
+        (
+            {"capture.scope": "database", "capture.target": "{1}"},
+            ["c 1.b 9", "r 1.b 0"],
+        ),
+        (
+            {"capture.scope": "collection", "capture.target": "{0}.a", "snapshot.mode": "no_data",
+             "skipped.operations": "u"},
+            ["c 0.a 9"],
+        ),
+        (
+            {"filters.match.mode": "literal", "collection.include.list": "{1}.b", "snapshot.mode": "no_data"},
+            ["c 1.b 9"],
+        ),
+        (
+            {"mongodb.name": "p", "collection.whitelist": "{0}[.].*", "snapshot.mode": "never"},
+            ["c 0.a 9", "u 0.a 9"],
+        ),
+    ],
+    ids=["pipeline", "only_pipeline", "filter", "database", "collection", "literal", "expressions"],
+)  # fmt: skip
+def test_options_choose_what_is_captured(
+    make_mongo_database: Callable[[], MongoDatabase],
+    mongo_query: Callable[..., MongoQuery],
+    options: dict[str, str],
+    wanted: list[str],
+) -> None:
+    shop, other = make_mongo_database(), make_mongo_database()
+    names = {"{0}": shop.name, "{1}": other.name}
+
+    def named(text: str) -> str:
+        for mark, name in names.items():
+            text = text.replace(mark, name)
+        return text
+
+    lists = {"database.include.list": f"{shop.name},{other.name}"}
+    if any(".list" in name or "whitelist" in name for name in options):
+        lists = {}
+    shop["a"].insert_many([{"_id": number, "n": number} for number in range(3)])
+    other["b"].insert_one({"_id": 0})
+    query = mongo_query(shop.server, **lists, **{named(name): named(text) for name, text in options.items()})
+    query.begin()
+    shop["a"].insert_one({"_id": 9})
+    shop["a"].update_one({"_id": 9}, {"$set": {"n": 1}})
+    other["b"].insert_one({"_id": 9})
+    query.until(len(wanted))
+    places = {shop.name: SHOP, other.name: OTHER}
+    found = []
+    for event in query.events:
+        _, database, collection = event.topic.split(".")
+        found.append(f"{event.op} {places[database]}.{collection} {event.id['id']}")
+    assert sorted(found) == wanted
