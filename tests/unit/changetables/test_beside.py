@@ -1,0 +1,148 @@
+"""What comes beside changes over change tables: heartbeats, schemas, numbers, shared topics, guards."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tailrace.columns.batch import Counts
+from tailrace.connectors.changetables.tasks import BoundaryTask, SchemaTask
+from tailrace.errors import ConfigError
+from tests.unit.changetables.driving import Query, batches_for_rows  # noqa: F401
+from tests.unit.changetables.memory import Server
+
+
+def server(**settings: object) -> Server:
+    made = Server("b", **settings)  # type: ignore[arg-type]
+    made.table("dbo.a", ("id", "v"), ("id",))
+    made.table("dbo.b", ("id", "v"), ("id",))
+    return made
+
+
+def test_heartbeats_come_with_batches_and_run_their_statement() -> None:
+    from tailrace.connectors.changetables.tasks import HeartbeatTask
+
+    database = server()
+    query = Query(database, heartbeat__interval__ms="1", heartbeat__action__query="insert into h values (1)")
+    for _ in range(4):
+        query.batch()
+    assert any(isinstance(task, HeartbeatTask) for task in query.others)
+    assert database.executed[0] == "insert into h values (1)"
+
+
+def test_new_and_changed_tables_are_told_on_the_topic_of_schema_changes() -> None:
+    database = Server("s")
+    database.table("dbo.a", ("id", "v", "w"), ("id",), captured=False)
+    database.enable("dbo.a", "_1", ("id", "v"))
+    query = Query(database)
+    query.drain()
+    database.enable("dbo.a", "_2")
+    database.table("dbo.late", ("id",), ("id",))
+    database.commit(("dbo.late", "c", None, ("1",)))
+    query.drain()
+    told = [change for task in query.others if isinstance(task, SchemaTask) for change in task.changes]
+    assert [(one.kind, str(one.table.id), len(one.table.columns), one.marker.name) for one in told] == [
+        ("CREATE", "dbo.a", 2, "TRUE"),
+        ("ALTER", "dbo.a", 3, "FALSE"),
+        ("CREATE", "dbo.late", 1, "FALSE"),
+    ]
+    quiet = Query(database, include__schema__changes="false")
+    quiet.drain()
+    assert not any(isinstance(task, SchemaTask) for task in quiet.others)
+
+
+def test_transaction_metadata_counts_over_all_tables() -> None:
+    database = server()
+    query = Query(database, snapshot__mode="no_data", provide__transaction__metadata="true")
+    query.drain()
+    database.commit(
+        ("dbo.a", "c", None, ("1", "x")),
+        ("dbo.b", "c", None, ("1", "x")),
+        ("dbo.a", "u", ("1", "x"), ("1", "y")),
+        ("dbo.a", "u", ("1", "y"), ("2", "y")),
+    )
+    database.commit(("dbo.b", "d", ("1", "x"), None))
+    events = sorted(query.drain(), key=lambda event: event.total or 0)
+    assert [(event.table, event.op, event.total, event.within) for event in events] == [
+        ("dbo.a", "c", 1, 1),
+        ("dbo.b", "d", 1, 1),
+        ("dbo.b", "c", 2, 1),
+        ("dbo.a", "u", 3, 2),
+        ("dbo.a", "d", 4, 3),
+        ("dbo.a", "c", 5, 4),
+    ]
+    (task,) = [task for task in query.others if isinstance(task, BoundaryTask)]
+    assert [None if one.counts is None else one.counts for one in task.boundaries] == [
+        None,
+        Counts(5, (("db.dbo.a", 4), ("db.dbo.b", 1))),
+        None,
+        Counts(1, (("db.dbo.b", 1),)),
+    ]
+
+
+def test_a_key_change_of_paired_rows_is_two_events() -> None:
+    database = server(pairs=True)
+    query = Query(database, snapshot__mode="no_data", provide__transaction__metadata="true")
+    query.drain()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    database.commit(("dbo.a", "u", ("1", "x"), ("2", "x")), ("dbo.a", "c", None, ("3", "x")))
+    assert [(event.op, event.total) for event in query.drain()] == [("c", 1), ("u", 1), ("c", 3)]
+
+
+def test_updates_without_change_are_left_out_if_asked_for() -> None:
+    database = server()
+    query = Query(
+        database,
+        snapshot__mode="no_data",
+        skip__messages__without__change="true",
+        column__exclude__list="dbo.a.v",
+        provide__transaction__metadata="true",
+    )
+    query.drain()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    database.commit(("dbo.a", "u", ("1", "x"), ("1", "y")), ("dbo.b", "c", None, ("1", None)))
+    database.commit(("dbo.b", "u", ("1", None), ("1", "z")))
+    events = sorted(query.drain(), key=lambda event: event.commit)
+    assert [(event.table, event.op, event.total) for event in events] == [
+        ("dbo.a", "c", 1),
+        ("dbo.b", "c", 1),
+        ("dbo.b", "u", 1),
+    ]
+
+
+def test_tables_that_share_a_topic_keep_the_order_of_the_log() -> None:
+    database = server(fetch=2)
+    query = Query(
+        database,
+        snapshot__mode="no_data",
+        topic__naming__strategy="io.debezium.schema.DefaultRegexTopicNamingStrategy",
+        topic__regex=r"(.*)\.[ab]",
+        topic__replacement="$1.all",
+    )
+    query.drain()
+    for number in range(5):
+        key = str(number)
+        database.commit(("dbo.a", "c", None, (key, "x")), ("dbo.b", "c", None, (key, "x")))
+        database.commit(("dbo.a", "u", (key, "x"), (key, "y")))
+    events = query.drain()
+    assert [(event.commit, event.change) for event in events] == sorted(
+        (event.commit, event.change or 0) for event in events
+    )
+    assert [event.table for event in events] == ["dbo.a", "dbo.b", "dbo.a"] * 5
+
+
+def test_too_many_tables_are_an_error_if_they_are_to_be() -> None:
+    with pytest.raises(ConfigError, match="2 tables are captured"):
+        Query(server(), guardrail__collections__max="1", guardrail__collections__limit__action="fail").drain()
+
+
+def test_another_list_of_databases_needs_another_checkpoint() -> None:
+    database = server()
+    query = Query(database)
+    query.drain()
+    text = json.dumps(query.start).replace('"db"', '"other"')
+    query.restart()
+    query.start = json.loads(text)
+    with pytest.raises(ConfigError, match="other databases"):
+        query.drain()
