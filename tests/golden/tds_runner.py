@@ -86,7 +86,7 @@ def run(
         stream = Stream(spark, options | given, folder / "checkpoint", frame, beating)
         stream.start()
         stack.callback(stream.stop)
-        _await_reads(stream, expected, beats)
+        _await_reads(stream, folder, expected, beats)
         _work(stream, session, case)
         _await_end(stream, case, expected, beats)
         stream.stop()
@@ -103,10 +103,11 @@ def run(
     yield from differences(expected, got, terms)
 
 
-def _await_reads(stream: Stream, expected: list[Record], beats: str) -> None:
+def _await_reads(stream: Stream, folder: Path, expected: list[Record], beats: str) -> None:
     reads = _leading_reads(expected, beats)
-    stream.wait(lambda: stream.count() >= reads, 60)
-    stream.settle(0.5 if reads else 2.0)
+    # A snapshot without rows is over with the first batch.
+    stream.wait(lambda: stream.count() >= reads and (folder / "checkpoint" / "commits" / "0").exists(), 60)
+    stream.settle(0.5 if reads else 1.0)
 
 
 def _work(stream: Stream, session: TestSession, case: Case) -> None:

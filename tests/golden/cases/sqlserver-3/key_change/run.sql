@@ -1,0 +1,7 @@
+UPDATE t SET a = 10 WHERE a = 1;
+UPDATE t SET b = N'ž', v = NULL WHERE a = 2;
+BEGIN TRANSACTION;
+UPDATE t SET a = a + 100;
+UPDATE t SET v = 'later' WHERE a = 110;
+DELETE FROM t WHERE a = 102;
+COMMIT;
