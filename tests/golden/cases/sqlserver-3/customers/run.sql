@@ -1,0 +1,12 @@
+INSERT INTO customers (first_name, last_name, email) VALUES ('john', 'doe', 'john.doe@example.org');
+UPDATE customers SET first_name = 'Anne Marie' WHERE id = 1004;
+DELETE FROM customers WHERE id = 1005;
+UPDATE customers SET email = 'anne@noanswer.org' WHERE id = 1004;
+BEGIN TRANSACTION;
+UPDATE customers SET last_name = 'Taylor' WHERE id < 1003;
+DELETE FROM customers WHERE id = 1003;
+INSERT INTO customers (first_name, last_name, email) VALUES ('Ellen', 'Ripley', 'ellen@nostromo.space'), ('N', 'N', 'n@n');
+COMMIT;
+BEGIN TRANSACTION;
+INSERT INTO customers (first_name, last_name, email) VALUES ('never', 'seen', 'x@y');
+ROLLBACK;

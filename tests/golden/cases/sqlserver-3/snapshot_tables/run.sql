@@ -1,0 +1,1 @@
+INSERT INTO empty VALUES (1);

@@ -1,0 +1,3 @@
+UPDATE lines SET qty = qty;
+UPDATE lines SET qty = NULL;
+DELETE FROM lines;
