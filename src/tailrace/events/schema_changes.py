@@ -38,7 +38,7 @@ class SchemaChange:
     """One change: `kind` is CREATE, ALTER or DROP, `table` the new form (of a dropped one the last).
 
     `commit_lsn` is the position from which it holds, as the server's bytes, `at_us` its time in µs since 1970 UTC,
-    `ordinal` sorts it at that position; `marker` is FALSE for a change in the log.
+    `ordinal` sorts it at that position; `marker` is FALSE for a change in the log, LAST where it ends a snapshot.
     """
 
     kind: str

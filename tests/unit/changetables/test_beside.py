@@ -52,6 +52,13 @@ def test_new_and_changed_tables_are_told_on_the_topic_of_schema_changes() -> Non
     assert not any(isinstance(task, SchemaTask) for task in quiet.others)
 
 
+def test_the_last_table_that_is_told_ends_a_snapshot_without_rows() -> None:
+    query = Query(server(), snapshot__mode="no_data")
+    query.drain()
+    told = [change for task in query.others if isinstance(task, SchemaTask) for change in task.changes]
+    assert [(str(one.table.id), one.marker.name) for one in told] == [("dbo.a", "TRUE"), ("dbo.b", "LAST")]
+
+
 def test_transaction_metadata_counts_over_all_tables() -> None:
     database = server()
     query = Query(database, snapshot__mode="no_data", provide__transaction__metadata="true")

@@ -62,6 +62,32 @@ def test_numbers_events_of_one_change_position() -> None:
     assert events[2].commit == events[3].commit
 
 
+def test_what_is_skipped_is_not_numbered() -> None:
+    database = server()
+    query = Query(database, snapshot__mode="no_data", skipped__operations="u,d")
+    query.drain()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    database.commit(("dbo.a", "u", ("1", "x"), ("1", "y")))
+    database.commit(("dbo.a", "u", ("1", "y"), ("2", "y")))
+    database.commit(("dbo.a", "d", ("2", "y"), None))
+    assert [(event.op, event.serial, event.after) for event in query.drain()] == [
+        ("c", 1, ("1", "x")),
+        ("c", 1, ("2", "y")),
+    ]
+
+
+def test_half_of_a_pair_is_not_left_out_before_it_is_put_together() -> None:
+    database = server(pairs=True)
+    query = Query(database, snapshot__mode="no_data", skipped__operations="d")
+    query.drain()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    database.commit(("dbo.a", "u", ("1", "x"), ("1", "y")))
+    assert brief(query.drain()) == [
+        ("dbo.a", "c", None, ("1", "x")),
+        ("dbo.a", "u", ("1", "x"), ("1", "y")),
+    ]
+
+
 def test_times_are_those_of_the_mapping() -> None:
     database = server()
     query = Query(database, snapshot__mode="no_data")

@@ -373,7 +373,8 @@ def schema_changes(
 ) -> list[SchemaChange]:
     """What the batch `(since, until]` tells of tables' forms: all of them at a query's start, later those that begin.
 
-    A table's first capture table tells of a new table, each further one of a changed one.
+    A table's first capture table tells of a new table, each further one of a changed one. Where no rows are read at the
+    start, the last table that a database tells of ends its snapshot.
     """
     found = []
     for name, reached in sorted(until.databases.items()):
@@ -385,9 +386,10 @@ def schema_changes(
             told = before.eras.at(before.position)
             at = before.position
             eras = [era for era in reached.eras.entries if _begins(era, before, reached) and era not in told]
+        eras = [era for era in eras if includes(era.table.id)]
         for number, era in enumerate(eras):
-            if not includes(era.table.id):
-                continue
+            ends = until.snapshot is None and number == len(eras) - 1
+            begun = Marker.LAST if ends else Marker.TRUE
             found.append(
                 SchemaChange(
                     CREATE if before is None or era.table.version == 1 else ALTER,
@@ -395,7 +397,7 @@ def schema_changes(
                     at if before is None else era.since,
                     at_us,
                     number,
-                    Marker.TRUE if before is None else Marker.FALSE,
+                    begun if before is None else Marker.FALSE,
                 )
             )
     return found

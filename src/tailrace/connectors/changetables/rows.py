@@ -62,6 +62,32 @@ def _slice(rows: ChangeRows, low: int, high: int) -> ChangeRows:
     )
 
 
+def _without(rows: ChangeRows, skipped: tuple[int, ...]) -> ChangeRows:
+    kept = ~np.isin(rows.operation, skipped)
+    if kept.all():
+        return rows
+    mask = pa.array(kept)
+    return ChangeRows(
+        rows.commit.filter(mask),
+        rows.change.filter(mask),
+        rows.operation[kept],
+        [column.filter(mask) for column in rows.columns],
+    )
+
+
+def skipped_rows(letters: frozenset[str], pairs: bool) -> tuple[int, ...]:
+    """The operations of change rows that `skipped.operations` leaves out before events are numbered.
+
+    SQL Server's connector never asks for such rows, so that no event counts them and no update of a key that
+    message.key.columns makes becomes a delete and a create. Where updates may be `pairs`, a DELETE may be half of one:
+    there nothing is left out before the events.
+    """
+    if pairs:
+        return ()
+    operations = {"c": (INSERT,), "u": (BEFORE, AFTER), "d": (DELETE,)}
+    return tuple(sorted(code for letter in letters for code in operations.get(letter, ())))
+
+
 @dataclass(slots=True)
 class Times:
     """Commit times by position; a commit that the server has no time of gets that of the one before it.
@@ -112,19 +138,25 @@ class Assembly:
     """Makes ChangeBatches of one table's rows, in order; remembers what the next rows need to know of the last ones.
 
     `serial` counts the rows of one commit and change position from 1, an update's two rows being two (Debezium:
-    `event_serial_no`); the ordinal is one less.
+    `event_serial_no`); the ordinal is one less. `skipped` are operations whose rows are left out before anything is
+    numbered, an update's two rows together.
     """
 
     table: TableSchema
     times: Times
     pairs: bool
+    skipped: tuple[int, ...] = ()
     _commit: bytes = b""
     _change: bytes = b""
     _serial: int = 0
 
     def batch(self, rows: ChangeRows) -> ChangeBatch | None:
         """The changes of `rows`, as `whole` cuts them; None when there is none."""
+        if self.skipped:
+            rows = _without(rows, self.skipped)
         count = len(rows)
+        if not count:
+            return None
         new_commit = _differs(rows.commit, self._commit)
         new_change = new_commit | _differs(rows.change, self._change)
         serial = _running(new_change, self._serial)

@@ -93,8 +93,9 @@ class LogTask:
 
 def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
     """The changes of one table, stretch after stretch."""
-    from tailrace.connectors.changetables.rows import Assembly, Times, whole
+    from tailrace.connectors.changetables.rows import Assembly, Times, skipped_rows, whole
 
+    skipped = skipped_rows(source.settings.skipped_operations, source.dialect.pairs)
     for part in parts:
         stretch = part.stretch
 
@@ -102,7 +103,7 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
             with borrowed(source.dialect, part.database) as session:
                 return Times.of(session.commit_times(part.stretch.after, part.stretch.upto), source.at_us)
 
-        assembly = Assembly(part.table, source.retries.run(times, _closed), source.dialect.pairs)
+        assembly = Assembly(part.table, source.retries.run(times, _closed), source.dialect.pairs, skipped)
         rows = changes(source.dialect, part.database, stretch, part.table, source.retries)
         first = 0
         for cut in whole(rows, source.dialect.pairs):
