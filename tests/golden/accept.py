@@ -106,11 +106,11 @@ def schema_reason(wanted: object, got: object) -> str | None:
             return "a numeric of any scale tells in snapshots what it tells in the stream; there no scale"
     if _cut_at_quote(wanted.get("default"), got.get("default")):
         return "a default is read to its end; there only to its first quote"
-    if "default" not in wanted and "\n" in _string(got.get("default")) and _but("default", wanted, got):
+    if "default" not in wanted and "\n" in _string(got.get("default")) and but("default", wanted, got):
         return "a default of several lines is read; there it is none"
     if _serial(wanted, got):
         return "a column of a serial type tells in snapshots what it tells in the stream; there the serial's name"
-    if _quoted_twice(wanted.get("default"), got.get("default")):
+    if quoted_twice(wanted.get("default"), got.get("default")):
         return "a default has its quotes undone; there those of an enum's stay doubled"
     there, here = _labels(wanted), _labels(got)
     if there is not None and here is not None and set(there) <= set(here):
@@ -249,7 +249,7 @@ def _cut_at_quote(wanted: object, got: object) -> bool:
     return bool(quote) and wanted.string == head
 
 
-def _but(name: str, wanted: dict[str, object], got: dict[str, object]) -> bool:
+def but(name: str, wanted: dict[str, object], got: dict[str, object]) -> bool:
     """Whether two pieces of a schema are the same but for what they say of `name`."""
     rest = [{key: leaf for key, leaf in side.items() if key != name} for side in (wanted, got)]
     return rest[0] == rest[1]
@@ -257,10 +257,10 @@ def _but(name: str, wanted: dict[str, object], got: dict[str, object]) -> bool:
 
 def _serial(wanted: dict[str, object], got: dict[str, object]) -> bool:
     names = (_string(wanted.get(TYPE)), _string(got.get(TYPE)))
-    return names in SERIALS and _but(TYPE, wanted, got)
+    return names in SERIALS and but(TYPE, wanted, got)
 
 
-def _quoted_twice(wanted: object, got: object) -> bool:
+def quoted_twice(wanted: object, got: object) -> bool:
     text = _string(got)
     return "'" in text and _string(wanted) == text.replace("'", "''")
 

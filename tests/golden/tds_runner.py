@@ -18,6 +18,7 @@ from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
 from tests.golden.record import Record
 from tests.golden.stream import Frame, Stream
+from tests.golden.tds_accept import Reasons, without_last_end
 from tests.golden.tds_normalise import TdsNormaliser
 from tests.servers.tds.process import TestDatabase, TestServer, TestSession
 
@@ -92,15 +93,16 @@ def run(
         stream.stop()
         got = stream.records()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
+    reasons = Reasons(given.get("event.version.string", ""))
     terms = Terms(
         0,
         beats,
         notifications,
         normaliser=partial(TdsNormaliser, beats, notifications),
-        value_reason=lambda place, wanted, got: None,
-        schema_reason=lambda wanted, got: None,
+        value_reason=reasons.of_value,
+        schema_reason=reasons.of_schema,
     )
-    yield from differences(expected, got, terms)
+    yield from differences(expected, without_last_end(expected, got), terms)
 
 
 def _await_reads(stream: Stream, folder: Path, expected: list[Record], beats: str) -> None:

@@ -1,0 +1,1 @@
+INSERT INTO defaults (id, g) VALUES (2, '2020-01-01');
