@@ -170,6 +170,10 @@ class MemoryDialect:
     def pairs(self) -> bool:
         return SERVERS[self.server].pairs
 
+    @property
+    def unsent(self) -> frozenset[str]:
+        return frozenset()
+
     def connect(self, database: str) -> MemorySession:
         assert database in self.databases
         session = MemorySession(SERVERS[self.server])

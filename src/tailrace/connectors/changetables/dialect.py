@@ -277,6 +277,11 @@ class Dialect(Protocol):
         (Db2, with CHG_UPD_TO_DEL_INS='Y')."""
         ...
 
+    @property
+    def unsent(self) -> frozenset[str]:
+        """The names of types whose null in a row of an update may mean that the log did not carry the value."""
+        ...
+
     def connect(self, database: str) -> Session:
         """A new session. Raises ConnectionFailed, PrerequisiteError for a database that does not exist. Any process."""
         ...

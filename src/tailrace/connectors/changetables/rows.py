@@ -139,13 +139,15 @@ class Assembly:
 
     `serial` counts the rows of one commit and change position from 1, an update's two rows being two (Debezium:
     `event_serial_no`); the ordinal is one less. `skipped` are operations whose rows are left out before anything is
-    numbered, an update's two rows together.
+    numbered, an update's two rows together. `unsent` names the types whose null, in either row of an update, counts as
+    a value that the log did not carry: events show the placeholder, as Debezium 3 does, which tells no null from it.
     """
 
     table: TableSchema
     times: Times
     pairs: bool
     skipped: tuple[int, ...] = ()
+    unsent: frozenset[str] = frozenset()
     _commit: bytes = b""
     _change: bytes = b""
     _serial: int = 0
@@ -177,6 +179,9 @@ class Assembly:
             starts = np.concatenate([np.zeros(1, np.int64), starts])
         commits = rows.commit.take(pa.array(starts))
         transaction = (np.searchsorted(starts, kept, side="right") - 1).astype(np.int32)
+        before = _image(rows.columns, has_before, old) if has_before.any() else None
+        after = _image(rows.columns, has_after, kept) if has_after.any() else None
+        self._mark((before, after), code == AFTER)
         return ChangeBatch(
             table=self.table,
             op=_OPS[code],
@@ -184,10 +189,22 @@ class Assembly:
             transaction=transaction,
             ordinal=serial[kept] - 1,
             transactions=CapturedTransactions(commits, self.times.find(commits)),
-            before=_image(rows.columns, has_before, old) if has_before.any() else None,
-            after=_image(rows.columns, has_after, kept) if has_after.any() else None,
+            before=before,
+            after=after,
             serial=pa.array(serial[kept]),
         )
+
+    def _mark(self, images: tuple[Image | None, Image | None], updates: Flags) -> None:
+        """Mark the nulls of `updates` that stand for a value that the log did not carry."""
+        if not self.unsent or not updates.any():
+            return
+        for place, column in enumerate(self.table.columns):
+            if column.type_name not in self.unsent:
+                continue
+            for image in images:
+                if image is not None and image.columns[place].null_count:
+                    nulls = image.columns[place].is_null().to_numpy(zero_copy_only=False)
+                    image.unavailable[place] = nulls & updates
 
     @staticmethod
     def _paired(operation: npt.NDArray[Any], new_commit: Flags) -> npt.NDArray[Any]:

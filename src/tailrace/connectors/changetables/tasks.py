@@ -103,7 +103,8 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
             with borrowed(source.dialect, part.database) as session:
                 return Times.of(session.commit_times(part.stretch.after, part.stretch.upto), source.at_us)
 
-        assembly = Assembly(part.table, source.retries.run(times, _closed), source.dialect.pairs, skipped)
+        dialect = source.dialect
+        assembly = Assembly(part.table, source.retries.run(times, _closed), dialect.pairs, skipped, dialect.unsent)
         rows = changes(source.dialect, part.database, stretch, part.table, source.retries)
         first = 0
         for cut in whole(rows, source.dialect.pairs):

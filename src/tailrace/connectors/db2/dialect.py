@@ -51,6 +51,7 @@ class Db2Dialect:
     config: Config
     connector: str = "db2"
     pairs: bool = True
+    unsent: frozenset[str] = frozenset()
 
     @property
     def databases(self) -> tuple[str, ...]:

@@ -55,6 +55,7 @@ class SqlServerDialect:
     connector: str = "sqlserver"
     width: int = WIDTH
     pairs: bool = False
+    unsent: frozenset[str] = frozenset(("text", "ntext", "image", "xml"))
 
     @property
     def databases(self) -> tuple[str, ...]:

@@ -1,0 +1,62 @@
+"""Assembly: rows of a change table as changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows
+from tailrace.connectors.changetables.rows import Assembly, Times
+
+TABLE = TableSchema(
+    TableId("db", "dbo", "a"),
+    (Column("id", "int", 56, 0, nullable=False), Column("t", "text", 35, 0), Column("v", "varchar", 167, 9)),
+    ("id",),
+)
+
+
+def rows(*given: tuple[int, bytes | None, bytes | None]) -> ChangeRows:
+    """Rows of one key, each of an own change but for the two of an update."""
+    changes = np.cumsum([operation != AFTER for operation, *_ in given])
+    return ChangeRows(
+        pa.array([b"\1"] * len(given), pa.binary()),
+        pa.array([bytes([change]) for change in changes.tolist()], pa.binary()),
+        np.array([operation for operation, *_ in given], np.uint8),
+        [
+            pa.array([b"1"] * len(given), pa.binary()),
+            pa.array([text for _, text, _ in given], pa.binary()),
+            pa.array([text for *_, text in given], pa.binary()),
+        ],
+    )
+
+
+GIVEN = rows(
+    (INSERT, None, None),
+    (BEFORE, None, None),
+    (AFTER, b"x", None),
+    (BEFORE, b"x", b""),
+    (AFTER, None, b""),
+    (DELETE, None, None),
+)
+
+
+def test_a_null_of_an_update_may_be_a_value_that_was_not_sent() -> None:
+    batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",))).batch(GIVEN)
+    assert batch is not None
+    assert bytes(batch.op) == b"cuud"
+    assert batch.before is not None
+    assert batch.after is not None
+    flags = [side.unavailable[1] for side in (batch.before, batch.after)]
+    assert [one.tolist() for one in flags if one is not None] == [
+        [False, True, False, False],
+        [False, False, True, False],
+    ]
+    assert [side.unavailable[place] for side in (batch.before, batch.after) for place in (0, 2)] == [None] * 4
+
+
+def test_every_null_is_one_where_all_values_are_sent() -> None:
+    batch = Assembly(TABLE, Times.none(), False).batch(GIVEN)
+    assert batch is not None
+    assert batch.before is not None
+    assert batch.before.unavailable == [None] * 3
