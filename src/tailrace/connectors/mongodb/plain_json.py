@@ -321,7 +321,8 @@ def _between_midpoints(whole: int, exponent: int) -> tuple[int, int]:
     while True:
         unit = Fraction(10) ** place
         near = round(value / unit)
-        for digits in sorted((near - 1, near, near + 1), key=lambda digits: abs(digits * unit - value)):
+        # of two that are as near, the even one, which `round` has taken
+        for digits in sorted((near, near - 1, near + 1), key=lambda digits: abs(digits * unit - value)):
             if digits > 0 and value - half < digits * unit < value + half:
                 return digits, place
         place -= 1
