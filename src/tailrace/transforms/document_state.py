@@ -82,7 +82,7 @@ def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
     if missing:
         raise PrerequisiteError(
             "PySpark keeps state for Python by way of pandas and protobuf, which are not there.",
-            "pip install pandas protobuf.",
+            "Install tailrace with the extra state.",
         )
     changes = frame.where("op in ('c', 'r', 'u', 'd') and key is not null and value is not null").drop("headers")
     grouped = changes.groupBy("topic", "key")
