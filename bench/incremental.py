@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +30,7 @@ DROPPED = 3
 SLOT = "bench_incremental"
 FIRST = 3_000_000_000
 CHUNK = 10_000
-SIGNAL = """insert into signals values ('bench', 'execute-snapshot', '{"data-collections": ["public.bench"]}')"""
+SIGNAL = """insert into signals values ('{}', 'execute-snapshot', '{{"data-collections": ["public.bench"]}}')"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class Incremental:
     p99: float
 
 
-def measure(spark: SparkSession, workload: Workload) -> Incremental:
-    """Stream inserts into `bench` at RATE, alone and while its other rows are read by a signal.
+def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental:
+    """Stream inserts into `bench` at RATE, alone and while its other rows are read by a signal; the round `number`.
 
     Raises TimeoutError when rows stay away, RuntimeError when the snapshot has other rows than the table.
     """
@@ -58,9 +59,11 @@ def measure(spark: SparkSession, workload: Workload) -> Incremental:
         for key in keys:
             arrived.setdefault(json.loads(key)["id"], now)
 
+    first = FIRST + number * 1_000_000
     rows = int(workload.execute("select count(*) from bench")[0][0])
-    workload.execute("create table if not exists signals (id text primary key, type text, data text)")
-    workload.execute("create publication bench_incremental for table bench, signals")
+    if not number:
+        workload.execute("create table signals (id text primary key, type text, data text)")
+        workload.execute("create publication bench_incremental for table bench, signals")
     workload.create_slot(SLOT)
     settings = options(workload, "bench", {"slot.name": SLOT, "snapshot.mode": "never"}) | {
         "publication.name": "bench_incremental",
@@ -71,18 +74,18 @@ def measure(spark: SparkSession, workload: Workload) -> Incremental:
         writer = frame(spark, settings).writeStream.foreachBatch(briefly(note)).option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            _finish(_start(workload, FIRST - 1, 1))
-            wait(lambda: FIRST - 1 in arrived or _ended(query), "no row arrives", 120)
-            alone = _finish(_start(workload, FIRST, RATE * SECONDS))
-            beside = _start(workload, FIRST + RATE * SECONDS, RATE * SECONDS)
+            _finish(_start(workload, first - 1, 1))
+            wait(lambda: first - 1 in arrived or _ended(query), "no row arrives", 120)
+            alone = _finish(_start(workload, first, RATE * SECONDS))
+            beside = _start(workload, first + RATE * SECONDS, RATE * SECONDS)
             time.sleep(DROPPED)
             began = time.time_ns()
-            workload.execute(SIGNAL)
-            wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
-            ended = time.time_ns()
+            workload.execute(SIGNAL.format(number))
             committed = _finish(beside)
+            wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
             wait(lambda: not (set(alone) | set(committed)) - set(arrived) or _ended(query), "not all rows arrive", 60)
             told = [json.loads(progress.json) for progress in query.recentProgress]
+            ended = _end_of_snapshot(told)
         finally:
             query.stop()
     workload.drop_slot(SLOT)
@@ -124,11 +127,22 @@ def repeated(spark: SparkSession, workload: Workload) -> float:
 
 
 def _is_read(query: StreamingQuery) -> bool:
-    """Whether the newest batch ends without a running snapshot, after one that had it."""
-    ends = [json.loads(progress.json)["sources"][0]["endOffset"] for progress in query.recentProgress[-200:]]
-    offsets = [json.loads(end) if isinstance(end, str) else end for end in ends]
-    running = ["state" in (offset or {}).get("progress", {}) for offset in offsets]
-    return any(running) and not running[-1]
+    """Whether the newest batch ends without a running snapshot."""
+    time.sleep(0.2)  # what is asked more often takes its share of the cores
+    return query.lastProgress is not None and not _is_running(json.loads(query.lastProgress.json))
+
+
+def _is_running(progress: Mapping[str, Any]) -> bool:
+    end = progress["sources"][0]["endOffset"]
+    offset = json.loads(end) if isinstance(end, str) else end
+    return "state" in (offset or {}).get("progress", {})
+
+
+def _end_of_snapshot(told: Sequence[Mapping[str, Any]]) -> int:
+    """When the batch with the last rows of the snapshot had ended, in ns since 1970."""
+    last = max(place for place, progress in enumerate(told) if _is_running(progress))
+    begun = datetime.fromisoformat(told[last + 1]["timestamp"]).timestamp()
+    return int(begun * 1e9 + told[last + 1]["durationMs"]["triggerExecution"] * 1e6)
 
 
 def _ended(query: StreamingQuery) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from tailrace.columns.batch import ChangeBatch
 from tailrace.config import parse
+from tailrace.connectors.base import Task
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.keyed import read_rows
@@ -17,11 +18,13 @@ from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.snapshot import read_chunk
 from tailrace.connectors.postgres.tasks import (
     BoundaryTask,
+    Consecutive,
     HeartbeatTask,
     LogTask,
     MessageTask,
     NoticeTask,
     ReadTask,
+    Rehearsal,
     SnapshotTask,
 )
 from tailrace.events.settings import EventSettings
@@ -77,7 +80,7 @@ class Query:
             if end == start:
                 return False
             self.planned = end
-        tasks = self.planner.partitions(start, self.planned)
+        tasks = simple(self.planner.partitions(start, self.planned))
         changes = [
             change for task in tasks if isinstance(task, LogTask | ReadTask | SnapshotTask) for change in read(task)
         ]
@@ -106,6 +109,12 @@ class Query:
             self.step()
         self.step()
         return self.changes
+
+
+def simple(tasks: Sequence[Task]) -> list[Task]:
+    """The tasks one by one that workers get as a whole, without those that give nothing."""
+    parts = [task.tasks if isinstance(task, Consecutive) else (task,) for task in tasks]
+    return [task for part in parts for task in part if not isinstance(task, Rehearsal)]
 
 
 def read(task: Any) -> Iterator[Change]:

@@ -353,3 +353,21 @@ def test_a_table_that_is_asked_for_twice_is_read_twice(database: Database, make_
     run(one, lambda q: bool(reads(q, "u")))
     run(one, is_over)
     assert [len(reads(one, name)) for name in "tu"] == [3, 6]
+
+
+def test_the_first_log_batch_loads_every_worker(database: Database, make_query: Any) -> None:
+    database.execute(SIGNALS, "create table t (id int primary key, v text)")
+    one = make_query(event_order_segments="3")
+    one.step()
+    found = []
+    for number in (1, 2):
+        database.execute(f"insert into t values ({number}, 'v')")
+        start = end = one.committed
+        while end == start:
+            end = one.planner.latest_offset(start, None, 64 << 20)
+        found.append(one.planner.partitions(start, end))
+        one.committed = end
+    first, second = found
+    assert [type(task).__name__ for task in first] == ["LogTask", "Rehearsal", "Rehearsal"]
+    assert [sum(len(rows) for rows in task.read()) for task in first] == [1, 0, 0]
+    assert [type(task).__name__ for task in second] == ["LogTask"]

@@ -27,7 +27,7 @@ from tailrace.connectors.postgres.keyed import read_rows
 from tailrace.connectors.postgres.tasks import LogTask, ReadTask
 from tailrace.connectors.postgres.windows import Windows
 from tests.fix_postgres import Database
-from tests.fix_query import Query
+from tests.fix_query import Query, simple
 from tests.integration.postgres.signalled import SIGNALS, execute, is_over
 
 EXAMPLES = int(os.environ.get("TAILRACE_MODEL_EXAMPLES", "12"))
@@ -223,7 +223,7 @@ def test_no_interleaving_loses_or_reverses_anything(
             query.planned = end
         if kill == "planned":
             query.kill()
-        tasks = query.planner.partitions(start, query.planned)
+        tasks = simple(query.planner.partitions(start, query.planned))
         moment()
         found = [event for task in tasks for event in events(task)]
         moment()

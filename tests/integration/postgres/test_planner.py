@@ -187,9 +187,9 @@ def test_a_stream_that_falls_behind_catches_up_from_where_it_is(
     poll, advance = gears.Streaming.poll, gears.CatchUp.advance
     advanced: list[int] = []
 
-    def slowly(self: gears.Streaming, seconds: float) -> gears.Messages | None:
+    def slowly(self: gears.Streaming, seconds: float, hurried: bool) -> gears.Messages | None:
         time.sleep(0.3)
-        return poll(self, seconds)
+        return poll(self, seconds, hurried)
 
     def noted(self: gears.CatchUp, lsn: int) -> None:
         advanced.append(lsn)

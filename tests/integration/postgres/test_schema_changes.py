@@ -11,7 +11,7 @@ from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.tasks import LogTask
 from tests.fix_postgres import Database
-from tests.fix_query import Query
+from tests.fix_query import Query, simple
 
 Reading = Literal["live", "afterwards", "caught up", "restarted"]
 
@@ -130,7 +130,7 @@ class Watching(Query):
         before = self.committed if self.committed is not None else self.planner.initial_offset()
         moved = super().step(commit)
         if moved and commit:
-            for task in self.planner.partitions(before, self.committed or {}):
+            for task in simple(self.planner.partitions(before, self.committed or {})):
                 if isinstance(task, LogTask):
                     for segment in task.segments:
                         batch = decode(segment)
@@ -218,7 +218,7 @@ def test_a_replay_has_the_schemas_of_the_first_reading_whatever_was_altered_sinc
             one.planned = None
             one.step(commit=False)
             start, end = one.committed or {}, one.planned or one.committed or {}
-            for task in one.planner.partitions(start, end):
+            for task in simple(one.planner.partitions(start, end)):
                 if isinstance(task, LogTask):
                     one.schemas += [shown(decode(segment).table) for segment in task.segments]
         first = list(one.schemas)

@@ -150,12 +150,16 @@ class Streaming:
     """The streaming gear: one replication connection for as long as it lasts."""
 
     RUN_BYTES = 1 << 20
+    # How long a run waits for more in s, from the end of the last one on: indexing takes as long for a commit as for
+    # fifty, and a server under small commits sends hundreds a second.
+    LINGER = 0.01
 
     def __init__(self, connection: psycopg.Connection[Any], status_interval_s: float) -> None:
         self._pg = connection.pgconn
         self._connection = connection
         self._status_interval = status_interval_s
         self._last_status = 0.0
+        self._last_run = 0.0
         self._streamed = StreamedTransactions()
         self._builder = Builder()
         self._released: Iterator[tuple[bytes, int]] | None = None
@@ -183,13 +187,14 @@ class Streaming:
         self.flushed = from_lsn
         self._pg.nonblocking = 1
 
-    def poll(self, seconds: float) -> Messages | None:
+    def poll(self, seconds: float, hurried: bool = False) -> Messages | None:
         """What has arrived, as one run; waits at most `seconds` for the first message. None when there is nothing.
 
-        A run ends when nothing more is waiting or it has `RUN_BYTES`. Raises ConnectionFailed when the server ends
-        the stream.
+        A run ends when nothing more is waiting and the last one is `LINGER` ago, or someone is `hurried`; or it has
+        `RUN_BYTES`. Raises ConnectionFailed when the server ends the stream.
         """
         deadline = time.monotonic() + seconds
+        lingers = 0.0 if hurried else self._last_run + self.LINGER
         builder = self._builder
         while builder.size < self.RUN_BYTES:
             if self._released is not None:
@@ -205,9 +210,7 @@ class Streaming:
             if length > 0:
                 self._receive(bytes(message), builder)
             elif length == 0:
-                if len(builder):
-                    break
-                left = deadline - time.monotonic()
+                left = (lingers if len(builder) else deadline) - time.monotonic()
                 if left <= 0:
                     break
                 self.status_if_due()
@@ -216,7 +219,10 @@ class Streaming:
             else:
                 raise replication_error(self._pg.get_result())
         self.status_if_due()
-        return builder.build() if len(builder) else None
+        if not len(builder):
+            return None
+        self._last_run = time.monotonic()
+        return builder.build()
 
     def _receive(self, message: bytes, builder: Builder) -> None:
         kind = message[:1]

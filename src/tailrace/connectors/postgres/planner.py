@@ -27,15 +27,18 @@ from tailrace.connectors.postgres.position import LogPosition
 from tailrace.connectors.postgres.reader import LogReader
 from tailrace.connectors.postgres.reading import Connections, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
+from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.snapshot import BATCHES, Visible
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.tasks import (
     BoundaryTask,
+    Consecutive,
     HeartbeatTask,
     LogTask,
     MessageTask,
     NoticeTask,
     ReadTask,
+    Rehearsal,
 )
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
@@ -62,6 +65,8 @@ _UNLIMITED = 1 << 62
 # not been read through after so many seconds.
 WINDOW_LAG = 8 << 20
 WINDOW_SECONDS = 10.0
+# The most bytes of the log that are too little for a task of their own, beside a window.
+SMALL_BYTES = 256 << 10
 
 
 class PostgresPlanner:
@@ -96,6 +101,7 @@ class PostgresPlanner:
         self._slot_xmin = 0
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
         self._notices = Notices(config)
+        self._rehearsed = False
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
             self._incremental = Incremental(
@@ -177,6 +183,7 @@ class PostgresPlanner:
                 self._choose(until.progress.reading)
                 tasks.extend(self._snapshots.tasks(snapshot, first))
         rows: list[Rows] = []
+        groups: list[list[Segment]] = []
         if since.log.is_before(until.log):
             reader = self._read_log(since, until)
             rows = reader.take(since.log, until.log)
@@ -203,7 +210,14 @@ class PostgresPlanner:
             if reads:
                 address = connections.uri(self._config, any_bytes=connections.has_no_encoding(self._connect()))
                 parts = self._incremental.spread(reads, self._parallelism)
-                tasks.extend(ReadTask(address, part, self._settings) for part in parts)
+                read = [ReadTask(address, part, self._settings) for part in parts]
+                if _is_small(groups):
+                    tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
+                tasks.extend(read)
+            elif rows and not self._rehearsed:
+                self._rehearsed = True
+                if groups and _is_small(groups):
+                    tasks += [Rehearsal(tasks[0])] * (self._parallelism - len(tasks))
         return tasks
 
     @connections.explained
@@ -564,6 +578,10 @@ class PostgresPlanner:
             self._idle_since = time.monotonic()
             return moved
         return start
+
+
+def _is_small(groups: Sequence[Sequence[Segment]]) -> bool:
+    return len(groups) <= 1 and sum(one.data.nbytes for group in groups for one in group) <= SMALL_BYTES
 
 
 def _import_reader() -> None:

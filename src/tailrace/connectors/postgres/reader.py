@@ -349,7 +349,8 @@ class LogReader:
                     self.spool.wait(0.2)
                     continue
                 wanted = max(self._wanted_lsn, self._target_lsn or 0)
-                run = gear.poll(0.02 if wanted > self._read_lsn else self._patience)
+                hurried = wanted > self._read_lsn
+                run = gear.poll(0.02 if hurried else self._patience, hurried)
                 if run is not None:
                     self._accept(run)
                 elif not gear.has_open_transaction and not self._indexer.is_open:

@@ -21,6 +21,7 @@ from tailrace.snapshot.plan import Chunk
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tailrace.connectors.base import Task
     from tailrace.connectors.postgres.incremental import Read
     from tailrace.snapshot.incremental import Notification
 
@@ -214,6 +215,35 @@ class ReadTask:
                     yield from to_rows(batch, self.settings, FORM)
             except (adbc_driver_manager.Error, ConnectionFailed) as error:
                 raise _failure(part.table.table, str(error).strip().splitlines()[0].rstrip(".")) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Consecutive:
+    """Tasks that one worker does one after another: another Spark task costs more than a small one of ours does."""
+
+    tasks: tuple[Task, ...]
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        for task in self.tasks:
+            yield from task.read()
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Does `task` and gives nothing: its worker has loaded then what the first window of a snapshot needs.
+
+    A small stream keeps one worker busy. The others would load the compiled kernels, most of a second, while the
+    stream waits for the window's rows.
+    """
+
+    task: Task
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import adbc_driver_postgresql  # noqa: F401
+
+        for _ in self.task.read():
+            pass
+        yield from ()
 
 
 # The driver gives no SQLSTATE for a query that ends half-way.

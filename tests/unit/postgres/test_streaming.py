@@ -1,0 +1,62 @@
+"""How the streaming gear cuts what the server sends into runs."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+from tailrace.connectors.postgres.gears import Streaming
+
+
+class Server:
+    """libpq's side of a replication connection: one message arrives with each `consume_input`."""
+
+    def __init__(self, messages: int) -> None:
+        self._far, near = socket.socketpair()
+        self._near = near
+        self._far.send(b"x")
+        self.socket = near.fileno()
+        self._waiting = messages
+        self._arrived: deque[bytes] = deque()
+
+    def get_copy_data(self, _: int) -> tuple[int, bytes]:
+        return (1, self._arrived.popleft()) if self._arrived else (0, b"")
+
+    def consume_input(self) -> None:
+        if self._waiting:
+            self._waiting -= 1
+            self._arrived.append(struct.pack(">cqqq", b"w", 7, 7, 0) + b"M")
+
+    def put_copy_data(self, data: bytes) -> None:
+        pass
+
+    def flush(self) -> int:
+        return 0
+
+
+def gear(messages: int) -> Any:
+    return Streaming(SimpleNamespace(pgconn=Server(messages)), 60.0) 
+
+
+def test_what_comes_to_an_idle_stream_is_a_run_at_once() -> None:
+    one = gear(3)
+    assert len(one.poll(1.0).lsn) == 1
+
+
+def test_a_busy_stream_gathers_what_comes_soon_after() -> None:
+    one = gear(200)
+    one.LINGER = 1e-9
+    first = one.poll(1.0)
+    one.LINGER = 60.0
+    one.RUN_BYTES = 100
+    assert (len(first.lsn), len(one.poll(1.0).lsn)) == (1, 100)
+
+
+def test_someone_who_waits_gets_what_is_there() -> None:
+    one = gear(200)
+    one.poll(1.0)
+    one.LINGER = 60.0
+    assert len(one.poll(1.0, hurried=True).lsn) == 1
