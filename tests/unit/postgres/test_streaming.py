@@ -38,7 +38,8 @@ class Server:
 
 
 def gear(messages: int) -> Any:
-    return Streaming(SimpleNamespace(pgconn=Server(messages)), 60.0) 
+    connection: Any = SimpleNamespace(pgconn=Server(messages))
+    return Streaming(connection, 60.0)
 
 
 def test_what_comes_to_an_idle_stream_is_a_run_at_once() -> None:
