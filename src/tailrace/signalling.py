@@ -30,14 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="schema.table to read or to leave, or a regular expression over such names; repeatable",
+        help="schema.table (MongoDB: database.collection) to read or to leave, or a regular expression over such "
+        "names; repeatable",
     )
     add(
         "--filter",
         metavar="NAME=SQL",
         action="append",
         default=[],
-        help="read only the rows of a table for which an SQL condition holds; repeatable",
+        help="read only the rows of a table for which an SQL condition holds, with MongoDB a query as JSON; repeatable",
     )
     add("--surrogate-key", metavar="COLUMN", help="order the rows by this column, not by the key")
     add(
@@ -141,7 +142,8 @@ def send(config: Config, signal: Signal, channel: str | None = None) -> str:
     if chosen == "source":
         from tailrace.connectors.registry import write_signal
 
-        return f"{named}: a row of the signal table {write_signal(config, signal)}."
+        what = "document of the signal collection" if config.connector == "mongodb" else "row of the signal table"
+        return f"{named}: a {what} {write_signal(config, signal)}."
     if chosen == "kafka":
         from tailrace.snapshot import kafka
 

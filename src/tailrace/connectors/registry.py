@@ -35,22 +35,15 @@ def prerequisites(config: Config) -> Any:
 
 _SENDERS = {
     "postgres": "postgres.signal_table:send",
+    "mongodb": "mongodb.signalling:send",
     "sqlserver": "changetables.signalling:send",
     "db2": "changetables.signalling:send",
 }
 
 
 def write_signal(config: Config, signal: Signal) -> str:
-    """Write a signal where the configuration's `signal.data.collection` says; returns the table's name. Driver.
-
-    Raises ConfigError for a connector whose signals are not written from here.
-    """
-    if config.connector not in _SENDERS:
-        raise ConfigError(
-            f"Signals of the connector {config.connector} are not written from here.",
-            "Write the signal with the database's own client, or use the channel file or kafka.",
-        )
-    module, _, name = _SENDERS[config.connector].partition(":")
+    """Write a signal where the configuration's `signal.data.collection` says; returns the name of that. Driver."""
+    module, _, name = _SENDERS[_known(config)].partition(":")
     return str(getattr(import_module(f"tailrace.connectors.{module}"), name)(config, signal))
 
 

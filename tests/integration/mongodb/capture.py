@@ -21,7 +21,10 @@ class Capture:
     def __init__(self, offset: Offset | None = None, **options: str) -> None:
         named = {name if "." in name else name.replace("_", "."): text for name, text in options.items()}
         plain = {"poll.interval.ms": "50", "key.converter.schemas.enable": "false",
-                 "value.converter.schemas.enable": "false", "cursor.max.await.time.ms": "50"}  # fmt: skip
+                 "value.converter.schemas.enable": "false", "cursor.max.await.time.ms": "50",
+                 # a server that went away is looked for as often
+                 "mongodb.heartbeat.frequency.ms": "500", "mongodb.server.selection.timeout.ms": "5000",
+                 "retriable.restart.connector.wait.ms": "200"}  # fmt: skip
         config = parse("mongodb", plain | named)
         self.planner = MongoPlanner(config, EventSettings.from_options(config, "run"))
         self.offset = offset or self.planner.initial_offset()

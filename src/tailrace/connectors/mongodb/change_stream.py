@@ -16,9 +16,10 @@ import numpy as np
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.chunk import Chunk, Rows, encoded, numbered
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
-from tailrace.connectors.mongodb.namespaces import Namespaces, split
+from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces, split
 from tailrace.connectors.mongodb.position import Position
 from tailrace.connectors.mongodb.raw import BATCH, Answer, RawCursor
+from tailrace.connectors.mongodb.server_filter import stage
 from tailrace.errors import DecodeError
 from tailrace.serde.memory import readonly
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _EVENT = ("_id", "operationType", "clusterTime", "ns", "splitEvent")
 _OPS = {b"insert": ord("c"), b"update": ord("u"), b"replace": ord("u"), b"delete": ord("d")}
-_DATA_CHANGES = ["insert", "update", "replace", "delete"]
 _DOCUMENTS = ("$fullDocument", "$fullDocumentBeforeChange")
 _TIMESTAMP_KEY = 0x82
 
@@ -50,8 +50,8 @@ class StreamSettings:
     start_time: int = 0
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> StreamSettings:
-        """Those of a configuration; `parse` has checked the options."""
+    def of(cls, config: Mapping[str, Any], captured: CollectionFilter) -> StreamSettings:
+        """Those of a configuration, which `parse` has checked; the server leaves out what `captured` does."""
         scope = config["capture.scope"]
         database, collection = split(config["capture.target"] or "") if scope != "deployment" else ("", "")
         mode = config["capture.mode"]
@@ -59,9 +59,7 @@ class StreamSettings:
         if "update_full" in mode:
             full = "whenAvailable" if config["capture.mode.full.update.type"] == "post_image" else "updateLookup"
         handling = config["cursor.oversize.handling.mode"]
-        # the end of a stream on a collection has a token of its own, behind which it goes on
-        wanted = [*_DATA_CHANGES, "invalidate"] if database else _DATA_CHANGES
-        own: list[Mapping[str, Any]] = [{"$match": {"operationType": {"$in": wanted}}}]
+        own = [stage(captured, config["skipped.operations"], scoped=bool(database))]
         if handling == "skip":
             own += [_smaller(name, config["cursor.oversize.skip.threshold"]) for name in _DOCUMENTS]
         given = user_stages(config["cursor.pipeline"])

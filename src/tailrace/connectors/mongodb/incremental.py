@@ -24,6 +24,7 @@ import numpy as np
 from tailrace.columns.batch import Marker
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.faults import is_passing
 from tailrace.connectors.mongodb.images import images
 from tailrace.connectors.mongodb.position import WHOLE, Position
 from tailrace.connectors.mongodb.raw import Answer, RawCursor
@@ -88,6 +89,7 @@ class Incremental:
         self._deletes = config["incremental.snapshot.watermarking.strategy"] == "insert_delete"
         enabled = config["signal.enabled.channels"]
         self._signals = signals if "source" in enabled else None
+        self._skipped = [ord(letter) for letter in config["skipped.operations"]]
         self._watermarks = None if config["read.only"] else signals
         self._channels = Channels.of(config)
         self._notifications = Notifications(config["topic.prefix"])
@@ -112,8 +114,17 @@ class Incremental:
         """Read the next window; the position of its end. None when no snapshot runs, or it did not come in time."""
         if progress.state is None or progress.state.paused:
             return None
+        from pymongo.errors import PyMongoError
+
         began = time.monotonic()
-        window = self._read(progress)
+        try:
+            window = self._read(progress)
+        except PyMongoError as error:
+            if not is_passing(error):
+                raise
+            # the reader of the log counts how often the server may be away
+            log.warning("a window of incremental snapshot %s is void (%s)", progress.state.id, type(error).__name__)
+            return None
         found = self._places(window, reader, start)
         if not found:
             log.warning("a window of incremental snapshot %s is void: the log is behind", progress.state.id)
@@ -157,7 +168,7 @@ class Incremental:
         for namespace, answer, starts in window.documents:
             segment = read_documents(namespace, answer.data, starts, window.high, first, marker=Marker.INCREMENTAL)
             first += len(segment)
-            changed = _changed(rows, names, namespace, window.from_, window.upto)
+            changed = _changed(rows, names, namespace, window.from_, window.upto, self._skipped)
             if changed:
                 keys = _keys(segment)
                 segment = selected(segment, np.flatnonzero([key not in changed for key in keys]))
@@ -223,6 +234,8 @@ class Incremental:
                 cursor = replace(cursor, maximum=(maximum,))
             found = self._documents(collection, cursor)
         except (OperationFailure, ValueError) as error:
+            if is_passing(error):
+                raise
             log.warning("%s cannot be read for the incremental snapshot (%s)", collection, type(error).__name__)
             return [], state.next_table(), [self._notifications.scanned(state, "SQL_EXCEPTION")]
         count = sum(len(starts) for _, starts in found)
@@ -358,16 +371,21 @@ def _keys(segment: Segment) -> list[bytes]:
 
 
 def _changed(
-    rows: Sequence[Rows], names: Sequence[Namespace], namespace: Namespace, low: Position, high: Position
+    rows: Sequence[Rows],
+    names: Sequence[Namespace],
+    namespace: Namespace,
+    low: Position,
+    high: Position,
+    skipped: Sequence[int],
 ) -> set[bytes]:
-    """The keys of a collection that have an event in `(low, high]`."""
+    """The keys of a collection that have an event in `(low, high]`; `skipped` operations give none."""
     if namespace not in names:
         return set()
     number = list(names).index(namespace)
     found: set[bytes] = set()
     for part in rows:
         within = part.part(slice(part.first_after(low), part.first_after(high)))
-        own = within.part(np.flatnonzero(within.namespace == number))
+        own = within.part(np.flatnonzero((within.namespace == number) & ~np.isin(within.op, skipped)))
         for several in segments([own], names, STREAM).values() if len(own) else ():
             for segment in several:
                 found.update(_keys(segment))

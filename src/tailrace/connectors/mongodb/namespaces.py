@@ -26,10 +26,11 @@ class CollectionFilter:
         old = config["event.format"] == "1.1"
         self._built_in = _OLD_BUILT_IN if old else _BUILT_IN
         literal = config.get("filters.match.mode") == "literal"
-        self._lists: dict[str, tuple[re.Pattern[str], ...]] = {}
+        self.lists: dict[str, tuple[re.Pattern[str], ...]] = {}
+        """The expressions of the lists, by `database.include` and so on; each has to match a whole name."""
         for name in ("database.include", "database.exclude", "collection.include", "collection.exclude"):
             texts = config[f"{name}.list"]
-            self._lists[name] = tuple(re.compile(re.escape(t)) if literal else compile_expression(t) for t in texts)
+            self.lists[name] = tuple(re.compile(re.escape(t)) if literal else compile_expression(t) for t in texts)
         signals = None if old else config.get("signal.data.collection")
         self.signals: Namespace | None = split(signals) if signals else None
         scope, target = config.get("capture.scope") or "deployment", config.get("capture.target") or ""
@@ -51,10 +52,10 @@ class CollectionFilter:
         return database not in self._built_in and self._allows("database", database)
 
     def _allows(self, kind: str, name: str) -> bool:
-        included = self._lists[f"{kind}.include"]
+        included = self.lists[f"{kind}.include"]
         if included:
             return any(expression.fullmatch(name) for expression in included)
-        return not any(expression.fullmatch(name) for expression in self._lists[f"{kind}.exclude"])
+        return not any(expression.fullmatch(name) for expression in self.lists[f"{kind}.exclude"])
 
 
 def split(name: str) -> Namespace:

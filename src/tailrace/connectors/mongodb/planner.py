@@ -18,7 +18,7 @@ from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.connection import Address, connect, retries
-from tailrace.connectors.mongodb.faults import explained_error, lacks_majority_reads
+from tailrace.connectors.mongodb.faults import explained_error, is_passing, lacks_majority_reads
 from tailrace.connectors.mongodb.heartbeats import Heartbeats
 from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
@@ -138,7 +138,7 @@ class MongoPlanner:
         moved = found != since.log or progress != past
         heartbeat_ms = self._heartbeat(since, moved)
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
-            found = reader.reached if since.log.is_before(reader.reached) and not reader.has_changes else since.log
+            found = self._beyond(reader, since.log)
         elif not moved:
             return start
         opened = since.transaction
@@ -328,14 +328,19 @@ class MongoPlanner:
     def _block(self, since: MongoOffset) -> MongoOffset:
         """Start the blocking snapshot that a signal has asked for: the log waits while its collections are read."""
         tables = since.progress.blocking
+        from pymongo.errors import OperationFailure
+
         names = [(one.schema, one.table) for one in tables]
         conditions = tuple(((one.schema, one.table), one.filter) for one in tables if one.filter)
         at = self._present()
         try:
             made = snapshots.plan(self._connect(), names, conditions)
-        except ValueError as error:
+        except (ValueError, OperationFailure) as error:
+            if is_passing(error):
+                raise
             # a signal must not end the query, let alone at each of its starts
-            log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error)
+            why = f"code {error.code}" if isinstance(error, OperationFailure) else error
+            log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), why)
             return replace(since, progress=replace(since.progress, blocking=(), notices=()))
         log.info("blocking snapshot of %s in %d chunks", ", ".join(map(str, tables)), len(made.chunks))
         self._notices.started(self._counts(names))
@@ -384,7 +389,8 @@ class MongoPlanner:
             await_ms = min(await_ms or TARGET_AWAIT_MS, TARGET_AWAIT_MS)
         client = self._connect()
         if self._streams:
-            return ChangeStreamFeed(self._cursors, self._namespaces, StreamSettings.of(config), await_ms=await_ms)
+            settings = StreamSettings.of(config, self._captured)
+            return ChangeStreamFeed(self._cursors, self._namespaces, settings, await_ms=await_ms)
         return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._reads_majority())
 
     def _reads_majority(self) -> bool:
@@ -480,14 +486,22 @@ class MongoPlanner:
 
     def _idle(self, reader: LogReader, start: Position) -> Position:
         """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""
-        moved = reader.reached
         waited = time.monotonic() - self._idle_since
         read = reader.read_bytes - self._idle_bytes
-        behind = moved.token != start.token or start.is_before(moved)
-        if behind and not reader.has_changes and (read >= IDLE_BYTES or waited >= IDLE_SECONDS):
+        moved = self._beyond(reader, start) if read >= IDLE_BYTES or waited >= IDLE_SECONDS else start
+        if moved != start:
             self._idle_since, self._idle_bytes = time.monotonic(), reader.read_bytes
-            return moved
-        return start
+        return moved
+
+    @staticmethod
+    def _beyond(reader: LogReader, start: Position) -> Position:
+        """How far the log has been read behind `start` without a captured change; `start` when one waits.
+
+        A token may move while the time that is known does not.
+        """
+        moved = reader.reached
+        behind = start.is_before(moved) or (start.key == moved.key and start.token != moved.token)
+        return moved if behind and not reader.has_changes else start
 
     def _may_stream(self, since: MongoOffset) -> bool:
         """Whether `streaming.delay.ms` have gone by since a snapshot's end; waits a moment, or for the whole delay."""

@@ -14,7 +14,8 @@ class Position:
     """Behind the change `number` (from 1) among those with the timestamp `time`.
 
     `time` is a BSON timestamp: seconds since 1970 in the upper 32 bits, the increment in the lower. A number counts
-    changes of every collection, captured or not, so that it names the same change at every reading. `token` is the
+    every change that the log shows, captured or not (a stream shows what its filter lets through), so that it names the
+    same change at every reading with the same lists. `token` is the
     resume token there, a BSON document in base64; an oplog has none. `hash` and `term` are what the oplog's entry says
     of itself (`h` before MongoDB 4.2, `t` since 3.2): another entry with the same timestamp is not the one that was
     read. Positions are ordered by time and number.

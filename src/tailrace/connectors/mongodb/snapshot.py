@@ -16,6 +16,7 @@ import numpy as np
 
 from tailrace.columns.batch import Marker
 from tailrace.config.filters import compile_expression
+from tailrace.config.shell_json import strict_json
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.connection import Address, connect
 from tailrace.connectors.mongodb.faults import explained_error
@@ -93,10 +94,20 @@ def plan(
 
 
 def condition(text: str) -> dict[str, Any]:
-    """A query from its extended JSON; all documents for an empty text."""
+    """A query from its extended JSON, or the shell's; all documents for an empty text. Raises ValueError."""
     from bson import json_util
+    from bson.errors import BSONError
 
-    return dict(json_util.loads(text)) if text else {}
+    if not text:
+        return {}
+    try:
+        found = json_util.loads(strict_json(text))
+    except (BSONError, TypeError, LookupError, ArithmeticError):
+        # what json_util raises for {"$oid": 1} and the like
+        raise ValueError("is no extended JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("is no JSON object")
+    return found
 
 
 def _bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:

@@ -1,0 +1,67 @@
+"""A signal as a document of the signal collection. Driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tailrace.config import Config
+from tailrace.connectors.mongodb.connection import Address, connect
+from tailrace.connectors.mongodb.faults import explained_error
+from tailrace.connectors.mongodb.namespaces import split
+from tailrace.connectors.mongodb.snapshot import condition
+from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.snapshot.signals import ExecuteSnapshot, Signal, read
+
+_UNAUTHORIZED = 13
+
+
+def send(config: Config, signal: Signal) -> str:
+    """Insert the document; returns the collection's name, with its database.
+
+    Raises ConfigError where no collection is named, or a condition is no query; ConnectionFailed; and
+    PrerequisiteError when the server refuses the document.
+    """
+    from pymongo.errors import DuplicateKeyError, OperationFailure, PyMongoError
+
+    name = str(config["signal.data.collection"] or "")
+    database, collection = split(name)
+    if not database or not collection:
+        raise ConfigError("No signal collection is named.", "Name one in signal.data.collection, as database.name.")
+    document = _document(signal)
+    client = connect(Address.of(config))
+    try:
+        client[database][collection].insert_one(document)
+    except DuplicateKeyError:
+        raise PrerequisiteError(
+            f"The signal collection {name} has a signal of this id already.", "Give another --id."
+        ) from None
+    except OperationFailure as error:
+        if error.code != _UNAUTHORIZED:
+            raise explained_error(error) from None
+        raise PrerequisiteError(
+            f"The user {config['mongodb.user'] or 'that is logged in'} may not write to the signal collection {name}.",
+            f'db.getSiblingDB("admin").grantRolesToUser(…, [{{ role: "readWrite", db: "{database}" }}]);',
+        ) from None
+    except PyMongoError as error:
+        raise explained_error(error) from None
+    finally:
+        client.close()
+    return name
+
+
+def _document(signal: Signal) -> dict[str, Any]:
+    """The document in Debezium's form: `_id`, `type`, and `data` as a document where the signal has any."""
+    action = read(signal)
+    if isinstance(action, ExecuteSnapshot):
+        for of, text in action.conditions:
+            try:
+                condition(text)
+            except ValueError as fault:
+                raise ConfigError(
+                    f"The condition for {of} is no query of MongoDB: it {fault}.", "Write it as a JSON object."
+                ) from None
+    document: dict[str, Any] = {"_id": signal.id, "type": signal.type}
+    if signal.data is not None:
+        document["data"] = json.loads(signal.data)
+    return document
