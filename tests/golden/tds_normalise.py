@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.golden.normalise import INSTANT, Normaliser, payload
 from tests.golden.record import Record
-from tests.golden.wire import NULL, Text
+from tests.golden.wire import Text
 
 LSN = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:(?:[0-9a-f]{4}|[0-9a-f]{16})")
 
@@ -22,12 +22,6 @@ class TdsNormaliser(Normaliser):
             return leaf
         return self._leaf(['"', ("lsn", str(int(text.replace(":", ""), 16))), '"'])
 
-    @staticmethod
-    def _unknown(leaf: object) -> object:
-        """A position that is another one there, or null, masked."""
-        text = leaf.string if isinstance(leaf, Text) else None
-        return Text('"<position>"') if leaf == NULL or LSN.fullmatch(text or "") else leaf
-
     def _transaction(self, leaf: object, kind: str = "lsn") -> object:
         return self._lsn(leaf)
 
@@ -40,10 +34,6 @@ class TdsNormaliser(Normaliser):
     def _value(self, value: dict[str, object], envelope: bool) -> None:
         source = value.get("source")
         if isinstance(source, dict) and "commit_lsn" in source:
-            if "tableChanges" in value and source.get("snapshot") == '"false"':
-                # There, a change of a table's form has the position of the change before it.
-                source |= {name: self._unknown(source[name]) for name in ("change_lsn", "commit_lsn")}
-                source["event_serial_no"] = Text('"<number>"')
             self._source(source)
             envelope = True
         transaction = value.get("transaction")

@@ -27,7 +27,7 @@ EVENTS = (
            "Whether updates that change no column of the events are dropped.", False),
     Option("unavailable.value.placeholder", Kind.TEXT, "What stands for a value that the log does not carry.",
            "__debezium_unavailable_value",
-           notice="a change table shows null for a value that it does not carry, and so do events"),
+           notice="a change table has whole rows; a large object that it has no column for is in no event"),
 )  # fmt: skip
 
 SNAPSHOT = (
@@ -63,6 +63,9 @@ FLOW = (
     Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1), notice=_NO_BUFFER),
     Option("max.queue.size.in.bytes", Kind.INTEGER, "Most bytes that wait.", 0, check=at_least(0),
            notice=_NO_BUFFER),
+    Option("schema.history.internal.store.only.captured.tables.ddl", Kind.BOOLEAN,
+           "Whether schema changes at the start leave out tables that the include and exclude lists leave out.",
+           False),
     Option("schema.history.internal.<option>", Kind.TEXT, "Where Debezium keeps the history of schemas.",
            pattern=r"(schema\.history\.internal|database\.history)(\..+)?", notice=NO_HISTORY),
 )  # fmt: skip

@@ -99,7 +99,14 @@ SIGNALS = (
            notice="without a signal table nothing is written anyway"),
 )  # fmt: skip
 
-FLOW = changetables.replacing(connector.FLOW, changetables.FLOW)
+FLOW = changetables.replacing(
+    changetables.replacing(connector.FLOW, changetables.FLOW),
+    (
+        Option("schema.history.internal.store.only.captured.tables.ddl", Kind.BOOLEAN,
+               "Whether schema changes leave out tables that are not captured.", False,
+               notice="schema changes tell of captured tables alone"),
+    ),
+)  # fmt: skip
 
 OWN = (
     formats("2.3", "2.3, whatever the names of the other options"),

@@ -59,8 +59,15 @@ FILTERS = (
            unsupported="system tables have no change tables"),
 )  # fmt: skip
 
+PLACEHOLDER = Option(
+    "unavailable.value.placeholder", Kind.TEXT,
+    "What stands, in the rows of updates, for the null of a text, ntext, image or xml column, which a change table "
+    "leaves out when it did not change; hex: before hexadecimal digits gives bytes. In the 1.0 format it is null.",
+    "__debezium_unavailable_value",
+)  # fmt: skip
+
 EVENTS = (
-    *changetables.replacing(relational.VALUES, changetables.EVENTS),
+    *changetables.replacing(changetables.replacing(relational.VALUES, changetables.EVENTS), (PLACEHOLDER,)),
     *connector.RECORDS,
 )
 

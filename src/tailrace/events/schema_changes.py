@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,26 @@ _TEXT, _NUMBER, _FLAG = (kind.with_optional(True) for kind in (STRING, INT32, BO
 
 
 @dataclass(frozen=True, slots=True)
+class Preceding:
+    """The last change of the log before a change of a table's form: its table, positions and number (SQL Server's
+    event_serial_no), and its time in µs since 1970 UTC. The reference shows them in the record's source block, for it
+    has read no further when it goes over to the new form."""
+
+    table: TableId
+    commit_lsn: bytes
+    change_lsn: bytes
+    serial: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaChange:
     """One change: `kind` is CREATE, ALTER or DROP, `table` the new form (of a dropped one the last).
 
     `commit_lsn` is the position from which it holds, as the server's bytes, `at_us` its time in µs since 1970 UTC,
     `ordinal` sorts it at that position; `marker` is FALSE for a change in the log, LAST where it ends a snapshot.
+    `preceding` is the change of a row that the source block shows; None where there is none: then it shows the table
+    and the position themselves.
     """
 
     kind: str
@@ -47,6 +62,7 @@ class SchemaChange:
     at_us: int
     ordinal: int
     marker: Marker = Marker.FALSE
+    preceding: Preceding | None = None
 
 
 def key_schema(settings: EventSettings) -> LogicalType:
@@ -151,18 +167,20 @@ def _row(
 
 def _as_batch(change: SchemaChange) -> ChangeBatch:
     """The change as a batch of one, whose source block is the record's."""
+    shown = change.preceding
+    table = change.table if shown is None else replace(change.table, id=shown.table)
+    commit, at_us = (change.commit_lsn, change.at_us) if shown is None else (shown.commit_lsn, shown.at_us)
     return ChangeBatch(
-        table=change.table,
+        table=table,
         op=np.zeros(1, np.uint8),
-        lsn=pa.nulls(1, pa.binary()),
+        lsn=pa.array([None if shown is None else shown.change_lsn], pa.binary()),
         transaction=np.zeros(1, np.int32),
         ordinal=np.full(1, change.ordinal, np.int64),
-        transactions=CapturedTransactions(
-            pa.array([change.commit_lsn], pa.binary()), np.full(1, change.at_us, np.int64)
-        ),
+        transactions=CapturedTransactions(pa.array([commit], pa.binary()), np.full(1, at_us, np.int64)),
         before=None,
         after=None,
         marker=np.full(1, change.marker, np.uint8),
+        serial=None if shown is None else pa.array([shown.serial]),
     )
 
 

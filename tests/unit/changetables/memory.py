@@ -6,7 +6,7 @@ nothing of it is captured before `capture` is called, unless `eager` is set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -237,6 +237,10 @@ class MemorySession:
             found[at(change.commit)] = found.get(at(change.commit), 0) + 1
         return sorted(found.items())
 
+    def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
+        found = [one.commit for one in self._between(capture, bytes(WIDTH), upto) if one.operation not in skipped]
+        return at(max(found)) if found else None
+
     def changes(
         self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
     ) -> Iterator[ChangeRows]:
@@ -263,6 +267,10 @@ class MemorySession:
 
     def tables(self) -> list[TableId]:
         return sorted(table.id for table in self.server.tables.values())
+
+    def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
+        others = [table for table in self.server.tables.values() if table.id not in captured]
+        return [schema(table.id, table.columns, table.key) for table in sorted(others, key=lambda table: table.id)]
 
     def is_empty(self, table: TableId) -> bool:
         return not self.server.tables[str(table)].rows

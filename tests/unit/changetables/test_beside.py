@@ -7,10 +7,12 @@ import json
 import pytest
 
 from tailrace.columns.batch import Counts
+from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.tasks import BoundaryTask, SchemaTask
 from tailrace.errors import ConfigError
+from tailrace.events.schema_changes import SchemaChange
 from tests.unit.changetables.driving import Query, batches_for_rows  # noqa: F401
-from tests.unit.changetables.memory import Server
+from tests.unit.changetables.memory import Server, at
 
 
 def server(**settings: object) -> Server:
@@ -47,9 +49,72 @@ def test_new_and_changed_tables_are_told_on_the_topic_of_schema_changes() -> Non
         ("ALTER", "dbo.a", 3, "FALSE"),
         ("CREATE", "dbo.late", 1, "FALSE"),
     ]
+    # no change of a row came before
+    assert told[1].preceding is None
     quiet = Query(database, include__schema__changes="false")
     quiet.drain()
     assert not any(isinstance(task, SchemaTask) for task in quiet.others)
+
+
+def told_by(query: Query) -> list[SchemaChange]:
+    return [change for task in query.others if isinstance(task, SchemaTask) for change in task.changes]
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_a_changed_table_is_told_with_the_change_of_any_table_before_it(pairs: bool) -> None:
+    database = server(pairs=pairs)
+    query = Query(database, snapshot__mode="no_data")
+    query.drain()
+    database.commit(("dbo.b", "c", None, ("1", "x")), ("dbo.a", "c", None, ("1", "x")))
+    last = database.commit(("dbo.a", "c", None, ("2", "x")), ("dbo.b", "u", ("1", "x"), ("1", "y")))
+    before = max(query.drain(), key=lambda event: event.change or 0)
+    begins = database.enable("dbo.a", "_2").start
+    database.commit(("dbo.b", "d", ("1", "y"), None))
+    query.drain()
+    (altered,) = [one for one in told_by(query) if one.kind == "ALTER"]
+    assert (altered.commit_lsn, str(altered.table.id)) == (begins, "dbo.a")
+    shown = altered.preceding
+    assert shown is not None
+    assert (shown.table, shown.commit_lsn, shown.at_us) == (TableId("db", "dbo", "b"), at(last), last * 1_000_000)
+    assert (str(shown.table), int.from_bytes(shown.change_lsn, "big"), shown.serial) == (
+        before.table,
+        before.change,
+        before.serial,
+    )
+
+
+def test_changes_that_are_skipped_precede_no_changed_table() -> None:
+    database = server()
+    query = Query(database, snapshot__mode="no_data", skipped__operations="u,d")
+    query.drain()
+    kept = database.commit(("dbo.b", "c", None, ("1", "x")))
+    database.commit(("dbo.b", "u", ("1", "x"), ("1", "y")))
+    database.enable("dbo.a", "_2")
+    database.commit(("dbo.b", "d", ("1", "y"), None))
+    query.drain()
+    (altered,) = [one for one in told_by(query) if one.kind == "ALTER"]
+    assert altered.preceding is not None
+    assert altered.preceding.commit_lsn == at(kept)
+
+
+@pytest.mark.parametrize(
+    ("only", "names"), [("false", ["dbo.a", "dbo.b", "dbo.bare", "dbo.c"]), ("true", ["dbo.a", "dbo.c"])]
+)
+def test_tables_that_are_not_captured_are_told_at_the_start(only: str, names: list[str]) -> None:
+    database = server()
+    database.table("dbo.bare", ("id", "v"), ("id",), captured=False)
+    database.table("dbo.c", ("id",), ("id",), captured=False)
+    option = {"schema.history.internal.store.only.captured.tables.ddl": only}
+    query = Query(database, table__include__list="dbo\\.(a|c)", snapshot__mode="no_data", **option)
+    query.drain()
+    assert [str(one.table.id) for one in told_by(query)] == names
+    assert [one.marker.name for one in told_by(query)] == ["TRUE"] * (len(names) - 1) + ["LAST"]
+    assert {one.kind for one in told_by(query)} == {"CREATE"}
+    # later they are nobody's concern
+    database.enable("dbo.bare")
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    query.drain()
+    assert len(told_by(query)) == len(names)
 
 
 def test_the_last_table_that_is_told_ends_a_snapshot_without_rows() -> None:

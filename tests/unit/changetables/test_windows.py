@@ -53,6 +53,12 @@ def test_reads_a_table_in_windows(strategy: str, pairs: bool) -> None:
     reads = of_a(events)
     assert [event.after for event in reads] == [(f"{number:03}", "x") for number in range(10)]
     assert {event.marker for event in reads} == {"incremental"}
+    # each window has the positions of its closing watermark
+    closing = [event for event in events if event.op == "d" or (event.after or ("",))[0].endswith("-close")]  # type: ignore[union-attr]
+    numbers = [(event.commit, event.change, event.serial) for event in closing if event.table == "dbo.signals"]
+    assert [(event.commit, event.change, event.serial) for event in reads] == [
+        numbers[row // 3] for row in range(len(reads))
+    ]
     kinds = [event.op for event in events if event.table == "dbo.signals"]
     # the last window finds the end of the table
     assert kinds.count("d") == (5 if strategy == "insert_delete" else 0)

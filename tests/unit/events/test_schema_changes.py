@@ -21,7 +21,14 @@ from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events import boundaries, heartbeat, names, notifications, schema_changes
 from tailrace.events.captured import CapturedForm
 from tailrace.events.envelope import event_schemas
-from tailrace.events.schema_changes import ALTER, CREATE, SchemaChange, quoted_name, schema_change_rows
+from tailrace.events.schema_changes import (
+    ALTER,
+    CREATE,
+    Preceding,
+    SchemaChange,
+    quoted_name,
+    schema_change_rows,
+)
 from tailrace.events.settings import EventSettings
 from tailrace.serde.json_text import schema_text
 
@@ -96,6 +103,25 @@ def record(connector: str, form: str, *changes: SchemaChange, **more: Any) -> li
     assert batch.schema == ROW_SCHEMA
     rows: list[dict[str, Any]] = batch.to_pylist()
     return rows
+
+
+def test_a_change_is_told_with_the_change_of_a_row_before_it() -> None:
+    before = Preceding(TableId("testDB", "dbo", "orders"), b"\0\0\0\x26" + COMMIT[4:], COMMIT, 2, 1_500_000_000_123_000)
+    (found,) = record("sqlserver", "3", SchemaChange(ALTER, TABLE, COMMIT, 0, 0, preceding=before))
+    # the row stands where the new form begins
+    assert (found["position"], found["table"]) == ("00000027000007580005" + "0" * 20, TABLE.id.table)
+    payload = json.loads(found["value"])["payload"]
+    assert payload["tableChanges"][0]["id"] == '"testDB"."dbo"."cust""omers"'
+    names = ("schema", "table", "commit_lsn", "change_lsn", "event_serial_no", "ts_ms", "snapshot")
+    assert [payload["source"][name] for name in names] == [
+        "dbo",
+        "orders",
+        "00000026:00000758:0005",
+        "00000027:00000758:0005",
+        2,
+        1_500_000_000_123,
+        "false",
+    ]
 
 
 def test_a_table_found_by_a_snapshot_and_its_change_are_told() -> None:

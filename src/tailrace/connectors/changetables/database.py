@@ -48,6 +48,11 @@ class Database:
         self._empty: tuple[Position, Position] | None = None
 
     @property
+    def pairs(self) -> bool:
+        """See Dialect."""
+        return self._dialect.pairs
+
+    @property
     def session(self) -> Session:
         """The planner's own session, opened at the first use."""
         if self._session is None:

@@ -42,7 +42,7 @@ ConfigError for a wrong statement of the user. Never a driver's own exception, n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -184,6 +184,11 @@ class Session(Protocol):
         """How many rows the change table has of each transaction in `(after, upto]`, in order."""
         ...
 
+    def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
+        """The commit position of the last row at or before `upto` that the change table still has, of another operation
+        than `skipped`; None when there is none. Where updates may be pairs, nothing is skipped."""
+        ...
+
     def changes(
         self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
     ) -> Iterator[ChangeRows]:
@@ -203,6 +208,11 @@ class Session(Protocol):
 
     def tables(self) -> list[TableId]:
         """All user tables of the database, sorted: to tell which of those that the filters name are not captured."""
+        ...
+
+    def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
+        """The forms of all other user tables than `captured`, sorted, where schema changes tell of them (SQL Server, as
+        Debezium 3); else none."""
         ...
 
     def is_empty(self, table: TableId) -> bool:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tailrace.columns.batch import Boundary, Marker
+from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import Dialect, Position
-from tailrace.connectors.changetables.eras import Era
+from tailrace.connectors.changetables.forms import Forms
 from tailrace.connectors.changetables.initial import TableSnapshots
 from tailrace.connectors.changetables.notices import Heartbeats, Notices
 from tailrace.connectors.changetables.numbering import numbered
 from tailrace.connectors.changetables.offset import Reached, TablesOffset
+from tailrace.connectors.changetables.rows import skipped_rows
 from tailrace.connectors.changetables.sessions import Retries
 from tailrace.connectors.changetables.tasks import (
     BoundaryTask,
@@ -34,7 +35,6 @@ from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.admission import Admission
 from tailrace.events.form import Form
-from tailrace.events.schema_changes import ALTER, CREATE, SchemaChange
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -70,6 +70,9 @@ class ChangeTablesPlanner:
         self._notices = Notices(config)
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], config["heartbeat.action.query"], self._execute)
         self._incremental = Incremental(config, settings, dialect, self._databases, self._shown)
+        only = config["schema.history.internal.store.only.captured.tables.ddl"]
+        skipped = skipped_rows(settings.skipped_operations, dialect.pairs)
+        self._forms = Forms(self._databases, self._includes, only, skipped)
         self._begun = False
         self._streaming = False
         self._target: dict[str, Position] | None = None
@@ -323,7 +326,7 @@ class ChangeTablesPlanner:
         )
         tasks: list[Task] = []
         if self._config["include.schema.changes"] and self._settings.tells_schema_changes:
-            changes = schema_changes(since, until, source.at_us, self._includes)
+            changes = self._forms.told(since, until, source.at_us)
             if changes:
                 tasks.append(SchemaTask(source, tuple(changes)))
         if until.snapshot is not None and until.snapshot != since.snapshot:
@@ -366,43 +369,3 @@ class ChangeTablesPlanner:
         if boundaries:
             tasks.append(BoundaryTask(tuple(boundaries), self._settings))
         return tasks
-
-
-def schema_changes(
-    since: TablesOffset, until: TablesOffset, at_us: int, includes: Callable[[TableId], bool]
-) -> list[SchemaChange]:
-    """What the batch `(since, until]` tells of tables' forms: all of them at a query's start, later those that begin.
-
-    A table's first capture table tells of a new table, each further one of a changed one. Where no rows are read at the
-    start, the last table that a database tells of ends its snapshot.
-    """
-    found = []
-    for name, reached in sorted(until.databases.items()):
-        before = since.databases.get(name)
-        if before is None:
-            at, eras = reached.position, reached.eras.at(reached.position)
-        else:
-            # A table whose first capture table begins behind the start was told of there.
-            told = before.eras.at(before.position)
-            at = before.position
-            eras = [era for era in reached.eras.entries if _begins(era, before, reached) and era not in told]
-        eras = [era for era in eras if includes(era.table.id)]
-        for number, era in enumerate(eras):
-            ends = until.snapshot is None and number == len(eras) - 1
-            begun = Marker.LAST if ends else Marker.TRUE
-            found.append(
-                SchemaChange(
-                    CREATE if before is None or era.table.version == 1 else ALTER,
-                    era.table,
-                    at if before is None else era.since,
-                    at_us,
-                    number,
-                    begun if before is None else Marker.FALSE,
-                )
-            )
-    return found
-
-
-def _begins(era: Era, before: Reached, reached: Reached) -> bool:
-    """Whether the era begins within what the batch reads."""
-    return before.position < era.since <= reached.position

@@ -252,18 +252,29 @@ def _ordered(column: pa.Array, rows: npt.NDArray[Any]) -> pa.Array:
 
 
 def read_batch(
-    table: TableSchema, columns: list[pa.Array], marker: Marker, position: bytes, at_us: int, ordinal: int
+    table: TableSchema,
+    columns: list[pa.Array],
+    marker: Marker,
+    position: bytes,
+    at_us: int,
+    ordinal: int,
+    change: bytes | None = None,
 ) -> ChangeBatch:
-    """Rows of a table as changes `r`, all with `marker`, at the commit `position`."""
+    """Rows of a table as changes `r`, all with `marker`, at the commit `position`.
+
+    `change` is the position of the change that they follow, which is the only one of its number; None where they
+    follow none.
+    """
     count = len(columns[0]) if columns else 0
     return ChangeBatch(
         table=table,
         op=np.full(count, ord("r"), np.uint8),
-        lsn=pa.nulls(count, pa.binary()),
+        lsn=pa.repeat(pa.scalar(change, pa.binary()), count),
         transaction=np.zeros(count, np.int32),
         ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64),
         transactions=CapturedTransactions(pa.array([position], pa.binary()), np.full(1, at_us, np.int64)),
         before=None,
         after=Image(None, columns, [None] * len(columns)),
         marker=np.full(count, marker, np.uint8),
+        serial=None if change is None else pa.array(np.ones(count, np.int64)),
     )

@@ -235,7 +235,7 @@ class WindowTask:
     change in the batch: there the log wins.
 
     `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that tell rows apart, `changes` are
-    the batch's stretches of the table.
+    the batch's stretches of the table. `position` and `change` are those of the closing watermark's commit and change.
     """
 
     source: Source
@@ -245,6 +245,7 @@ class WindowTask:
     identity: tuple[str, ...]
     changes: tuple[Stretch, ...]
     position: bytes
+    change: bytes
     at_us: int
     ordinal: int
 
@@ -260,7 +261,8 @@ class WindowTask:
         changed = changed_keys(self.source, self.database, self.table, self.identity, self.changes)
         columns = without(self.table, from_ipc(self.rows), self.identity, changed)
         if len(columns[0]):
-            batch = read_batch(self.table, columns, Marker.INCREMENTAL, self.position, self.at_us, self.ordinal)
+            positions = (self.position, self.at_us, self.ordinal, self.change)
+            batch = read_batch(self.table, columns, Marker.INCREMENTAL, *positions)
             yield from to_rows(batch, self.source.settings, self.source.form)
 
 

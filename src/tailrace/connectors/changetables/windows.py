@@ -5,7 +5,7 @@ the opening watermark is written, the planner reads the next chunks, the closing
 reads the log to the commit of that watermark, as soon as it is captured. Whatever the chunks show is in the log by
 then, so a row whose key has a change in the batch is left out, and the log wins; no later change of its key is older
 than a row that is given (Debezium documentation, "Incremental snapshots"; A. Andreakis, I. Papapanagiotou: "DBLog",
-2019).
+2019). The rows have the positions of the closing watermark's change: the reference has just read it when it gives them.
 
 The progress is part of every offset. An offset whose batch had a window says where the snapshot stood before it: a
 planner that starts anew reads that window again, and a replayed batch has its changes and no rows.
@@ -63,7 +63,8 @@ class WindowRows:
 
 @dataclass(slots=True)
 class Window:
-    """One window: the state `before` and `after` it, its rows, and the position of its closing watermark."""
+    """One window: the state `before` and `after` it, its rows, and where its closing watermark's change stands: the
+    batch reads to the commit `upto`, and `change` is the position within it."""
 
     database: str
     before: IncrementalSnapshot
@@ -71,6 +72,7 @@ class Window:
     rows: list[WindowRows]
     notifications: list[Notification]
     upto: Position
+    change: Position
     at_us: int
     number: int
     end: dict[str, Any] = field(default_factory=dict)
@@ -165,8 +167,8 @@ class Incremental:
         watermark = self._write_close(name, opened)
         if not self._fixed:
             self._pace(time.monotonic() - began)
-        upto = self._captured_at(watermark, here)
-        if upto is None:
+        closed = self._captured_at(watermark, here)
+        if closed is None:
             log.warning(
                 "the watermark of an incremental snapshot was not captured within %d s; it is tried again. Is the "
                 "capture process running?",
@@ -175,7 +177,7 @@ class Incremental:
             return None
         self._number += 1
         at_us = int(opened.timestamp() * 1_000_000)
-        self._window = Window(self._database, progress.state, after, rows, notes, upto, at_us, self._number)
+        self._window = Window(self._database, progress.state, after, rows, notes, *closed, at_us, self._number)
         return self._window
 
     def finish(self, progress: Progress, before: Mapping[str, Reached], found: Mapping[str, Reached]) -> Progress:
@@ -231,6 +233,7 @@ class Incremental:
                     rows.identity,
                     changed,
                     window.upto,
+                    window.change,
                     window.at_us,
                     (window.number << 40) + (place << 32),
                 )
@@ -334,8 +337,9 @@ class Incremental:
         self._write(f"{name}-close", WINDOW_CLOSE, stamps)
         return f"{name}-close", False
 
-    def _captured_at(self, watermark: tuple[str, bool], here: Reached) -> Position | None:
-        """The commit position of the closing watermark, as soon as it is captured; None when that takes too long."""
+    def _captured_at(self, watermark: tuple[str, bool], here: Reached) -> tuple[Position, Position] | None:
+        """Commit and change position of the closing watermark, as soon as it is captured; None when that takes too
+        long."""
         database = self._databases[self._database]
         seen = here.position
         deadline = time.monotonic() + WINDOW_SECONDS
@@ -351,16 +355,16 @@ class Incremental:
             time.sleep(0.02)
         return None
 
-    def _find(self, stretch: Stretch, watermark: tuple[str, bool]) -> Position | None:
+    def _find(self, stretch: Stretch, watermark: tuple[str, bool]) -> tuple[Position, Position] | None:
         table = _first_columns(stretch.era, 1)
         id_, is_deletion = watermark
         rows = self._databases[self._database].session.changes(stretch.era.capture, table, stretch.after, stretch.upto)
-        found: Position | None = None
+        found: tuple[Position, Position] | None = None
         for fetched in rows:
             for row, text in enumerate(fetched.columns[0].to_pylist()):
                 same = text is not None and text.decode("utf-8", "replace").strip() == id_
                 if same and (int(fetched.operation[row]) == DELETE) == is_deletion:
-                    found = fetched.commit[row].as_py()
+                    found = fetched.commit[row].as_py(), fetched.change[row].as_py()
         return found
 
     # --- chunks --------------------------------------------------------------------------------------------------

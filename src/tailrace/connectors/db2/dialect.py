@@ -9,7 +9,7 @@ the procedures SYSIBM.SQLCOLUMNS, SQLPRIMARYKEYS, SQLSTATISTICS and SQLTABLES, w
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -274,6 +274,15 @@ class Db2Session:
                 count += self.connection.rows(updates, after, upto)[0][0]
         return int(count)
 
+    def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
+        """The commit position of the last row at or before `upto`; nothing is skipped, for a row may be half a pair."""
+        table = quoted(capture.change_schema, capture.change_table)
+        with self._present(capture):
+            ((found,),) = self.connection.rows(
+                f"SELECT MAX(IBMSNAP_COMMITSEQ) FROM {table} WHERE IBMSNAP_COMMITSEQ <= ?", upto
+            )
+        return None if found is None else bytes(found)
+
     def _doubled(self, capture: CaptureTable) -> bool:
         """Whether an update is one row with both images, which are given as two."""
         images = self._images_of(capture)
@@ -378,6 +387,10 @@ class Db2Session:
         catalog = self.catalog()
         own = {self.config["cdc.control.schema"], self.config["cdc.change.tables.schema"] or ""}
         return [table for table in catalog.tables() if table.schema not in own]
+
+    def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
+        """None: schema changes tell of captured tables alone."""
+        return []
 
     def is_empty(self, table: TableId) -> bool:
         """Whether the table has no row."""

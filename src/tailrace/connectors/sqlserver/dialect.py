@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from tailrace.connectors.changetables.dialect import (
     KeyRange,
     Position,
 )
-from tailrace.connectors.changetables.position import following, nothing
+from tailrace.connectors.changetables.position import following, nothing, preceding
 from tailrace.connectors.sqlserver import statements
 from tailrace.connectors.sqlserver.connection import close, connect
 from tailrace.connectors.sqlserver.declaration import SIZED, UNSIZED, modifier
@@ -198,21 +198,7 @@ class SqlServerSession:
         if not captures:
             return []
         objects = sorted({number for one in captures for number in (one.source_id, one.object_id)})
-        columns: dict[int, dict[str, Column]] = {}
-        for number, name, _, type_name, kind_id, *sizes, nullable, default, computed, identity in self.all(
-            statements.columns(objects)
-        ):
-            kind = type_name.lower()
-            columns.setdefault(number, {})[name] = Column(
-                name,
-                kind,
-                kind_id,
-                modifier(kind, *sizes),
-                bool(nullable),
-                default,
-                generated=bool(computed),
-                identity=bool(identity),
-            )
+        columns = self._columns(objects)
         keys = self._keys(sorted({one.source_id for one in captures}))
         found = []
         for one in captures:
@@ -226,6 +212,25 @@ class SqlServerSession:
             listed = tuple(of_source.get(name, of_change[name]) for name in one.columns)
             key = tuple(name for name in keys.get(one.source_id, ()) if name in one.columns)
             found.append(Described(one, TableSchema(one.source, listed, key, oid=one.source_id)))
+        return found
+
+    def _columns(self, objects: Sequence[int]) -> dict[int, dict[str, Column]]:
+        """The columns of tables by object id and name, in the order of the table."""
+        found: dict[int, dict[str, Column]] = {}
+        for number, name, _, type_name, kind_id, *sizes, nullable, default, computed, identity in self.all(
+            statements.columns(objects)
+        ):
+            kind = type_name.lower()
+            found.setdefault(number, {})[name] = Column(
+                name,
+                kind,
+                kind_id,
+                modifier(kind, *sizes),
+                bool(nullable),
+                default,
+                generated=bool(computed),
+                identity=bool(identity),
+            )
         return found
 
     def _keys(self, objects: Sequence[int]) -> dict[int, tuple[str, ...]]:
@@ -255,6 +260,14 @@ class SqlServerSession:
         else:
             found = self.all(statements.counts(capture.change_schema, capture.change_table), after, upto)
         return [(bytes(position), int(count)) for position, count in found]
+
+    def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
+        if self._by_function:
+            span = self._span(capture, preceding(self.oldest(capture)), upto)
+            found = self.one(statements.last_by_function(capture.name, skipped), *span) if span else None
+        else:
+            found = self.one(statements.last(capture.change_schema, capture.change_table, skipped), upto)
+        return None if found is None else bytes(found)
 
     def changes(
         self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
@@ -326,6 +339,20 @@ class SqlServerSession:
 
     def tables(self) -> list[TableId]:
         return sorted(TableId(self.database, schema, table) for schema, table in self.all(statements.TABLES))
+
+    def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
+        ids = {number: TableId(self.database, schema, table) for number, schema, table in self.all(statements.IDS)}
+        others = {number: table for number, table in ids.items() if table not in captured}
+        if not others:
+            return []
+        columns, keys = self._columns(sorted(others)), self._keys(sorted(others))
+        return sorted(
+            (
+                TableSchema(table, tuple(columns.get(number, {}).values()), keys.get(number, ()), oid=number)
+                for number, table in others.items()
+            ),
+            key=lambda table: table.id,
+        )
 
     def is_empty(self, table: TableId) -> bool:
         return not self.all(statements.any_row(table))

@@ -148,6 +148,22 @@ def counts_by_function(instance: str) -> str:
     return f"select {_START}, count_big(*) from {function}(?, ?, N'all update old') group by {_START} order by {_START}"
 
 
+def last(change_schema: str, change_table: str, skipped: Sequence[int]) -> str:
+    """The commit position of the last change row in a range (upto), but those of `skipped` operations."""
+    table = quoted(change_schema, change_table)
+    return f"select max({_START}) from {table} where {_START} <= ?{_but(skipped, ' and')}"
+
+
+def last_by_function(instance: str, skipped: Sequence[int]) -> str:
+    """The same through the function of a capture instance (from, to)."""
+    function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
+    return f"select max({_START}) from {function}(?, ?, N'all update old'){_but(skipped, ' where')}"
+
+
+def _but(skipped: Sequence[int], word: str) -> str:
+    return f"{word} {_OPERATION} not in ({_among(skipped)})" if skipped else ""
+
+
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 TABLES = (
@@ -155,6 +171,12 @@ TABLES = (
     "where t.is_ms_shipped = 0 order by s.name, t.name"
 )
 """User tables. "sys.tables": is_ms_shipped, which the change tables are, too."""
+
+IDS = (
+    "select t.object_id, s.name, t.name from sys.tables as t join sys.schemas as s on s.schema_id = t.schema_id "
+    "where t.is_ms_shipped = 0"
+)
+"""User tables with their object ids."""
 
 
 def _among(numbers: Sequence[int]) -> str:

@@ -1,0 +1,13 @@
+CREATE TABLE orders (id int NOT NULL PRIMARY KEY, note nvarchar(20));
+CREATE TABLE lines (order_id int NOT NULL, line int NOT NULL, qty int, PRIMARY KEY (order_id, line));
+INSERT INTO orders VALUES (1, N'first');
+INSERT INTO lines VALUES (1, 1, 5), (1, 2, 6);
+CREATE TABLE bare (id int NOT NULL PRIMARY KEY, amount decimal(8, 2) NOT NULL DEFAULT 1.5, made datetime2(3) NULL);
+CREATE SCHEMA store;
+CREATE TABLE store.things (name nvarchar(30) NOT NULL, at time(4) NULL, loose bit NULL);
+CREATE TABLE store.parts (id bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY, twice AS (2 * 2));
+INSERT INTO bare (id) VALUES (1);
+EXEC sys.sp_cdc_enable_db;
+EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'orders', @role_name = NULL, @supports_net_changes = 0;
+EXEC sys.sp_cdc_enable_table @source_schema = N'dbo', @source_name = N'lines', @role_name = NULL, @supports_net_changes = 0;
+EXEC sys.sp_cdc_enable_table @source_schema = N'store', @source_name = N'parts', @role_name = NULL, @supports_net_changes = 0;

@@ -1,0 +1,10 @@
+BEGIN TRANSACTION;
+INSERT INTO orders VALUES (2, N'second');
+INSERT INTO lines VALUES (2, 1, 1);
+UPDATE orders SET note = N'changed' WHERE id = 1;
+INSERT INTO lines VALUES (2, 2, 2), (2, 3, 3);
+DELETE FROM lines WHERE order_id = 1 AND line = 1;
+UPDATE orders SET note = N'again' WHERE id = 2;
+COMMIT;
+DELETE FROM orders WHERE id = 1;
+UPDATE lines SET qty = qty + 1;
