@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
 import pytest
 
 from tailrace.config import parse
@@ -9,6 +14,7 @@ from tailrace.connectors.db2.prerequisites import check, demand
 from tailrace.connectors.findings import Finding
 from tailrace.errors import PrerequisiteError
 from tests.fix_db2 import Db2Database
+from tests.integration.db2.driving import Query
 
 
 def found(database: Db2Database, **more: str) -> list[Finding]:
@@ -88,6 +94,61 @@ def test_a_short_retention_is_told(customers: Db2Database) -> None:
     assert of(found(customers), "retention")[0][0] == "warning"
     customers.execute("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET AUTOPRUNE = 'N'")
     assert of(found(customers), "retention")[0][0] == "ok"
+
+
+def stored(query: Query, folder: Path) -> None:
+    """A checkpoint as Spark writes it, with the offset that the query has reached."""
+    (folder / "offsets").mkdir(exist_ok=True)
+    (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(query.start)}\n")
+
+
+def test_the_checkpoint_is_compared_with_what_is_still_there(
+    customers: Db2Database, query: Callable[..., Query], tmp_path: Path
+) -> None:
+    options = {"checkpoint_location": str(tmp_path)}
+    assert of(found(customers, **options), "checkpoint") == []
+    running = query()
+    running.drain()
+    stored(running, tmp_path)
+    there = [("ok", "The change tables reach back to the checkpoint.")]
+    assert of(found(customers, **options), "checkpoint") == there
+    insert = "INSERT INTO MYSCHEMA.CUSTOMERS (FIRST_NAME, LAST_NAME, EMAIL) VALUES ('{0}', '{0}', '{0}')"
+    customers.capture.run(insert.format("a"))
+    last = customers.capture.run(insert.format("b"))
+    assert of(found(customers, **options), "checkpoint") == there
+    ((now,),) = customers.capture.session.rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
+    old = f"{now - timedelta(days=6):%Y-%m-%d %H:%M:%S}"
+    customers.execute(f"UPDATE ASNCDC.IBMSNAP_UOW SET IBMSNAP_LOGMARKER = TIMESTAMP('{old}')")
+    ((level, text),) = of(found(customers, **options), "checkpoint")
+    assert (level, text.startswith("The oldest unread change is 86")) == ("warning", True)
+    customers.execute("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET AUTOPRUNE = 'N'")
+    assert of(found(customers, **options), "checkpoint") == there
+    # what has been read may be pruned
+    assert running.drain()
+    stored(running, tmp_path)
+    customers.capture.prune(last)
+    assert of(found(customers, **options), "checkpoint") == there
+
+
+def test_a_checkpoint_that_pruning_has_passed_is_told(
+    customers: Db2Database, query: Callable[..., Query], tmp_path: Path
+) -> None:
+    options = {"checkpoint_location": str(tmp_path)}
+    insert = "INSERT INTO MYSCHEMA.CUSTOMERS (FIRST_NAME, LAST_NAME, EMAIL) VALUES ('{0}', '{0}', '{0}')"
+    customers.capture.run(insert.format("a"))
+    running = query()
+    running.drain()
+    stored(running, tmp_path)
+    customers.capture.run(insert.format("b"))
+    customers.capture.prune(customers.capture.run(insert.format("c")))
+    words = "Changes behind the checkpoint are cleaned up, or their change tables are gone: MYSCHEMA.CUSTOMERS."
+    assert of(found(customers, **options), "checkpoint") == [("error", words)]
+    assert of(found(customers, **options, snapshot_mode="when_needed"), "checkpoint") == [("warning", words)]
+    # The start leaves it to the planner, whose error says what is lost.
+    assert of(demand(parse("db2", customers.options(**options))), "checkpoint") == []
+    customers.execute("UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = X'" + "00" * 16 + "', CD_NEW_SYNCHPOINT = NULL")
+    ((level, text),) = of(found(customers, **options), "checkpoint")
+    assert (level, text.startswith("The newest position is before the checkpoint")) == ("error", True)
 
 
 def test_the_signal_table_is_looked_at(customers: Db2Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,12 @@ def test_changes_come_in_the_order_of_commits(customers: Db2Database, session: D
     counts = session.counts(capture, START, newest)
     assert [count for _, count in counts] == [2, 4]
     assert session.total(capture, START, newest) == 6
+    ends = [position for position, _ in counts]
+    assert [session.last(capture, one, ()) for one in (START, first, newest)] == [None, *ends]
+    table = session.describe([capture])[0].table
+    bare = list(session.changes(capture, replace(table, columns=(), key=()), first, newest))
+    assert (sum(map(len, bare)), [rows.columns for rows in bare]) == (4, [[]] * len(bare))
+    assert session.uncaptured(set()) == []
     assert session.nth(START, 1) == counts[0][0]
     assert session.nth(START, 2) == counts[1][0]
     assert session.nth(START, 3) is None

@@ -251,7 +251,7 @@ def test_the_checkpoint_is_compared_with_what_is_still_there(sqlserver_database:
     sqlserver_database.clean_up("dbo_t", newest)
     level, text = found(check(config(sqlserver_database, options)), "checkpoint")[0]
     assert level == "error"
-    assert "cleaned up, or their capture instance is gone: dbo.t." in text
+    assert "cleaned up, or their change tables are gone: dbo.t." in text
     mending = options | {"snapshot.mode": "when_needed"}
     assert found(check(config(sqlserver_database, mending)), "checkpoint")[0][0] == "warning"
     # The start leaves it to the planner, whose error says what is lost.

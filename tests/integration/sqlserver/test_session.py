@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -97,6 +98,26 @@ def test_a_capture_instance_is_described_with_its_source(sqlserver_database: Tes
         assert session.tables() == [capture.source]
 
 
+def test_tables_without_capture_instance_are_described_as_they_are(sqlserver_database: TestDatabase) -> None:
+    sqlserver_database.execute(
+        "create table t (id int not null primary key)",
+        "create table u (b nvarchar(7) default N'x', id int identity not null, d as id * 2, primary key (id))",
+        "create table a (v int)",
+    )
+    sqlserver_database.enable("t")
+    with connected(sqlserver_database) as session:
+        captured = {TableId(sqlserver_database.name, "dbo", "t")}
+        bare, other = session.uncaptured(captured)
+        assert [str(bare.id), str(other.id)] == ["dbo.a", "dbo.u"]
+        assert [(one.name, one.type_name, one.identity, one.generated) for one in other.columns] == [
+            ("b", "nvarchar", False, False),
+            ("id", "int", True, False),
+            ("d", "int", False, True),
+        ]
+        assert (bare.key, other.key, other.columns[0].default) == ((), ("id",), "(N'x')")
+        assert session.uncaptured({*captured, bare.id, other.id}) == []
+
+
 def test_an_update_is_two_rows_and_a_change_of_the_key_too(sqlserver_database: TestDatabase) -> None:
     sqlserver_database.execute("create table t (id int not null primary key, v int)")
     sqlserver_database.enable("t")
@@ -132,6 +153,11 @@ def test_a_range_is_open_below_and_closed_above(sqlserver_database: TestDatabase
         assert [one.hex() for one in rows.commit.to_pylist()] == [p.hex() for p in positions[1:3] for _ in range(2)]
         assert session.total(capture, newest, newest) == 0
         assert list(session.changes(capture, table, newest, newest)) == []
+        (bare,) = session.changes(capture, replace(table, columns=(), key=()), low, high)
+        assert (len(bare), bare.columns) == (4, [])
+        assert [session.last(capture, one, ()) for one in (START, low, newest)] == [None, low, newest]
+        assert session.last(capture, newest, (2,)) is None
+        assert session.last(capture, newest, (1, 3, 4)) == newest
         assert session.nth(START, 2) == positions[1]
         assert session.nth(positions[1], 2) == positions[3]
         assert session.nth(START, 5) is None

@@ -371,6 +371,15 @@ class Db2Session:
         )
         return float((rows[0][1] - rows[0][0]).total_seconds()) if rows else None
 
+    def unread_min(self, after: Position) -> float | None:
+        """How old the oldest unit of work behind `after` is, in minutes; None where there is none."""
+        ((first, now),) = self.connection.rows(
+            "SELECT MIN(IBMSNAP_LOGMARKER), MAX(CURRENT TIMESTAMP) FROM "
+            f"{self.control('IBMSNAP_UOW')} WHERE IBMSNAP_COMMITSEQ > ?",
+            after,
+        )
+        return None if first is None else float((now - first).total_seconds()) / 60
+
     def retention(self) -> tuple[int | None, str | None] | None:
         """RETENTION_LIMIT in minutes and AUTOPRUNE, of the one row of the program's parameters; None without it."""
         rows = self.connection.rows(f"SELECT RETENTION_LIMIT, AUTOPRUNE FROM {self.control('IBMSNAP_CAPPARMS')}")

@@ -10,6 +10,7 @@ from contextlib import closing
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
+from tailrace.connectors.changetables import backlog
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.db2.catalog import Catalog, Table, quoted
 from tailrace.connectors.db2.catalog import Described as Found
@@ -38,8 +39,9 @@ def check(config: Config) -> list[Finding]:
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings; raises PrerequisiteError with all errors among them when there are any."""
-    return demanded(check(config))
+    """The same findings without those about the checkpoint, which the planner tells itself; raises PrerequisiteError
+    with all errors among them when there are any."""
+    return demanded([finding for finding in check(config) if finding.subject != backlog.SUBJECT])
 
 
 def warnings(session: Db2Session, captures: Sequence[CaptureTable]) -> list[str]:
@@ -59,6 +61,7 @@ class _Inspection:
         self.session = session
         self.catalog: Catalog = session.catalog()
         self.mode = snapshot_mode(config)
+        self.kept_min: int | None = None
 
     def run(self) -> Iterator[Finding]:
         name, version = self.session.connection.server
@@ -69,6 +72,7 @@ class _Inspection:
             return
         yield from _program(self.session)
         yield from self.retention()
+        yield from self.checkpoint()
         yield from self.tables()
 
     def control(self) -> Iterator[Finding]:
@@ -136,6 +140,7 @@ class _Inspection:
         # what the program takes where the row says nothing: 10080 minutes, and to prune
         minutes = 10080 if limit is None else int(limit)
         if (prunes or "Y") != "Y":
+            minutes = 0
             yield Finding("ok", "retention", "Changes are kept until somebody prunes them (AUTOPRUNE is off).")
         elif minutes < SHORT_MIN:
             yield Finding(
@@ -146,6 +151,26 @@ class _Inspection:
             )
         else:
             yield Finding("ok", "retention", f"Changes are kept for {minutes / 60:.0f} hours.")
+        self.kept_min = minutes or None
+
+    def checkpoint(self) -> Iterator[Finding]:
+        """Whether the changes behind the checkpoint are still there.
+
+        IBMSNAP_PRUNCNTL has the positions of the Apply program's subscriptions, and a pipeline is none: only
+        CD_OLD_SYNCHPOINT tells how far a change table was pruned.
+        """
+        read = backlog.reached(self.config, self.config["database.dbname"])
+        if read is not None:
+            age = self.session.unread_min(read.position)
+            yield from backlog.held(
+                self.session,
+                read,
+                age,
+                self.kept_min,
+                self.mode.mends,
+                "",
+                "raise RETENTION_LIMIT in IBMSNAP_CAPPARMS.",
+            )
 
     def tables(self) -> Iterator[Finding]:
         chosen = TableFilter(self.config)

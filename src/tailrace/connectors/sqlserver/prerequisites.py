@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING
 
 from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
-from tailrace.config.files import checkpoint_directory
 from tailrace.config.sqlserver import signal_tables
 from tailrace.connectors import findings
+from tailrace.connectors.changetables import backlog
 from tailrace.connectors.changetables.dialect import CaptureTable
-from tailrace.connectors.changetables.offset import Reached, TablesOffset
-from tailrace.connectors.changetables.position import following
-from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.sqlserver import statements
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tailrace.connectors.sqlserver.text import quoted
-from tailrace.errors import PositionLost, TailraceError
+from tailrace.errors import TailraceError
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
@@ -35,10 +32,7 @@ OLDEST = 13
 """The oldest version that is read, SQL Server 2016: the first whose Standard edition has change data capture."""
 
 _EXPRESS, _AZURE = 4, (5, 8)
-_CHECKPOINT = "checkpoint"
 _SILENT_S = 900
-_NEAR = 0.75
-"""The part of the retention behind which the clean-up is near."""
 
 _TEXTS = frozenset(("char", "varchar", "nchar", "nvarchar", "text", "ntext"))
 _LENGTHS = {"id": 42, "type": 32, "data": 2048}
@@ -67,7 +61,7 @@ def demand(config: Config) -> list[Finding]:
 
     Whether the checkpoint can be gone on from is left to the planner: what it loses is a PositionLost.
     """
-    return demanded([finding for finding in check(config) if finding.subject != _CHECKPOINT])
+    return demanded([finding for finding in check(config) if finding.subject != backlog.SUBJECT])
 
 
 def amiss(session: SqlServerSession, captures: Sequence[CaptureTable]) -> list[str]:
@@ -300,52 +294,11 @@ class _Inspection:
                 "retention",
                 f"Changes{self.of} are kept for {shown}: longer than that the pipeline must not rest.",
             )
-        reached = self._reached()
-        if reached is not None:
-            yield from self._unread(reached, kept)
-
-    def _reached(self) -> Reached | None:
-        """How far the checkpoint has read this database; None where there is no checkpoint."""
-        stored = stored_offset(checkpoint_directory(self.config))
-        try:
-            databases = {} if stored is None else TablesOffset.from_json(stored).databases
-        except (KeyError, TypeError, ValueError):
-            return None
-        name = self.session.database.lower()
-        return next((one for known, one in databases.items() if known.lower() == name), None)
-
-    def _unread(self, reached: Reached, kept: int | None) -> Iterator[Finding]:
-        first = following(reached.position)
-        lost = []
-        for stretch in reached.eras.stretches(reached.position, first):
-            try:
-                if self.session.oldest(stretch.era.capture) > max(first, stretch.era.since):
-                    lost.append(stretch.era.table.id)
-            except PositionLost:
-                lost.append(stretch.era.table.id)
-        if lost:
-            mends = self.mode.mends
-            yield Finding(
-                "warning" if mends else "error",
-                _CHECKPOINT,
-                f"Changes behind the checkpoint are cleaned up, or their capture instance is gone{self.of}: "
-                f"{listed(sorted(lost))}.",
-                "A new snapshot will be taken."
-                if mends
-                else "Start with a new checkpoint, or with snapshot.mode=when_needed; and raise the retention: "
-                "exec sys.sp_cdc_change_job @job_type = N'cleanup', @retention = <minutes>.",
-            )
-            return
-        age = self.session.one(statements.AGE, reached.position)
-        if age is not None and kept is not None and age > kept * _NEAR:
-            yield Finding(
-                "warning",
-                _CHECKPOINT,
-                f"The oldest unread change{self.of} is {age} minutes old, and changes are kept for {kept}.",
-                "Start the pipeline now, and raise the retention: exec sys.sp_cdc_change_job.",
-            )
-        else:
-            yield Finding("ok", _CHECKPOINT, f"The change tables{self.of} reach back to the checkpoint.")
+        read = backlog.reached(self.config, self.session.database)
+        if read is not None:
+            age = self.session.one(statements.AGE, read.position)
+            longer = "raise the retention: exec sys.sp_cdc_change_job @job_type = N'cleanup', @retention = <minutes>."
+            yield from backlog.held(self.session, read, age, kept, self.mode.mends, self.of, longer)
 
     def signals(self) -> Iterator[Finding]:
         tables = signal_tables(self.config["signal.data.collection"], tuple(self.config["database.names"]))
