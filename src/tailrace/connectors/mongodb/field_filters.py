@@ -1,4 +1,4 @@
-"""field.exclude.list and field.renames, applied to raw BSON. Worker.
+"""field.exclude.list and field.renames, applied to raw BSON; whole documents by `field_kernels` where it can. Worker.
 
 Both name fields by paths, `database.collection.field.nested`, and Debezium applies the paths one after another, those
 that exclude first. What it does, and what is done here:
@@ -21,10 +21,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrace.connectors.mongodb import fields
+from tailrace.connectors.mongodb.field_kernels import Table, edited, table
+from tailrace.connectors.mongodb.field_plans import Plan, carried_out, names_of, spliced
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.plain_json import value_size
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.serde.memory import readonly
+
+_MOST_PLANS = 4096
 
 
 @dataclass(slots=True)
@@ -84,7 +88,44 @@ class FieldFilter:
     """The rules for one collection, in the order in which they are applied."""
 
     rules: tuple[Rule, ...]
+    table: Table | None
+    """The rules compiled for whole documents; None where they influence one another."""
     _names: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
+    _plans: dict[tuple[bytes, ...], Plan | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def documents(self, data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
+        """A column of whole documents, in a buffer of its own, and their places; -1 for values that are none."""
+        found = None if self.table is None else edited(data, places, kinds, self.table)
+        return filtered(data, places, kinds, self.document) if found is None else found
+
+    def entries(self, data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
+        """The same for what oplog entries hold."""
+        which = np.where(kinds == fields.DOCUMENT, places, -1)
+        inside, inner = fields.locate(data, which, ("$set", "$unset"))
+        is_update = np.logical_or(inside[0] >= 0, inside[1] >= 0)
+        whole = self.documents(data, places, np.where(is_update, 0, kinds).astype(np.uint8))
+        parts = [self.changes(data, inside[row], inner[row]) for row in (0, 1)]
+        return spliced(data, places, kinds, is_update, whole, inside, parts)
+
+    def changes(self, data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
+        """The same for `updatedFields`."""
+        named = names_of(data, places, kinds)
+        if named is not None:
+            codes, listed = named
+            plans = [self._planned(names) for names in listed]
+            known = [plan for plan in plans if plan is not None]
+            found = carried_out(data, places, kinds, codes, known, listed) if len(known) == len(plans) else None
+            if found is not None:
+                return found
+        return filtered(data, places, kinds, self.changed)
+
+    def _planned(self, names: tuple[bytes, ...]) -> Plan | None:
+        """What becomes of the fields of a document of dotted keys; None where a document has to be looked at."""
+        if names not in self._plans:
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[names] = _plan(names, self.rules)
+        return self._plans[names]
 
     def document(self, content: bytes) -> bytes:
         """A whole document. All of these raise ConversionError when a renamed field's new name is taken."""
@@ -207,7 +248,28 @@ def _to_entry(elements: list[Element], rule: Rule) -> None:
         _to_document(elements, rule)
 
 
-def _to_keys(elements: list[Element], rule: Rule) -> None:
+def _plan(names: tuple[bytes, ...], rules: Sequence[Rule]) -> Plan | None:
+    """The plan that the rules make for fields of these names: what `_to_keys` does, with numbers for values."""
+    if len(set(names)) < len(names):
+        return None
+    elements = [Element(name, fields.DOCUMENT, number.to_bytes(4, "little")) for number, name in enumerate(names)]
+    within: dict[bytes, list[tuple[tuple[bytes, ...], bytes | None]]] = {}
+
+    def below(element: Element, path: Sequence[bytes], new: bytes | None) -> None:
+        within.setdefault(element.value, []).append((tuple(path), new))
+
+    try:
+        for rule in rules:
+            _to_keys(elements, rule, below)
+    except ConversionError:
+        return None
+    return tuple(
+        (int.from_bytes(element.value, "little"), element.name, tuple(within.get(element.value, ())))
+        for element in elements
+    )
+
+
+def _to_keys(elements: list[Element], rule: Rule, below: Callable[..., None] | None = None) -> None:
     exact = _position(elements, b".".join(rule.path))
     if exact >= 0:
         _drop(elements, exact, None if rule.new is None else b".".join((*rule.path[:-1], rule.new)))
@@ -223,7 +285,7 @@ def _to_keys(elements: list[Element], rule: Rule) -> None:
                 new = b".".join(segments)
             found.append((element.name, new))
         elif used.nodes and _is_above(segments, used):
-            _below(element, rule.path[used.nodes :], rule.new)
+            (below or _below)(element, rule.path[used.nodes :], rule.new)
             break
     for name, new in found:
         _drop(elements, _position(elements, name), new)
@@ -245,7 +307,7 @@ def field_filter(excluded: Sequence[str], renamed: Sequence[str], database: str,
         path, _, name = entry.partition(":")
         rules.append(_rule(path, name.encode(), database, collection))
     chosen = tuple(rule for rule in rules if rule is not None)
-    return FieldFilter(chosen) if chosen else None
+    return FieldFilter(chosen, table([[(rule.path, rule.new) for rule in chosen]])) if chosen else None
 
 
 def _rule(entry: str, new: bytes | None, database: str, collection: str) -> Rule | None:

@@ -7,7 +7,7 @@ its values, one after another), and every record is put together from literals a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -248,12 +248,12 @@ class _Block:
 
         edits = self.edits
 
-        def text(values: Values, apply: Callable[[bytes], bytes] | None = None) -> Fragment | None:
+        def text(values: Values, edit: texts.Edit | None = None) -> Fragment | None:
             part = self._part(values)
-            return texts.values(segment.data, part, form, apply) if (part.places >= 0).any() else None
+            return texts.values(segment.data, part, form, edit) if (part.places >= 0).any() else None
 
-        document = None if edits is None else edits.document
-        entry = None if edits is None else edits.entry
+        document = None if edits is None else edits.documents
+        entry = None if edits is None else edits.entries
 
         if settings.legacy:
             return [

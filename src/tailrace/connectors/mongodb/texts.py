@@ -8,8 +8,8 @@ import numpy as np
 
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.extended_json import json_texts
-from tailrace.connectors.mongodb.field_filters import FieldFilter, filtered
-from tailrace.connectors.mongodb.fields import Bytes
+from tailrace.connectors.mongodb.field_filters import FieldFilter
+from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.images import Images, Values
 from tailrace.connectors.mongodb.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, Form
 from tailrace.connectors.mongodb.plain_json import text_of
@@ -32,11 +32,15 @@ def document_form(settings: MongoSettings) -> Form:
     return STRICT_1_1 if settings.legacy else STRICT
 
 
-def values(data: Bytes, found: Values, form: Form, apply: Callable[[bytes], bytes] | None = None) -> Fragment:
-    """Each value as a JSON string, `null` where there is none; documents as `apply` makes them."""
-    if apply is None:
+Edit = Callable[[Bytes, Int64s, Bytes], tuple[Bytes, Int64s]]
+"""What makes other documents of a column of them, as the methods of FieldFilter do."""
+
+
+def values(data: Bytes, found: Values, form: Form, edit: Edit | None = None) -> Fragment:
+    """Each value as a JSON string, `null` where there is none; documents as `edit` makes them."""
+    if edit is None:
         return json_texts(data, found.places, found.kinds, form)
-    edited, places = filtered(data, found.places, found.kinds, apply)
+    edited, places = edit(data, found.places, found.kinds)
     return json_texts(edited, places, np.where(places >= 0, found.kinds, 0).astype(np.uint8), form)
 
 
@@ -53,7 +57,7 @@ def update_descriptions(
     programs.literal(b'{"removedFields":')
     programs.fragment(_lists(data, removed, _removed, name), CHANGE)
     programs.literal(b',"updatedFields":')
-    programs.fragment(values(data, updated, RELAXED, None if edits is None else edits.changed), CHANGE)
+    programs.fragment(values(data, updated, RELAXED, None if edits is None else edits.changes), CHANGE)
     programs.literal(b',"truncatedArrays":')
     programs.fragment(_lists(data, truncated, _truncated, name), CHANGE)
     programs.literal(b"}")
