@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -333,13 +334,16 @@ def test_a_session_ends_with_the_server_and_another_one_begins(customers: Db2Dat
     customers.capture.close()
     customers.server.halt()
     try:
-        with pytest.raises(ConnectionFailed):
-            session.newest()
+        with ThreadPoolExecutor() as pool:
+            # the driver tries for 5 s, whatever it is told: both at once
+            refused = pool.submit(Connection, config(customers, driver_enableAcr="false"))
+            with pytest.raises(ConnectionFailed):
+                session.newest()
+            with pytest.raises(ConnectionFailed, match="Nothing answers as Db2"):
+                refused.result()
         with pytest.raises(ConnectionFailed):
             session.newest()
         session.close()
-        with pytest.raises(ConnectionFailed, match="Nothing answers as Db2"):
-            Connection(config(customers, driver_enableAcr="false"))
     finally:
         customers.server.start()
     again = opened(customers)

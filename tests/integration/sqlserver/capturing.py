@@ -63,7 +63,7 @@ class Capture:
             self.events += self.read(end)
             self.committed = end
 
-    def take(self, count: int, seconds: float = 20) -> list[Event]:
+    def take(self, count: int, seconds: float = 120) -> list[Event]:
         """The next `count` events, and no more than those: a moment longer is waited for one too many."""
         for database in self.databases:
             database.capture()

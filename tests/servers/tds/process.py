@@ -175,7 +175,7 @@ class TestDatabase:
         """Start the capture job again."""
         self.execute("EXEC sys.sp_cdc_start_job @job_type = N'capture'")
 
-    def capture(self, seconds: float = 10) -> bytes:
+    def capture(self, seconds: float = 60) -> bytes:
         """Wait until everything committed so far is captured; the newest LSN."""
         deadline = time.monotonic() + seconds
         while self.query("SELECT pending FROM sys.dm_test_log")[0][0]:
