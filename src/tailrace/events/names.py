@@ -7,7 +7,7 @@ import re
 from tailrace.columns import TableId
 from tailrace.events.settings import EventSettings
 
-_TOPIC = re.compile(r"[^a-zA-Z0-9._-]")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 def topic(settings: EventSettings, table: TableId) -> str:
@@ -15,11 +15,16 @@ def topic(settings: EventSettings, table: TableId) -> str:
 
     Today's SQL Server form has the database before the schema.
 
-    What a strategy by expression makes of that stands as it is made.
+    A strategy by expression starts from the name without them; what it makes of that stands as it is made.
     """
-    name = _physical(settings, table)
+    name = _legal(_physical(settings, table))
     routed = settings.naming.routed(name)
-    return _TOPIC.sub("_", name) if routed is None else routed
+    return name if routed is None else routed
+
+
+def _legal(topic: str) -> str:
+    """The name of a topic with `_` for each UTF-16 unit, a Java char, that is illegal in it."""
+    return _ILLEGAL.sub(lambda found: "_" if found[0] <= "\uffff" else "__", topic)
 
 
 def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | None:
@@ -45,30 +50,30 @@ def collection(settings: EventSettings, table: TableId) -> str:
 
 def transaction_topic(settings: EventSettings) -> str:
     """The topic of the records that tell where transactions begin and end."""
-    return _TOPIC.sub("_", settings.delimiter.join((settings.logical_name, settings.transaction_topic)))
+    return _legal(settings.delimiter.join((settings.logical_name, settings.transaction_topic)))
 
 
 def quarantine_topic(settings: EventSettings) -> str:
     """The topic of changes that cannot become events: the one that is named, or prefix and `quarantine`."""
     name = settings.quarantine_topic or settings.delimiter.join((settings.logical_name, "quarantine"))
-    return _TOPIC.sub("_", name)
+    return _legal(name)
 
 
 def message_topic(settings: EventSettings) -> str:
     """The topic of logical messages; `topic.delimiter` and the naming strategy have no part in it."""
-    return _TOPIC.sub("_", f"{settings.logical_name}.message")
+    return _legal(f"{settings.logical_name}.message")
 
 
 def schema_change_topic(settings: EventSettings) -> str:
     """The topic of changes of schemas: the prefix alone."""
-    return _TOPIC.sub("_", settings.logical_name)
+    return _legal(settings.logical_name)
 
 
 def heartbeat_topic(settings: EventSettings) -> str:
     """The topic of heartbeats: the one that is named, or prefix and logical name."""
     if settings.heartbeat_topic:
-        return _TOPIC.sub("_", settings.heartbeat_topic)
-    return _TOPIC.sub("_", settings.delimiter.join((settings.heartbeat_prefix, settings.logical_name)))
+        return _legal(settings.heartbeat_topic)
+    return _legal(settings.delimiter.join((settings.heartbeat_prefix, settings.logical_name)))
 
 
 def schema_prefix(settings: EventSettings, table: TableId) -> str:

@@ -72,6 +72,17 @@ def test_topics_that_are_shared_by_expression_have_keys_that_tell_the_table() ->
     assert names.table_field(settings(**shared, **{"topic.key.enforce.uniqueness": "false"}), table("s2", "t")) is None
 
 
+def test_an_expression_sees_the_topic_without_illegal_characters_and_the_key_tells_the_table_with_them() -> None:
+    """As Debezium 2.3 and 3.0 do it: what the expression makes of the name is not looked at again."""
+    emoji = "\N{GRINNING FACE}"
+    odd = table(f"s{emoji}", f"t{emoji} x")
+    chosen = settings(**{"topic.naming.strategy": REGEX, "topic.regex": "(.*)t__(.*)", "topic.replacement": "$1 Zé$2"})
+    assert names.topic(chosen, odd) == "dbserver1.s__. Zé_x"
+    assert names.table_field(chosen, odd) == ("__dbz__physicalTableIdentifier", f"dbserver1.s{emoji}.t{emoji} x")
+    passed = settings(**{"topic.naming.strategy": REGEX, "topic.regex": f"(.*){emoji}(.*)", "topic.replacement": "$1"})
+    assert names.topic(passed, odd) == "dbserver1.s__.t___x"
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -19,6 +19,21 @@ def test_topics_keep_hyphens_and_replace_what_is_illegal() -> None:
     assert names.topic(TODAY, ODD) == "dbserver1.Odd_Schema.Tab_le-_"
 
 
+@pytest.mark.parametrize(
+    ("name", "legal"), [("ta\N{GRINNING FACE}ble", "ta__ble"), ("é\N{CJK UNIFIED IDEOGRAPH-8868}", "__")]
+)
+def test_topics_have_one_underscore_for_each_java_char_that_is_illegal(name: str, legal: str) -> None:
+    odd = TableId("golden", name, name)
+    for settings in (TODAY, LEGACY):
+        assert names.topic(settings, odd) == names.schema_prefix(settings, odd) == f"dbserver1.{legal}.{legal}"
+    assert names.schema_change_topic(EventSettings(name, "golden")) == legal
+    assert names.message_topic(EventSettings(name, "golden")) == f"{legal}.message"
+    assert names.transaction_topic(EventSettings(name, "golden")) == f"{legal}.transaction"
+    assert names.quarantine_topic(EventSettings(name, "golden")) == f"{legal}.quarantine"
+    assert names.heartbeat_topic(EventSettings(name, "golden")) == f"__debezium-heartbeat.{legal}"
+    assert names.heartbeat_topic(EventSettings("p", "golden", heartbeat_topic=name)) == legal
+
+
 def test_schema_names_are_avro_names_where_asked_for_and_in_the_legacy_form() -> None:
     assert names.schema_prefix(TODAY, ODD) == "dbserver1.Odd_Schema.Tab_le-_"
     assert names.schema_prefix(AVRO, ODD) == names.schema_prefix(LEGACY, ODD) == "dbserver1.Odd_Schema.Tab_le__"

@@ -30,9 +30,8 @@ _UPDATE = struct(
 
 
 def table_id(namespace: Namespace) -> TableId:
-    """The collection as names of topics and schemas take it: a character beyond 16 bits counts as two in them."""
-    database, collection = ("".join("__" if char > "\uffff" else char for char in part) for part in namespace)
-    return TableId("", database, collection)
+    """The collection as names of topics and schemas take it."""
+    return TableId("", *namespace)
 
 
 def source_schema(settings: MongoSettings) -> LogicalType:
