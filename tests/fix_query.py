@@ -11,18 +11,16 @@ import pytest
 from tailrace.columns.batch import ChangeBatch
 from tailrace.config import parse
 from tailrace.connectors.base import Task
+from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.keyed import read_rows
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.snapshot import read_chunk
 from tailrace.connectors.postgres.tasks import (
-    BoundaryTask,
     Consecutive,
-    HeartbeatTask,
     LogTask,
     MessageTask,
-    NoticeTask,
     ReadTask,
     Rehearsal,
     SnapshotTask,

@@ -8,7 +8,8 @@ import pytest
 
 from tailrace.columns.batch import Counts
 from tailrace.columns.table import TableId
-from tailrace.connectors.changetables.tasks import BoundaryTask, SchemaTask
+from tailrace.connectors.beside import BoundaryTask, HeartbeatTask
+from tailrace.connectors.changetables.tasks import SchemaTask
 from tailrace.errors import ConfigError
 from tailrace.events.schema_changes import SchemaChange
 from tests.unit.changetables.driving import Query, batches_for_rows  # noqa: F401
@@ -23,8 +24,6 @@ def server(**settings: object) -> Server:
 
 
 def test_heartbeats_come_with_batches_and_run_their_statement() -> None:
-    from tailrace.connectors.changetables.tasks import HeartbeatTask
-
     database = server()
     query = Query(database, heartbeat__interval__ms="1", heartbeat__action__query="insert into h values (1)")
     for _ in range(4):

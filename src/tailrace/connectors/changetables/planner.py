@@ -12,20 +12,19 @@ from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Offset, Task
+from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import Dialect, Position
 from tailrace.connectors.changetables.forms import Forms
+from tailrace.connectors.changetables.heartbeats import StatementHeartbeats
 from tailrace.connectors.changetables.initial import TableSnapshots
-from tailrace.connectors.changetables.notices import Heartbeats, Notices
+from tailrace.connectors.changetables.notices import TableNotices
 from tailrace.connectors.changetables.numbering import numbered
 from tailrace.connectors.changetables.offset import Reached, TablesOffset
 from tailrace.connectors.changetables.rows import skipped_rows
 from tailrace.connectors.changetables.sessions import Retries
 from tailrace.connectors.changetables.tasks import (
-    BoundaryTask,
-    HeartbeatTask,
     LogTask,
-    NoticeTask,
     Part,
     SchemaTask,
     Source,
@@ -67,8 +66,8 @@ class ChangeTablesPlanner:
             name: Database(dialect, name, self._includes, self._names.admit, transactions) for name in dialect.databases
         }
         self._snapshots = TableSnapshots(config, self._databases, self._shown, self._parallelism)
-        self._notices = Notices(config)
-        self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], config["heartbeat.action.query"], self._execute)
+        self._notices = TableNotices(config)
+        self._heartbeats = StatementHeartbeats(config, self._execute)
         self._incremental = Incremental(config, settings, dialect, self._databases, self._shown)
         only = config["schema.history.internal.store.only.captured.tables.ddl"]
         skipped = skipped_rows(settings.skipped_operations, dialect.pairs)
@@ -296,9 +295,7 @@ class ChangeTablesPlanner:
                 return blocked
         progress = self._notices.add_to(progress)
         moved = bool(rows) or progress != past
-        heartbeat_ms = since.heartbeat_ms
-        if not self._heartbeats.remaining() and (self._target is None or moved):
-            heartbeat_ms = self._heartbeats.beat(since.heartbeat_ms)
+        heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
         idle = time.monotonic() - self._idle_since >= IDLE_SECONDS and self._target is None
         further = any(found[name].position > since.databases[name].position for name in found)
         first = since.snapshot is not None

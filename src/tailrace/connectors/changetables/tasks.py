@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailrace.columns.batch import Boundary, ChangeBatch, Int64s, Marker
+from tailrace.columns.batch import ChangeBatch, Int64s, Marker
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.eras import Stretch
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.events.schema_changes import SchemaChange
-    from tailrace.snapshot.incremental import Notification
 
 log = logging.getLogger("tailrace")
 
@@ -267,19 +266,6 @@ class WindowTask:
 
 
 @dataclass(frozen=True, slots=True)
-class BoundaryTask:
-    """Begins and ends of transactions, for the transaction topic."""
-
-    boundaries: tuple[Boundary, ...]
-    settings: EventSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.boundaries import boundary_rows
-
-        yield boundary_rows(self.boundaries, self.settings)
-
-
-@dataclass(frozen=True, slots=True)
 class SchemaTask:
     """The forms of tables that are new, for the topic of schema changes."""
 
@@ -296,32 +282,3 @@ class SchemaTask:
         form = self.source.form
         assert isinstance(form, CapturedForm)
         yield schema_change_rows(self.changes, self.source.settings, form)
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatTask:
-    """The heartbeat at the end of a batch: its time in ms since 1970, and the position that the batch reads to."""
-
-    at_ms: int
-    position: str
-    settings: EventSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.heartbeat import heartbeat_row
-
-        yield heartbeat_row(self.at_ms, self.position, self.settings)
-
-
-@dataclass(frozen=True, slots=True)
-class NoticeTask:
-    """Notifications, each with its time in ms since 1970; `position` is where the batch ends."""
-
-    notices: tuple[tuple[Notification, int], ...]
-    position: str
-    settings: EventSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.notifications import notification_rows
-
-        # beyond the numbers of changes and of the rows of chunks
-        yield notification_rows(self.notices, self.settings, self.position, int(np.int64(1) << 62))

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tailrace.config import Config
 from tailrace.connectors.base import Offset, Task
+from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.connection import Address, connect, retries
 from tailrace.connectors.mongodb.faults import explained_error, is_passing, lacks_majority_reads
-from tailrace.connectors.mongodb.heartbeats import Heartbeats
 from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.notices import Notices
+from tailrace.connectors.mongodb.notices import CollectionNotices
 from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.oplog import OplogFeed, newest
 from tailrace.connectors.mongodb.partition import tasks_of
@@ -32,9 +32,10 @@ from tailrace.connectors.mongodb.reader import Feed, LogReader
 from tailrace.connectors.mongodb.routers import answers, for_cursors
 from tailrace.connectors.mongodb.segment import OPLOG, STREAM
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.tasks import BoundaryTask, HeartbeatTask, LogTask, NoticeTask
+from tailrace.connectors.mongodb.tasks import LogTask
 from tailrace.connectors.mongodb.transactions import Numbered, numbered
 from tailrace.errors import PositionLost, PrerequisiteError
+from tailrace.events.heartbeat import Heartbeats
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.snapshot.progress import Progress
@@ -100,7 +101,7 @@ class MongoPlanner:
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"])
         self._stream_from = 0.0
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
-        self._notices = Notices(config)
+        self._notices = CollectionNotices(config)
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
             self._incremental = Incremental(
@@ -136,7 +137,7 @@ class MongoPlanner:
             found, progress = self._next_window(reader, self._incremental, since.log, past, *limits)
         progress = self._notices.add_to(progress)
         moved = found != since.log or progress != past
-        heartbeat_ms = self._heartbeat(since, moved)
+        heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
             found = self._beyond(reader, since.log)
         elif not moved:
@@ -162,7 +163,7 @@ class MongoPlanner:
             rows = self._rows(since, until)
             counted = self._numbered(rows, since) if self._events.provide_transaction_metadata else None
             if counted is not None and counted.boundaries:
-                tasks.append(BoundaryTask(tuple(counted.boundaries), settings))
+                tasks.append(BoundaryTask(tuple(counted.boundaries), settings.events))
             tasks += tasks_of(
                 rows,
                 self._namespaces.names,
@@ -176,9 +177,9 @@ class MongoPlanner:
             reads = self._incremental.reads(end, rows, self._namespaces.names)
             tasks += [LogTask((part,), settings) for part in reads]
         if until.progress.notices != since.progress.notices and self._notices.are_records:
-            tasks.append(NoticeTask(until.progress.notices, until.log.time, settings))
+            tasks.append(NoticeTask(until.progress.notices, until.log.time, settings.events))
         if until.heartbeat_ms > since.heartbeat_ms:
-            tasks.append(HeartbeatTask(until.heartbeat_ms, until.log.time, settings))
+            tasks.append(HeartbeatTask(until.heartbeat_ms, until.log.time, settings.events))
         return tasks
 
     @explained
@@ -514,15 +515,6 @@ class MongoPlanner:
         pace = self._config["poll.interval.ms"] / 1000
         time.sleep(max(0.0, left if self._target is not None else min(left, pace)))
         return time.monotonic() >= self._stream_from
-
-    def _heartbeat(self, since: MongoOffset, has_changes: bool) -> int:
-        """The time of the newest heartbeat at the end of the batch: a new one's if one is due.
-
-        A query that ends at the present gets none for their own sake: it would never end.
-        """
-        if self._heartbeats.remaining() > 0 or (self._target is not None and not has_changes):
-            return since.heartbeat_ms
-        return self._heartbeats.beat(since.heartbeat_ms)
 
 
 def _import_reader() -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a MongoDB batch: changes of the log, documents of a snapshot, boundaries, heartbeats. Worker."""
+"""The task of a MongoDB batch that makes records of documents: changes of the log, and what windows read. Worker."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tailrace.columns.batch import Boundary
 from tailrace.connectors.mongodb.segment import Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tailrace.snapshot.incremental import Notification
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +25,3 @@ class LogTask:
 
         for segment in self.segments:
             yield from to_rows(segment, self.settings)
-
-
-@dataclass(frozen=True, slots=True)
-class BoundaryTask:
-    """Begins and ends of transactions, for the transaction topic."""
-
-    boundaries: tuple[Boundary, ...]
-    settings: MongoSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.boundaries import boundary_rows
-
-        yield boundary_rows(self.boundaries, self.settings.events)
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatTask:
-    """The heartbeat at the end of a batch: its time in ms since 1970, and the timestamp that the batch reads to."""
-
-    at_ms: int
-    time: int
-    settings: MongoSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.heartbeat import heartbeat_row
-
-        yield heartbeat_row(self.at_ms, self.time, self.settings.events)
-
-
-@dataclass(frozen=True, slots=True)
-class NoticeTask:
-    """Notifications, each with its time in ms since 1970; `time` is the timestamp at which the batch ends."""
-
-    notices: tuple[tuple[Notification, int], ...]
-    time: int
-    settings: MongoSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.notifications import notification_rows
-
-        # beyond the numbers of changes and of the documents of chunks
-        yield notification_rows(self.notices, self.settings.events, self.time, 1 << 62)

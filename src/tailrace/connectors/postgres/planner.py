@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.base import Offset, Task
+from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres import segments, setup
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.chunks import Snapshots
 from tailrace.connectors.postgres.form import FORM
-from tailrace.connectors.postgres.heartbeats import Heartbeats
+from tailrace.connectors.postgres.heartbeats import StatementHeartbeats
 from tailrace.connectors.postgres.history import History, SchemaHistory
 from tailrace.connectors.postgres.incremental import Incremental
-from tailrace.connectors.postgres.notices import Notices
+from tailrace.connectors.postgres.notices import TableNotices
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
 from tailrace.connectors.postgres.position import LogPosition
 from tailrace.connectors.postgres.reader import LogReader
@@ -31,12 +32,9 @@ from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.snapshot import BATCHES, Visible
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.tasks import (
-    BoundaryTask,
     Consecutive,
-    HeartbeatTask,
     LogTask,
     MessageTask,
-    NoticeTask,
     ReadTask,
     Rehearsal,
 )
@@ -95,12 +93,12 @@ class PostgresPlanner:
         self._schemas = History()
         self._target: int | None = None
         self._idle_since = time.monotonic()
-        self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], config["heartbeat.action.query"], self._connect)
+        self._heartbeats = StatementHeartbeats(config, self._connect)
         self._stream_from = 0.0
         self._xmin_due = 0.0
         self._slot_xmin = 0
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
-        self._notices = Notices(config)
+        self._notices = TableNotices(config)
         self._rehearsed = False
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
@@ -156,7 +154,7 @@ class PostgresPlanner:
             found, progress = self._next_window(reader, self._incremental, since.log, past, *limits)
         progress = self._notices.add_to(progress)
         moved = found != since.log or progress != past
-        heartbeat_ms = self._heartbeat(since, moved)
+        heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
             found = reader.idle_position(since.log)
         elif not moved:
@@ -560,15 +558,6 @@ class PostgresPlanner:
             ).fetchone()  # fmt: skip
             self._slot_xmin = 0 if row is None else int(row[0])
         return self._slot_xmin
-
-    def _heartbeat(self, since: PostgresOffset, has_changes: bool) -> int:
-        """The time of the newest heartbeat at the end of the batch: a new one's if one is due.
-
-        A query that ends at the present gets none for their own sake: it would never end.
-        """
-        if self._heartbeats.remaining() > 0 or (self._target is not None and not has_changes):
-            return since.heartbeat_ms
-        return self._heartbeats.beat(since.heartbeat_ms)
 
     def _idle(self, reader: LogReader, start: LogPosition) -> LogPosition:
         """`start`, or once in a while a position beyond what held no captured change, so that the slot can follow."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailrace.columns.batch import Boundary, LogicalMessage
+from tailrace.columns.batch import LogicalMessage
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import KeptConnection
 from tailrace.connectors.postgres.pgoutput import Message, parse
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from tailrace.connectors.base import Task
     from tailrace.connectors.postgres.incremental import Read
-    from tailrace.snapshot.incremental import Notification
 
 # Logical messages that are made into one record batch.
 _MESSAGE_BLOCK = 4096
@@ -53,19 +52,6 @@ class LogTask:
                     yield from to_rows(part, self.settings, FORM)
                 else:
                     yield part
-
-
-@dataclass(frozen=True, slots=True)
-class BoundaryTask:
-    """Begins and ends of transactions, for the transaction topic."""
-
-    boundaries: tuple[Boundary, ...]
-    settings: EventSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.boundaries import boundary_rows
-
-        yield boundary_rows(self.boundaries, self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +95,6 @@ class MessageTask:
                 )
             )
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class HeartbeatTask:
-    """The heartbeat at the end of a batch: its time in ms since 1970, and the commit LSN that the batch reads to."""
-
-    at_ms: int
-    commit_lsn: int
-    settings: EventSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.heartbeat import heartbeat_row
-
-        yield heartbeat_row(self.at_ms, self.commit_lsn, self.settings)
-
-
-@dataclass(frozen=True, slots=True)
-class NoticeTask:
-    """Notifications, each with its time in ms since 1970; `position` is the commit LSN at which the batch ends."""
-
-    notices: tuple[tuple[Notification, int], ...]
-    position: int
-    settings: EventSettings
-
-    def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.events.notifications import notification_rows
-
-        # beyond the numbers of changes and of the rows of chunks
-        yield notification_rows(self.notices, self.settings, self.position, 1 << 62)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,57 @@
+"""Tasks for the records that come beside changes: ends of transactions, heartbeats, notifications. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tailrace.columns.batch import Boundary
+from tailrace.events.settings import EventSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tailrace.snapshot.incremental import Notification
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryTask:
+    """Begins and ends of transactions, for the transaction topic."""
+
+    boundaries: tuple[Boundary, ...]
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.boundaries import boundary_rows
+
+        yield boundary_rows(self.boundaries, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatTask:
+    """The heartbeat at the end of a batch: its time in ms since 1970; `position` is how far the batch reads the log."""
+
+    at_ms: int
+    position: int | str
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.heartbeat import heartbeat_row
+
+        yield heartbeat_row(self.at_ms, self.position, self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeTask:
+    """Notifications, each with its time in ms since 1970; `position` is where the batch ends."""
+
+    notices: tuple[tuple[Notification, int], ...]
+    position: int | str
+    settings: EventSettings
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.notifications import notification_rows
+
+        # beyond the numbers of changes and of what chunks hold
+        yield notification_rows(self.notices, self.settings, self.position, 1 << 62)
