@@ -34,7 +34,7 @@ check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/golden tests/servers tests/spark tests/conftest.py tests/fix_capture.py tests/fix_db2.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_mongo_query.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record bench
+	$(BIN)/mypy tests/architecture tests/golden tests/servers tests/spark tests/conftest.py tests/fix_capture.py tests/fix_db2.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record bench
 	$(BIN)/lint-imports --no-cache
 
 bench: $(STAMP) ## measure throughput and lag: make bench [ARGS='--rows 50000']

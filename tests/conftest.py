@@ -7,7 +7,6 @@ pytest_plugins = [
     "tests.fix_spark",
     "tests.fix_kafka",
     "tests.fix_mongodb",
-    "tests.fix_mongo_query",
     "tests.fix_db2",
     "tests.fix_sqlserver",
 ]

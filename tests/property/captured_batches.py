@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -11,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, TableId, TableSchema
-from tailrace.config.naming import TopicNaming
+from tailrace.columns import CapturedTransactions, ChangeBatch, Column, TableId, TableSchema
 from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.captured import CapturedForm
 from tailrace.events.settings import EventSettings
+from tests.property.drawn import TEXT, images, modes
 
-_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 # Type name, modifier, default, texts.
 Kind = tuple[str, int, str | None, st.SearchStrategy[str]]
 
@@ -67,13 +65,13 @@ SQL_SERVER_COLUMNS: list[Kind] = [
     ("money", -1, None, decimals(19, 4)),
     ("float", 53, None, floats(64)),
     ("real", -1, None, floats(32)),
-    ("nvarchar", 20, "(N'it''s')", _TEXT),
-    ("varchar", -1, "(user_name())", _TEXT),
+    ("nvarchar", 20, "(N'it''s')", TEXT),
+    ("varchar", -1, "(user_name())", TEXT),
     ("xml", -1, None, st.sampled_from(["<a/>", "<a b='c'>é\n</a>"])),
     ("uniqueidentifier", -1, "(newid())", st.uuids().map(lambda value: str(value).upper())),
     ("varbinary", -1, "(0x00FF)", _BYTES),
     ("hierarchyid", -1, None, _BYTES),
-    ("sql_variant", -1, None, _TEXT),
+    ("sql_variant", -1, None, TEXT),
     ("date", -1, "('2019-02-03')", _DATES),
     ("time", 0, None, clocks(0)),
     ("time", 7, None, clocks(7)),
@@ -91,8 +89,8 @@ DB2_COLUMNS: list[Kind] = [
     ("DECIMAL", 31 << 16 | 12, "1.5", decimals(31, 12)),
     ("DECFLOAT", 34, None, st.sampled_from(["3.10", "1E+5", "-0.00", "5E-20", "NaN", "Infinity", "-Infinity"])),
     ("DOUBLE", -1, None, floats(64)),
-    ("CHAR", 5, "'a'", _TEXT),
-    ("VARGRAPHIC", 5, None, _TEXT),
+    ("CHAR", 5, "'a'", TEXT),
+    ("VARGRAPHIC", 5, None, TEXT),
     ("XML", -1, None, st.just("<a/>")),
     ("VARCHAR () FOR BIT DATA", 9, "X'00ff'", _BYTES),
     ("DATE", -1, None, _DATES),
@@ -113,24 +111,8 @@ def settings(draw: Callable[..., Any], connector: str) -> EventSettings:
         "golden",
         connector=connector,
         event_format=draw(st.sampled_from(FORMATS[connector])),
-        tombstones_on_delete=draw(st.booleans()),
-        decimal_handling_mode=draw(st.sampled_from(["precise", "precise", "double", "string"])),
-        time_precision_mode=draw(
-            st.sampled_from(
-                [
-                    *("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds"),
-                    *("nanoseconds", "structured"),
-                ]
-            )
-        ),
-        binary_handling_mode=draw(st.sampled_from(["bytes", "base64", "base64-url-safe", "hex"])),
         skipped_operations=draw(st.sampled_from([frozenset("t"), frozenset("ud")])),
-        extended_headers_enabled=draw(st.booleans()),
-        key_schemas_enable=draw(st.booleans()),
-        value_schemas_enable=draw(st.booleans()),
-        replace_null_with_default=draw(st.booleans()),
-        run_id="run",
-        naming=draw(st.sampled_from([TopicNaming(), TopicNaming(True, re.compile("(.*)"), "$1", "told")])),
+        **draw(modes()),
     )
 
 
@@ -168,32 +150,13 @@ def batches(draw: Callable[..., Any], connector: str) -> ChangeBatch:
         np.sort(np.array(draw(st.lists(st.integers(0, transactions - 1), min_size=count, max_size=count)), np.int32)),
         np.arange(count, dtype=np.int64),
         CapturedTransactions(commits, np.array(us, np.int64)),
-        draw(_image(columns, texts, before)) if any(before) else None,
-        draw(_image(columns, texts, [op in "cur" for op in ops])),
+        draw(images(texts, before)) if any(before) else None,
+        draw(images(texts, [op in "cur" for op in ops])),
         np.array(draw(st.lists(st.integers(1, 6), min_size=count, max_size=count)), np.uint8) if snapshot else None,
         total_order=order if metadata else None,
         table_order=order if metadata else None,
         serial=serial,
     )
-
-
-@st.composite
-def _image(
-    draw: Callable[..., Any], columns: list[Column], texts: list[st.SearchStrategy[str]], present: list[bool]
-) -> Image:
-    arrays: list[pa.Array] = []
-    flags: list[Any] = []
-    for column, strategy in zip(columns, texts, strict=True):
-        values: list[bytes | None] = []
-        missing: list[bool] = []
-        for there in present:
-            absent = not there or (column.name not in ("ID", "Key 2") and draw(st.integers(0, 4)) == 0)
-            values.append(None if absent else draw(strategy).encode())
-            missing.append(there and absent and draw(st.integers(0, 3)) == 0)
-        # A slice of a larger array, as a reader may hand it over.
-        arrays.append(pa.array([b"other", *values, None], pa.binary()).slice(1, len(values)))
-        flags.append(np.array(missing, np.bool_) if any(missing) else None)
-    return Image(None if all(present) else np.array(present, np.bool_), arrays, flags)
 
 
 def form_of(connector: str) -> CapturedForm:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import date
 from typing import Any
@@ -12,10 +11,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from tailrace.columns import ChangeBatch, Column, Image, TableId, TableSchema, Transactions
-from tailrace.config.naming import TopicNaming
 from tailrace.events.settings import EventSettings
+from tests.property.drawn import TEXT, images, modes
 
-_TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 _YEARS = st.integers(1, 294_276)
 
 
@@ -111,7 +109,7 @@ def array(element: str, texts: st.SearchStrategy[str], modifier: int = -1, **mor
 
 
 # Texts that arrays quote, and those that look as if they needed none.
-_WORDS = _TEXT | st.sampled_from(
+_WORDS = TEXT | st.sampled_from(
     [
         "",
         "NULL",
@@ -145,7 +143,7 @@ COLUMNS: list[Kind] = [
     ("int2", -1, {}, _integers(16)),
     ("int8", -1, {"default": "7"}, _integers(64)),
     ("bool", -1, {}, st.sampled_from("tf")),
-    ("text", -1, {"default": "'it''s'::text"}, _TEXT),
+    ("text", -1, {"default": "'it''s'::text"}, TEXT),
     ("varchar", 24, {}, st.text('ab"\\\n😀', max_size=8)),
     ("jsonb", -1, {}, st.sampled_from(['{"a": 1}', "null", '"é"'])),
     ("float4", -1, {}, _floats(32)),
@@ -207,27 +205,11 @@ def settings(draw: Callable[..., Any]) -> EventSettings:
         "server",
         "golden",
         event_format=draw(st.sampled_from(["3", "1.7"])),
-        tombstones_on_delete=draw(st.booleans()),
-        decimal_handling_mode=draw(st.sampled_from(["precise", "precise", "double", "string"])),
-        time_precision_mode=draw(
-            st.sampled_from(
-                [
-                    *("adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds"),
-                    *("nanoseconds", "structured"),
-                ]
-            )
-        ),
-        binary_handling_mode=draw(st.sampled_from(["bytes", "base64", "base64-url-safe", "hex"])),
         interval_handling_mode=draw(st.sampled_from(["numeric", "string"])),
         hstore_handling_mode=draw(st.sampled_from(["json", "map"])),
         include_unknown_datatypes=draw(st.booleans()),
         skipped_operations=draw(st.sampled_from([frozenset(), frozenset("t"), frozenset("ud")])),
-        extended_headers_enabled=draw(st.booleans()),
-        key_schemas_enable=draw(st.booleans()),
-        value_schemas_enable=draw(st.booleans()),
-        replace_null_with_default=draw(st.booleans()),
-        run_id="run",
-        naming=draw(st.sampled_from([TopicNaming(), TopicNaming(True, re.compile("(.*)"), "$1", "told")])),
+        **draw(modes()),
     )
 
 
@@ -257,29 +239,10 @@ def batches(draw: Callable[..., Any]) -> ChangeBatch:
         np.sort(np.array(draw(st.lists(st.integers(0, transactions - 1), min_size=count, max_size=count)), np.int32)),
         np.arange(count, dtype=np.int64),
         Transactions(*(np.array(draw(values), np.int64) for values in (many, many, many, ends))),
-        draw(_image(columns, texts, with_before)) if any(with_before) else None,
-        draw(_image(columns, texts, [op in "cur" for op in ops])),
+        draw(images(texts, with_before)) if any(with_before) else None,
+        draw(images(texts, [op in "cur" for op in ops])),
         np.array(draw(st.lists(st.integers(1, 6), min_size=count, max_size=count)), np.uint8) if snapshot else None,
     )
-
-
-@st.composite
-def _image(
-    draw: Callable[..., Any], columns: list[Column], texts: list[st.SearchStrategy[str]], present: list[bool]
-) -> Image:
-    arrays: list[pa.Array] = []
-    flags: list[Any] = []
-    for column, strategy in zip(columns, texts, strict=True):
-        values: list[bytes | None] = []
-        missing: list[bool] = []
-        for there in present:
-            absent = not there or (column.name not in ("id", "Key 2") and draw(st.integers(0, 4)) == 0)
-            values.append(None if absent else draw(strategy).encode())
-            missing.append(there and absent and draw(st.integers(0, 3)) == 0)
-        # A slice of a larger array, as a decoder may hand it over.
-        arrays.append(pa.array([b"other", *values, None], pa.binary()).slice(1, len(values)))
-        flags.append(np.array(missing, np.bool_) if any(missing) else None)
-    return Image(None if all(present) else np.array(present, np.bool_), arrays, flags)
 
 
 def inserts(count: int) -> ChangeBatch:

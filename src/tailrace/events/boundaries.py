@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -76,18 +76,3 @@ def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
 def postgres_name(xid: int, lsn: int, settings: EventSettings) -> str:
     """What the transaction block of a PostgreSQL event at `lsn` calls its transaction."""
     return str(xid) if settings.legacy else f"{xid}:{lsn}"
-
-
-def in_java_order(tables: Mapping[str, int], others: int = 0) -> tuple[tuple[str, int], ...]:
-    """The counts of tables in the order of a Java HashMap of their names, which holds `others` entries more."""
-    capacity = 16
-    while len(tables) + others > capacity * 3 // 4:
-        capacity *= 2
-    return tuple(sorted(tables.items(), key=lambda item: _java_hash(item[0]) & (capacity - 1)))
-
-
-def _java_hash(name: str) -> int:
-    value = 0
-    for unit in memoryview(name.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value ^ (value >> 16)

@@ -11,6 +11,8 @@ from tailrace.config import parse
 from tailrace.connectors.base import Offset
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.events.settings import EventSettings
+from tests import fix_capture
+from tests.fix_mongodb import Mongo
 
 Event = dict[str, Any]
 
@@ -32,21 +34,27 @@ class Capture:
 
     def step(self, rows: int | None = None, size: int | None = None) -> list[Event] | None:
         """The records of the next batch; None when there is none."""
-        end = json.loads(json.dumps(self.planner.latest_offset(self.offset, rows, size)))
-        if end == self.offset:
+        end = self.plan(rows, size)
+        if end is None:
             return None
         self.batches.append((self.offset, end))
         found = self.read(*self.batches[-1])
         self.offset = end
         return found
 
+    def plan(self, rows: int | None = None, size: int | None = None) -> Offset | None:
+        """The end of the next batch, as Spark stores it; None when nothing is new."""
+        end: Offset = json.loads(json.dumps(self.planner.latest_offset(self.offset, rows, size)))
+        return None if end == self.offset else end
+
     def read(self, start: Offset, end: Offset) -> list[Event]:
         """The records of a batch, as plain values."""
-        found: list[Event] = []
-        for task in self.planner.partitions(start, end):
-            for batch in pickle.loads(pickle.dumps(task)).read():
-                found += [_event(row) for row in batch.to_pylist()]
-        return found
+        return [_event(row) for row in self.rows(start, end)]
+
+    def rows(self, start: Offset, end: Offset) -> list[dict[str, Any]]:
+        """The records of a batch, as Spark gets them."""
+        tasks = [pickle.loads(pickle.dumps(task)) for task in self.planner.partitions(start, end)]
+        return [row for task in tasks for batch in task.read() for row in batch.to_pylist()]
 
     def until(self, count: int, seconds: float = 40.0, **limits: int) -> list[Event]:
         """The records of the next batches until there are `count`."""
@@ -69,6 +77,61 @@ class Capture:
 
     def close(self) -> None:
         self.planner.close()
+
+
+class Query:
+    """A query that may crash: of the format 3, or 1.1 with `mongodb.name` among the options.
+
+    `events` are those of the batches that were committed; `options` are read again at a restart.
+    """
+
+    def __init__(self, server: Mongo, **options: str) -> None:
+        named = {name if "." in name else name.replace("_", "."): text for name, text in options.items()}
+        own = {"mongodb.hosts": server.hosts} if "mongodb.name" in named else {"topic.prefix": "p"}
+        if "mongodb.hosts" not in own | named:
+            own["mongodb.connection.string"] = server.uri
+        waits = {"retriable.restart.connector.wait.ms": "200", "mongodb.server.selection.timeout.ms": "5000",
+                 "mongodb.heartbeat.frequency.ms": "500"}  # fmt: skip
+        self.options = {**own, **waits, **named}
+        self.events: list[fix_capture.Event] = []
+        self._planned: Offset | None = None
+        self._capture = Capture(**self.options)
+
+    def restart(self) -> None:
+        """A crash and a new start from the checkpoint, with a batch that was planned and not committed."""
+        self.close()
+        self._capture = Capture(self._capture.offset, **self.options)
+
+    def step(self, commit: bool = True) -> list[fix_capture.Event]:
+        """One trigger: the events of its batch; none when nothing was new."""
+        if self._planned is None:
+            self._planned = self._capture.plan(None, 64 << 20)
+        if self._planned is None:
+            return []
+        strict = fix_capture.strict
+        rows = self._capture.rows(self._capture.offset, self._planned)
+        events = [fix_capture.Event(strict(row["key"]), strict(row["value"]), row) for row in rows]
+        if commit:
+            self._capture.offset, self._planned = self._planned, None
+            self.events += events
+        return events
+
+    def until(self, count: int, seconds: float = 20) -> list[fix_capture.Event]:
+        """Trigger until there are `count` events; a moment longer, to notice one too many."""
+        deadline = time.monotonic() + seconds
+        while len(self.events) < count and time.monotonic() < deadline:
+            self.step()
+        self.step()
+        return self.events
+
+    def begin(self) -> None:
+        """Trigger until there is a position and no snapshot is left."""
+        self.step()
+        while self.step():
+            pass
+
+    def close(self) -> None:
+        self._capture.close()
 
 
 def _event(row: dict[str, Any]) -> Event:

@@ -1,4 +1,4 @@
-"""A maker of queries that are read batch by batch."""
+"""Makers of queries that are read batch by batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.fix_mongodb import Mongo
-from tests.integration.mongodb.capture import Capture
+from tests.integration.mongodb.capture import Capture, Query
 
 Make = Callable[..., Capture]
 
@@ -24,6 +24,20 @@ def make_capture() -> Iterator[Make]:
             else {"mongodb.connection.string": server.uri, "topic.prefix": "fulfillment"}
         )
         made.append(Capture(offset, **named, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def mongo_query() -> Iterator[Callable[..., Query]]:
+    """Makes queries of a server that may crash; all are closed after the test."""
+    made: list[Query] = []
+
+    def make(server: Mongo, **options: str) -> Query:
+        made.append(Query(server, **options))
         return made[-1]
 
     yield make

@@ -14,17 +14,17 @@ import pytest
 from bson import Int64, Timestamp
 
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
-from tests.fix_mongo_query import MongoQuery
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, running
+from tests.integration.mongodb.capture import Query
 from tests.servers.mongo_proxy import Change, Document, Failing, Mongos, Proxy, error
 from tests.servers.secantus import Secantus
 
 Through = Callable[[Change], tuple[Mongo, Proxy]]
-Queries = Callable[..., MongoQuery]
+Queries = Callable[..., Query]
 FORMS = pytest.mark.parametrize("form", [{"mongodb_name": "p"}, {}], ids=["oplog", "change_streams"])
 
 
-def ids(query: MongoQuery) -> list[str]:
+def ids(query: Query) -> list[str]:
     """The ids of the documents that were inserted, read or updated, in the order of their events."""
     return [event.id["id"] for event in query.events if event.value is not None]
 
@@ -147,7 +147,7 @@ def test_a_position_that_fell_off_the_oplog_is_an_error_or_a_new_snapshot(
         collection = client["shop"]["c"]
         collection.insert_one({"_id": 0})
         query.until(1)
-        query.planner.close()
+        query.close()
         # It prunes once in about a thousand entries.
         for start in (1, 1500, 3000):
             collection.insert_many([{"_id": number} for number in range(start, start + 1400)])
@@ -197,7 +197,7 @@ def entry(at: int, number: int, *, term: int = 1, op: str = "i", h: int | None =
     return document
 
 
-def genuine(oplog: GenuineOplog, mongo_query: Queries) -> MongoQuery:
+def genuine(oplog: GenuineOplog, mongo_query: Queries) -> Query:
     """A query that has read one entry after its start."""
     oplog.append(entry(0, 0))
     query = mongo_query(oplog.server, mongodb_name="p", snapshot_mode="never")
@@ -220,7 +220,7 @@ def test_a_position_that_an_election_rolled_back_is_an_error(
     genuine_oplog: GenuineOplog, mongo_query: Queries, change: Document
 ) -> None:
     query = genuine(genuine_oplog, mongo_query)
-    query.planner.close()
+    query.close()
     # Another primary has written another entry at the same timestamp.
     genuine_oplog.collection.update_one({"ts": Timestamp(1558965507, 1)}, {"$set": change})
     genuine_oplog.append(entry(2, 2, term=2))
@@ -231,7 +231,7 @@ def test_a_position_that_an_election_rolled_back_is_an_error(
 
 def test_a_position_that_is_missing_in_the_oplog_is_an_error(genuine_oplog: GenuineOplog, mongo_query: Queries) -> None:
     query = genuine(genuine_oplog, mongo_query)
-    query.planner.close()
+    query.close()
     genuine_oplog.collection.update_one({"ts": Timestamp(1558965507, 1)}, {"$set": {"ts": Timestamp(1558965507, 2)}})
     query.restart()
     with pytest.raises(PositionLost):

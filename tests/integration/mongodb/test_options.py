@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fix_mongo_query import MongoQuery
 from tests.fix_mongodb import MongoDatabase
+from tests.integration.mongodb.capture import Query
 
 SHOP, OTHER = "0", "1"
 """The two databases, by their places."""
@@ -52,7 +52,7 @@ FILTERS = "snapshot.collection.filter.overrides"
 )  # fmt: skip
 def test_options_choose_what_is_captured(
     make_mongo_database: Callable[[], MongoDatabase],
-    mongo_query: Callable[..., MongoQuery],
+    mongo_query: Callable[..., Query],
     options: dict[str, str],
     wanted: list[str],
 ) -> None:

@@ -19,7 +19,7 @@ from tailrace.connectors.changetables.merging import order_of
 from tailrace.connectors.changetables.reconcile import one_text
 from tailrace.connectors.changetables.tasks import Part, Source, change_batches
 from tailrace.events import names
-from tailrace.events.boundaries import in_java_order
+from tailrace.events.java import in_java_order
 
 # The ordinals of a transaction's boundaries, which stand before its first change and behind its last one.
 _BEGIN, _END = -1, 0
@@ -140,7 +140,7 @@ def _boundaries(
     for number in sorted(counts):
         commit = bytes(positions[number]).ljust(width, b"\0")
         one = counts[number]
-        ended = Counts(sum(one.values()), in_java_order(one))
+        ended = Counts(sum(one.values()), tuple((name, one[name]) for name in in_java_order(one)))
         text, at = lsn_text(commit), int(when[number])
         found.append(Boundary(text, 0, position_of(commit), at, _BEGIN, None))
         found.append(Boundary(text, 0, position_of(commit, b"\xff" * width), at, _END, ended))

@@ -30,6 +30,8 @@ from tailrace.connectors.changetables.tasks import (
     Source,
 )
 from tailrace.connectors.changetables.windows import Incremental
+from tailrace.connectors.delay import StreamingDelay
+from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.admission import Admission
@@ -77,7 +79,7 @@ class ChangeTablesPlanner:
         self._target: dict[str, Position] | None = None
         self._idle_since = time.monotonic()
         self._warn_due = 0.0
-        self._stream_from = 0.0
+        self._delay = StreamingDelay(config)
         self._newest: dict[str, Position] = {}
 
     # --- the calls of the query ----------------------------------------------------------------------------------
@@ -140,7 +142,8 @@ class ChangeTablesPlanner:
         found: TablesOffset | None = None
         if since.is_initial:
             found = TablesOffset({name: database.begin() for name, database in self._databases.items()})
-            self._guard_number(found)
+            count = sum(len(reached.eras.latest()) for reached in found.databases.values())
+            guard_number(self._config, count)
         lost = [] if since.is_initial else self._lost(since)
         if lost and not self._mode.mends:
             raise PositionLost(
@@ -184,17 +187,6 @@ class ChangeTablesPlanner:
         """Without the tables that the lists leave out now."""
         gone = {era.table.id for era in reached.eras.entries if not self._includes(era.table.id)}
         return replace(reached, eras=reached.eras.without(gone)) if gone else reached
-
-    def _guard_number(self, found: TablesOffset) -> None:
-        """`guardrail.collections.max`: a warning or ConfigError when more tables are captured."""
-        most = self._config["guardrail.collections.max"]
-        count = sum(len(reached.eras.latest()) for reached in found.databases.values())
-        if not most or count <= most:
-            return
-        text = f"{count} tables are captured, more than guardrail.collections.max = {most}"
-        if self._config["guardrail.collections.limit.action"] == "fail":
-            raise ConfigError(f"{text}.", "Capture fewer tables by the include lists, or raise the limit.")
-        log.warning("%s", text)
 
     def _includes(self, table: TableId) -> bool:
         return self._filter.includes(table.schema, table.table)
@@ -243,18 +235,12 @@ class ChangeTablesPlanner:
         return self._start_snapshot(begun, max_rows, tables)
 
     def _may_stream(self, since: TablesOffset) -> bool:
-        """Whether `streaming.delay.ms` have gone by since a snapshot's end; waits a moment, or for the whole delay."""
-        delay = self._config["streaming.delay.ms"] / 1000
-        if not delay or since.snapshot is None or self._streaming:
-            self._streaming = True
-            return True
-        self._stream_from = self._stream_from or time.monotonic() + delay
-        left = self._stream_from - time.monotonic()
-        pace = self._config["poll.interval.ms"] / 1000
-        # A query that ends at the present would take an empty answer for its end.
-        time.sleep(max(0.0, left if self._target is not None else min(left, pace)))
-        self._streaming = time.monotonic() >= self._stream_from
-        return self._streaming
+        """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""
+        if since.snapshot is not None and not self._streaming:
+            self._streaming = self._delay.is_over(wholly=self._target is not None)
+            return self._streaming
+        self._streaming = True
+        return True
 
     # --- the log -------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tailrace.config import Config
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
+from tailrace.connectors.delay import StreamingDelay
+from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
@@ -27,7 +29,6 @@ from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.oplog import OplogFeed, newest
 from tailrace.connectors.mongodb.partition import tasks_of
 from tailrace.connectors.mongodb.position import WHOLE, Position
-from tailrace.connectors.mongodb.prerequisites import guarded
 from tailrace.connectors.mongodb.reader import Feed, LogReader
 from tailrace.connectors.mongodb.routers import answers, for_cursors
 from tailrace.connectors.mongodb.segment import OPLOG, STREAM
@@ -99,7 +100,7 @@ class MongoPlanner:
         self._idle_since = time.monotonic()
         self._idle_bytes = 0
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"])
-        self._stream_from = 0.0
+        self._delay = StreamingDelay(config)
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
         self._notices = CollectionNotices(config)
         self._incremental: Incremental | None = None
@@ -239,7 +240,8 @@ class MongoPlanner:
             return None
         self._shape()
         if self._config["guardrail.collections.max"]:
-            guarded(self._config, [one for one in self._existing() if one != self._captured.signals])
+            count = sum(one != self._captured.signals for one in self._existing())
+            guard_number(self._config, count, "collections")
         running = since.snapshot is not None and not since.snapshot.is_complete
         lost = self._mode.mends and not since.is_initial and self._is_lost(since.log)
         self._begun = True
@@ -505,16 +507,10 @@ class MongoPlanner:
         return moved if behind and not reader.has_changes else start
 
     def _may_stream(self, since: MongoOffset) -> bool:
-        """Whether `streaming.delay.ms` have gone by since a snapshot's end; waits a moment, or for the whole delay."""
-        delay = self._config["streaming.delay.ms"] / 1000
-        if not delay or since.snapshot is None or self._reader is not None:
+        """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""
+        if since.snapshot is None or self._reader is not None:
             return True
-        self._stream_from = self._stream_from or time.monotonic() + delay
-        left = self._stream_from - time.monotonic()
-        # A query that ends at the present would take an empty answer for its end.
-        pace = self._config["poll.interval.ms"] / 1000
-        time.sleep(max(0.0, left if self._target is not None else min(left, pace)))
-        return time.monotonic() >= self._stream_from
+        return self._delay.is_over(wholly=self._target is not None)
 
 
 def _import_reader() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns import TableId
@@ -22,7 +22,7 @@ from tailrace.connectors.mongodb.faults import explained_error
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, split
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.snapshot import collections
-from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
+from tailrace.errors import PrerequisiteError, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
@@ -58,17 +58,6 @@ def check(config: Config) -> list[Finding]:
 def demand(config: Config) -> list[Finding]:
     """The same findings; raises PrerequisiteError with all errors among them when there are any."""
     return demanded(check(config))
-
-
-def guarded(config: Mapping[str, Any], captured: Sequence[Namespace]) -> None:
-    """`guardrail.collections.max`: a warning, or ConfigError, when more collections are captured."""
-    most = config["guardrail.collections.max"]
-    if not most or len(captured) <= most:
-        return
-    text = f"{len(captured)} collections are captured, more than guardrail.collections.max = {most}"
-    if config["guardrail.collections.limit.action"] == "fail":
-        raise ConfigError(f"{text}.", "Narrow the include lists, or raise the limit.")
-    log.warning("%s", text)
 
 
 class _Inspection:

@@ -20,7 +20,6 @@ from tailrace.config.shell_json import strict_json
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.connection import Address, connect
 from tailrace.connectors.mongodb.faults import explained_error
-from tailrace.connectors.mongodb.java import java_order
 from tailrace.connectors.mongodb.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.plan import Chunk, SnapshotPlan, planned
 from tailrace.connectors.mongodb.position import Position
@@ -28,6 +27,7 @@ from tailrace.connectors.mongodb.raw import Answer, RawCursor
 from tailrace.connectors.mongodb.routers import for_cursors
 from tailrace.connectors.mongodb.segment import Segment, read_documents
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.events.java import in_java_order
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +46,7 @@ def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool)
     than 1.1 (`old`) sort these by their name alone.
     """
     found: list[Namespace] = []
-    for database in java_order(client.list_database_names()):
+    for database in in_java_order(client.list_database_names()):
         of_signals = captured.signals is not None and captured.signals[0] == database
         if not of_signals and not captured.includes_database(database):
             continue

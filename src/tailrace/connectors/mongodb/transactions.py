@@ -14,10 +14,10 @@ import numpy as np
 from tailrace.columns.batch import Boundary, Counts
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
-from tailrace.connectors.mongodb.java import java_order
 from tailrace.connectors.mongodb.offset import OpenTransaction
 from tailrace.connectors.mongodb.segment import Numbers
 from tailrace.connectors.mongodb.texts import session_text
+from tailrace.events.java import in_java_order
 
 _BEGINS, _ENDS = 1 << 40, 1 << 41
 
@@ -91,7 +91,7 @@ class _Counting:
     def end(self, at: tuple[int, int, int], *, before: bool = False) -> None:
         if self._name is None:
             return
-        counts = tuple((label, self._counts[label]) for label in java_order(list(self._counts)))
+        counts = tuple((label, self._counts[label]) for label in in_java_order(self._counts))
         listed = Counts(sum(self._counts.values()), counts)
         ordinal = at[1] + (0 if before else _ENDS)
         self.done.boundaries.append(Boundary(self._name, 0, at[0], at[2], ordinal, listed))

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
+from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.snapshot import only, qualified, quoted, shown_as_text
+from tailrace.connectors.postgres.snapshot import SnapshotOrigin, as_reads, only, qualified, quoted, shown_as_text
 from tailrace.snapshot.incremental import Collection, Cursor, Key
 
 if TYPE_CHECKING:
@@ -286,13 +286,15 @@ def read_rows(
             raise
         if not still.column(0)[0].as_py():
             return
+        source = SnapshotOrigin(origin.lsn, origin.xid, origin.at_us, origin.previous_end)
         ordinal = (chunk.number + 1) << 40
         for rows in connection.query(table.select(chunk)):
             columns = [rows.column(place).cast(pa.binary()) for place in range(len(table.table.columns))]
             columns = superseded.without(table, columns)
             count = len(columns[0]) if columns else rows.num_rows
             if count:
-                yield _as_reads(table.table, columns, count, origin, ordinal)
+                marker = np.full(count, Marker.INCREMENTAL, np.uint8)
+                yield as_reads(table.table, columns, ordinal, marker, source, origin.position)
             ordinal += count
     finally:
         connection.close()
@@ -300,28 +302,6 @@ def read_rows(
 
 # SQLSTATEs of what a table that was dropped or changed meanwhile is refused with: table, schema, column, object.
 GONE = ("42P01", "3F000", "42703", "42704", "42809")
-
-
-def _as_reads(
-    table: TableSchema, columns: list[pa.Array], count: int, origin: WindowOrigin, ordinal: int
-) -> ChangeBatch:
-    one = np.ones(1, np.int64)
-    return ChangeBatch(
-        table=table,
-        op=np.full(count, ord("r"), np.uint8),
-        lsn=np.full(count, origin.lsn, np.int64),
-        transaction=np.zeros(count, np.int32),
-        ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64),
-        transactions=Transactions(
-            xid=one * origin.xid,
-            commit_lsn=one * origin.position,
-            commit_us=one * origin.at_us,
-            previous_end=one * origin.previous_end,
-        ),
-        before=None,
-        after=Image(None, columns, [None] * len(columns)),
-        marker=np.full(count, Marker.INCREMENTAL, np.uint8),
-    )
 
 
 def literal(text: str) -> str:

@@ -16,7 +16,7 @@ from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres import pgoutput, scan
 from tailrace.errors import DecodeError
-from tailrace.events.boundaries import in_java_order
+from tailrace.events.java import in_java_order
 
 _UPDATE, _TRUNCATE = ord("U"), ord("T")
 _OPS = {ord("I"): "c", ord("U"): "u", ord("D"): "d", ord("T"): "t"}
@@ -202,4 +202,4 @@ def _listed(tables: dict[str, int]) -> tuple[tuple[str, int], ...]:
     messages = tables.get(_MESSAGES, 0)
     named = {name: count for name, count in tables.items() if name != _MESSAGES}
     numbered = [(f"{_MESSAGE_NAME}@{number:x}", 1) for number in range(1, messages + 1)]
-    return (*numbered, *in_java_order(named, messages))
+    return (*numbered, *((name, named[name]) for name in in_java_order(named, messages)))

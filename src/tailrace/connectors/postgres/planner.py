@@ -14,6 +14,8 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
+from tailrace.connectors.delay import StreamingDelay
+from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres import segments, setup
 from tailrace.connectors.postgres.catalog import Catalog
@@ -94,7 +96,7 @@ class PostgresPlanner:
         self._target: int | None = None
         self._idle_since = time.monotonic()
         self._heartbeats = StatementHeartbeats(config, self._connect)
-        self._stream_from = 0.0
+        self._delay = StreamingDelay(config)
         self._xmin_due = 0.0
         self._slot_xmin = 0
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
@@ -259,7 +261,7 @@ class PostgresPlanner:
         control = self._connect()
         catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
         self._captured = setup.captured_tables(catalog.tables(), self._tables)
-        self._guard_number()
+        guard_number(self._config, len(self._captured))
         if self._mode.streams:
             setup.prepare_publication(control, self._config, self._captured)
             setup.warn_of_unpublished(control, self._config["publication.name"], self._captured)
@@ -273,16 +275,6 @@ class PostgresPlanner:
         if prefixes and control.info.server_version < 140000:
             log.warning("servers before PostgreSQL 14 send no logical messages: message.prefix lists have no effect")
         self._prepared = True
-
-    def _guard_number(self) -> None:
-        """`guardrail.collections.max`: a warning or ConfigError when more tables are captured."""
-        most = self._config["guardrail.collections.max"]
-        if not most or len(self._captured) <= most:
-            return
-        text = f"{len(self._captured)} tables are captured, more than guardrail.collections.max = {most}"
-        if self._config["guardrail.collections.limit.action"] == "fail":
-            raise ConfigError(f"{text}.", "Capture fewer tables by the include lists, or raise the limit.")
-        log.warning("%s", text)
 
     def _begin(self, since: PostgresOffset) -> PostgresOffset | None:
         """What precedes the log: the offset of the first batch of a snapshot, or of the new slot; None when done."""
@@ -535,16 +527,10 @@ class PostgresPlanner:
             reader.spool.wait(left if target is None else 0.5)
 
     def _may_stream(self, since: PostgresOffset) -> bool:
-        """Whether `streaming.delay.ms` have gone by since a snapshot's end; waits a moment, or for the whole delay."""
-        delay = self._config["streaming.delay.ms"] / 1000
-        if not delay or since.snapshot is None or self._reader is not None:
+        """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""
+        if since.snapshot is None or self._reader is not None:
             return True
-        self._stream_from = self._stream_from or time.monotonic() + delay
-        left = self._stream_from - time.monotonic()
-        # A query that ends at the present would take an empty answer for its end.
-        pace = self._config["poll.interval.ms"] / 1000
-        time.sleep(max(0.0, left if self._target is not None else min(left, pace)))
-        return time.monotonic() >= self._stream_from
+        return self._delay.is_over(wholly=self._target is not None)
 
     def _xmin(self) -> int:
         """The slot's catalog xmin, read once in `xmin.fetch.interval.ms`; 0 where it is not wanted or not known."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns.batch import ChangeBatch, Flags, Image, Int64s, Marker, Transactions
@@ -391,22 +392,34 @@ def _as_changes(
     opened: bool,
     closes: bool,
 ) -> ChangeBatch:
-    count = rows.num_rows
-    marker = np.full(count, Marker.TRUE, np.uint8)
-    for row, kind in markers(chunk, count, opened, closes):
+    marker = np.full(rows.num_rows, Marker.TRUE, np.uint8)
+    for row, kind in markers(chunk, rows.num_rows, opened, closes):
         marker[row] = kind
     columns = [rows.column(place).cast(pa.binary()) for place in range(len(table.columns))]
+    # chunk number and row: unique within the snapshot
+    return as_reads(table, columns, (chunk.number << 40) + ordinal, marker, origin, origin.lsn)
+
+
+def as_reads(
+    table: TableSchema,
+    columns: list[pa.Array],
+    ordinal: int,
+    marker: npt.NDArray[np.uint8],
+    origin: SnapshotOrigin,
+    commit_lsn: int,
+) -> ChangeBatch:
+    """Rows, one for each marker, as events of `r` that are numbered from `ordinal` on, in one transaction."""
+    count = len(marker)
     one = np.ones(1, np.int64)
     return ChangeBatch(
         table=table,
         op=np.full(count, ord("r"), np.uint8),
         lsn=np.full(count, origin.lsn, np.int64),
         transaction=np.zeros(count, np.int32),
-        # chunk number and row: unique within the snapshot
-        ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64) + (chunk.number << 40),
+        ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64),
         transactions=Transactions(
             xid=one * origin.xid,
-            commit_lsn=one * origin.lsn,
+            commit_lsn=one * commit_lsn,
             commit_us=one * origin.at_us,
             previous_end=one * origin.previous_end,
         ),

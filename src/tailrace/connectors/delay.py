@@ -1,0 +1,28 @@
+"""StreamingDelay: `streaming.delay.ms`, the pause between a snapshot and the log. Planner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+
+class StreamingDelay:
+    """The clock of one planner; it begins when it is first asked."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._delay = config["streaming.delay.ms"] / 1000
+        self._pace = config["poll.interval.ms"] / 1000
+        self._until = 0.0
+
+    def is_over(self, *, wholly: bool) -> bool:
+        """Whether the pause has gone by; waits a moment for it, of `poll.interval.ms`, or for all of it if `wholly`.
+
+        That is for a query that ends at the present: it would take an empty answer for its end.
+        """
+        if not self._delay:
+            return True
+        self._until = self._until or time.monotonic() + self._delay
+        left = self._until - time.monotonic()
+        time.sleep(max(0.0, left if wholly else min(left, self._pace)))
+        return time.monotonic() >= self._until

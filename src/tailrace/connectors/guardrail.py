@@ -1,0 +1,22 @@
+"""`guardrail.collections.max`: how many tables or collections a query may capture. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from tailrace.errors import ConfigError
+
+log = logging.getLogger("tailrace")
+
+
+def guard_number(config: Mapping[str, Any], count: int, what: str = "tables") -> None:
+    """A warning, or ConfigError, as `guardrail.collections.limit.action` says, when more are captured."""
+    most = config["guardrail.collections.max"]
+    if not most or count <= most:
+        return
+    text = f"{count} {what} are captured, more than guardrail.collections.max = {most}"
+    if config["guardrail.collections.limit.action"] == "fail":
+        raise ConfigError(f"{text}.", f"Capture fewer {what} by the include lists, or raise the limit.")
+    log.warning("%s", text)

@@ -1,0 +1,24 @@
+"""The order in which Java goes through texts in a hash table, which recordings show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def in_java_order(texts: Iterable[str], others: int = 0) -> list[str]:
+    """`texts`, each there once, as a HashSet or HashMap lists them that they were put into in this order.
+
+    It holds `others` entries more (java.util.HashMap).
+    """
+    listed = list(texts)
+    capacity = 16
+    while len(listed) + others > capacity * 3 // 4:
+        capacity *= 2
+    return sorted(listed, key=lambda text: _hash(text) & (capacity - 1))
+
+
+def _hash(text: str) -> int:
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value ^ (value >> 16)
