@@ -13,8 +13,9 @@ from bson import Timestamp
 from tailrace import cli
 from tailrace.config import Config, parse
 from tailrace.connectors.findings import Finding
+from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.mongodb.connection import Address, connect
-from tailrace.connectors.mongodb.prerequisites import check, demand, guarded
+from tailrace.connectors.mongodb.prerequisites import check, demand
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, running
 from tests.servers.certificates import WORD, Authority
@@ -217,12 +218,12 @@ def test_a_guardrail(mongo_database: MongoDatabase, tmp_path: Path, caplog: pyte
     limits = {"guardrail.collections.max": "1", "database.include.list": mongo_database.name}
     given = config(mongo_database.server, tmp_path, **limits)
     assert by_subject(check(given))["guardrail"].level == "warning"
-    guarded(given, [("x", "a"), ("x", "b")])
+    guard_number(given, 2, "collections")
     assert "2 collections are captured, more than guardrail.collections.max = 1" in caplog.text
     strict = config(mongo_database.server, tmp_path, **limits, **{"guardrail.collections.limit.action": "fail"})
-    guarded(strict, [("x", "a")])
+    guard_number(strict, 1, "collections")
     with pytest.raises(ConfigError, match="more than guardrail"):
-        guarded(strict, [("x", "a"), ("x", "b")])
+        guard_number(strict, 2, "collections")
 
 
 def test_a_secured_server(make_secantus: Callable[..., Secantus], tmp_path: Path) -> None:

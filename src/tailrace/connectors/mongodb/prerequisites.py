@@ -1,7 +1,7 @@
 """What a MongoDB must offer before changes can be captured, checked one by one. Driver; only reads.
 
 `check` opens its own connection; `demand` turns the errors among the findings into one exception, for the start of a
-pipeline. `guarded` is what the planner asks at each start.
+pipeline.
 """
 
 from __future__ import annotations
