@@ -174,8 +174,7 @@ EVENTS = (
     Option("unavailable.value.placeholder", Kind.TEXT,
            "What stands for an unchanged TOAST value; `hex:` before hexadecimal digits gives bytes.",
            "__debezium_unavailable_value", deprecated_names=("toasted.value.placeholder",),
-           check=lambda text: "" if not text.startswith("hex:") or _is_hex(text[4:])
-           else "must have pairs of hexadecimal digits after hex:"),
+           check=relational.placeholder_fault),
     Option("include.schema.changes", Kind.BOOLEAN, "Whether schema changes give records.", True,
            notice="Debezium's PostgreSQL connector writes no schema changes either", neutral=(False,)),
     Option("schema.refresh.mode", Kind.TEXT, "When a table's schema is read again.", "columns_diff",
@@ -184,13 +183,6 @@ EVENTS = (
     *relational.VALUES,
     *connector.RECORDS,
 )  # fmt: skip
-
-
-def _is_hex(text: str) -> bool:
-    try:
-        return bool(bytes.fromhex(text))
-    except ValueError:
-        return False
 
 
 SNAPSHOT = (

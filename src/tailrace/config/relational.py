@@ -15,6 +15,16 @@ def _keys_fault(text: str) -> str:
     return ""
 
 
+def placeholder_fault(text: str) -> str:
+    """What is wrong with unavailable.value.placeholder; empty when nothing is."""
+    try:
+        if not text.startswith("hex:") or bytes.fromhex(text[4:]):
+            return ""
+    except ValueError:
+        pass
+    return "must have pairs of hexadecimal digits after hex:"
+
+
 LISTS = (
     Option("schema.include.list", Kind.EXPRESSIONS, "Schemas to capture.", [],
            deprecated_names=("schema.whitelist",)),

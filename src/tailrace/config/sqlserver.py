@@ -63,7 +63,7 @@ PLACEHOLDER = Option(
     "unavailable.value.placeholder", Kind.TEXT,
     "What stands, in the rows of updates, for the null of a text, ntext, image or xml column, which a change table "
     "leaves out when it did not change; hex: before hexadecimal digits gives bytes. In the 1.0 format it is null.",
-    "__debezium_unavailable_value",
+    "__debezium_unavailable_value", check=relational.placeholder_fault,
 )  # fmt: skip
 
 EVENTS = (

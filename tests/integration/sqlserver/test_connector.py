@@ -48,6 +48,30 @@ def inserted(*numbers: int) -> list[str]:
     return [f"insert into t values ({number}, N'v{number}')" for number in numbers]
 
 
+@pytest.mark.parametrize(("form", "shown_as"), [("3", "not there"), ("1.0", None)])
+def test_a_text_that_did_not_change_is_the_placeholder(
+    sqlserver_database: TestDatabase, capture: Any, form: str, shown_as: str | None
+) -> None:
+    query = capture(
+        "create table d (id int not null primary key, v int, words text)",
+        *BEGIN,
+        enabled("d"),
+        **PLAIN,
+        event_format=form,
+        unavailable_value_placeholder="not there",
+    )
+    sqlserver_database.execute(
+        "insert into d values (1, 1, 'kept')", "update d set v = 2", "insert into d (id) values (2)"
+    )
+    sqlserver_database.capture()
+    # as the capture job writes them where they did not change; the test server gives their values
+    sqlserver_database.execute("update cdc.dbo_d_CT set words = null where [__$operation] in (3, 4)")
+    created, updated, bare = query.take(3)
+    assert created.payload["after"]["words"] == "kept"
+    assert updated.payload["after"] == {"id": 1, "v": 2, "words": shown_as}
+    assert bare.payload["after"]["words"] is None
+
+
 def test_batches_end_at_transactions_and_are_read_again_as_they_were(
     sqlserver_database: TestDatabase, capture: Any
 ) -> None:

@@ -13,6 +13,7 @@ from tailrace.config.files import from_entries
 from tailrace.config.sqlserver import signal_tables
 from tailrace.config.timezone import timezone
 from tailrace.errors import ConfigError
+from tailrace.events.settings import EventSettings
 
 REQUIRED = {"database.hostname": "db", "database.user": "reader", "database.names": "shop"}
 
@@ -232,3 +233,11 @@ def test_time_zones_have_javas_names() -> None:
     for name in ("", "+25:00", "Berlin/Europe", "../etc/passwd"):
         with pytest.raises(ValueError, match="must be a region"):
             timezone(name)
+
+
+def test_the_placeholder_is_obeyed_and_checked() -> None:
+    name = "unavailable.value.placeholder"
+    read = config({"topic.prefix": "p", name: "hex:00ff"})
+    assert not [notice for notice in read.notices if "placeholder" in notice]
+    assert EventSettings.from_options(read).placeholder == b"\0\xff"
+    assert "pairs of hexadecimal digits" in fault({"topic.prefix": "p", name: "hex:0"})
