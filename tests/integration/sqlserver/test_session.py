@@ -9,6 +9,7 @@ import pytest
 
 from tailrace.columns import TableId
 from tailrace.connectors.changetables.dialect import KeyRange
+from tailrace.connectors.sqlserver import dialect
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError
 from tests.integration.sqlserver.reading import START, changed, connected, only, read
 from tests.servers.tds.process import TestDatabase, TestServer
@@ -98,7 +99,10 @@ def test_a_capture_instance_is_described_with_its_source(sqlserver_database: Tes
         assert session.tables() == [capture.source]
 
 
-def test_tables_without_capture_instance_are_described_as_they_are(sqlserver_database: TestDatabase) -> None:
+def test_tables_without_capture_instance_are_described_as_they_are(
+    sqlserver_database: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialect, "_LISTED", 1)
     sqlserver_database.execute(
         "create table t (id int not null primary key)",
         "create table u (b nvarchar(7) default N'x', id int identity not null, d as id * 2, primary key (id))",

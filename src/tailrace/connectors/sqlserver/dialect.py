@@ -43,6 +43,7 @@ _LARGE_FETCH = 500
 """Rows that are fetched at once where a column may hold megabytes."""
 
 _ROWS_FETCH = 10_000
+_LISTED = 1000
 _SILENT_S = 900
 _LARGE = frozenset(("text", "ntext", "image", "xml", "geometry", "geography", "json"))
 
@@ -342,17 +343,17 @@ class SqlServerSession:
 
     def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
         ids = {number: TableId(self.database, schema, table) for number, schema, table in self.all(statements.IDS)}
-        others = {number: table for number, table in ids.items() if table not in captured}
-        if not others:
-            return []
-        columns, keys = self._columns(sorted(others)), self._keys(sorted(others))
-        return sorted(
-            (
-                TableSchema(table, tuple(columns.get(number, {}).values()), keys.get(number, ()), oid=number)
-                for number, table in others.items()
-            ),
-            key=lambda table: table.id,
-        )
+        others = sorted(number for number, table in ids.items() if table not in captured)
+        found = []
+        # "IN (Transact-SQL)": lists of many thousands exhaust the server's resources (errors 8623, 8632)
+        for low in range(0, len(others), _LISTED):
+            part = others[low : low + _LISTED]
+            columns, keys = self._columns(part), self._keys(part)
+            found += [
+                TableSchema(ids[number], tuple(columns.get(number, {}).values()), keys.get(number, ()), oid=number)
+                for number in part
+            ]
+        return sorted(found, key=lambda table: table.id)
 
     def is_empty(self, table: TableId) -> bool:
         return not self.all(statements.any_row(table))
