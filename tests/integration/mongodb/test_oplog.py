@@ -215,3 +215,31 @@ def test_an_empty_oplog_is_read_from_its_start(genuine_oplog: GenuineOplog, make
     genuine_oplog.append(insert(101, 1))
     assert keys(capture.until(1)) == [("c", "1")]
     assert oplog.oldest_time(capture.planner._connect()) == 101 << 32 | 1
+
+
+def test_what_is_written_while_the_tail_begins_is_read(
+    genuine_oplog: GenuineOplog, make_capture: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some servers fix the point where a tailable cursor goes on after they have looked for its first answer."""
+    monkeypatch.setattr(
+        oplog.OplogFeed.__init__, "__kwdefaults__", {**(oplog.OplogFeed.__init__.__kwdefaults__ or {}), "batch_size": 2}
+    )
+    plain = oplog.RawCursor.next
+    late = list(range(1, 6))
+
+    def next_answer(self: oplog.RawCursor) -> oplog.Answer:
+        begins = "tailable" in self._command and self._session is None
+        answer = plain(self)
+        if begins and late:
+            genuine_oplog.append(*(insert(200 + number, number) for number in late))
+            late.clear()
+            lost = plain(self)
+            assert len(lost.starts)
+        return answer
+
+    monkeypatch.setattr(oplog.RawCursor, "next", next_answer)
+    genuine_oplog.append(entry(100, "n", "", o={"msg": "initiating set"}))
+    capture = make_capture(genuine_oplog.server, old=True, snapshot_mode="never")
+    found = capture.until(5)
+    genuine_oplog.append(insert(300, 6))
+    assert keys(found + capture.until(1)) == [("c", str(number)) for number in range(1, 7)]

@@ -1,4 +1,4 @@
-"""OplogFeed: the oplog of a replica set, read by one tailable cursor. Planner, the reader's thread.
+"""OplogFeed: the oplog of a replica set, read to its end and then by a tailable cursor. Planner, the reader's thread.
 
 An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op is i, u, d, c for a command or n for
 none. A transaction is a command `applyOps` with its operations; a large one is several of them, all but the last with
@@ -9,6 +9,7 @@ of a transaction have the position of the entry that makes them visible.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,32 +60,49 @@ class OplogFeed:
         # the timestamp of the latest change of this cursor, and its number among those with it
         self._counted = (0, 0)
         self._unchecked = False
+        # the timestamp of the latest entry of any kind since `open`
+        self._seen = 0
+        # the server's operation time in the last answer
+        self._told = 0
+        # whether the cursor has come to the end of the log, whether it stays there, whether a tail has just begun
+        self._ended = self._tails = self._begins = False
         self.caught_up_at = 0
-        """What the server's operation time was when the feed was last at the end of the log; 0 before."""
+        """A server's operation time up to which the log has been read to its end; 0 before."""
 
     def open(self, position: Position) -> None:
         """Begin behind `position`, with the next `read`."""
-        from bson.timestamp import Timestamp
-
         self.close()
         self._reached = position
         self._counted = (0, 0)
-        at = Timestamp(position.time >> 32, position.time & 0xFFFFFFFF)
+        self._seen = 0
+        self._ended = self._tails = self._begins = False
+        self._cursor = self._find("$gte", position.time)
+        # the entry that was read last must be there still
+        self._unchecked = position.time > 0
+
+    def _find(self, operator: str, time: int, **more: Any) -> RawCursor:
+        """A cursor over the entries from the timestamp `time` on."""
+        from bson.timestamp import Timestamp
+
         command: dict[str, Any] = {
             "find": "oplog.rs",
-            "filter": {"ts": {"$gte": at}},
-            "tailable": True,
-            "awaitData": True,
+            "filter": {"ts": {operator: Timestamp(time >> 32, time & 0xFFFFFFFF)}},
             "noCursorTimeout": True,
+            **more,
         }
         if self._batch_size:
             command["batchSize"] = self._batch_size
         if self._majority:
             # what a majority has not seen may be rolled back after an election
             command["readConcern"] = {"level": "majority"}
-        self._cursor = RawCursor(self._client, "local", command, await_ms=self._await_ms)
-        # the entry that was read last must be there still
-        self._unchecked = position.time > 0
+        return RawCursor(self._client, "local", command, await_ms=self._await_ms if more else None)
+
+    def _tail(self) -> None:
+        """Stay at the end of the log from now on, beginning at the entry that was read last."""
+        self.close()
+        self._ended, self._tails, self._begins = False, True, True
+        self._cursor = self._find("$gte", self._reached.time, tailable=True, awaitData=True)
+        self._unchecked = self._reached.time > 0
 
     def close(self) -> None:
         if self._cursor is not None:
@@ -93,23 +111,45 @@ class OplogFeed:
 
     def read(self) -> Chunk | None:
         """The next chunk, which may hold no captured change; None when there is nothing new for a while."""
-        assert self._cursor is not None
-        answer = self._cursor.next()
-        if self._unchecked and len(answer.starts):
-            self._check(answer)
+        if self._ended:
+            self._tail()
+        answer = self._next()
+        # what the server names as its time it may have reached after it has looked for entries: the next answer counts
+        told, self._told = self._told, answer.at
         if not len(answer.starts):
-            if self._unchecked:
-                self._is_lost(None)
-            self.caught_up_at = max(self.caught_up_at, answer.at)
-            if not self._cursor.alive:
-                # a tailable cursor without anything to stand on is dead at once: ask again
-                self.open(self._reached)
+            if not self._begins:
+                self.caught_up_at = max(self.caught_up_at, told)
             return None
         found = self._chunk(answer)
         if len(answer.starts) < self._batch_size and len(answer.data) < _FULL:
             # the log had no more at that moment
             self.caught_up_at = max(self.caught_up_at, found.reached.time)
         return found
+
+    def _next(self) -> Answer:
+        """The next answer, without the entries that were read already."""
+        assert self._cursor is not None
+        if self._begins and not self._unchecked:
+            # A server may fix the point from which a tail goes on after it has looked for the first answer: what was
+            # written in between is in this one, whether it comes again or not.
+            cursor = self._find("$gt", self._seen)
+            answer = cursor.next()
+            self._begins = cursor.alive
+            cursor.close()
+            return answer
+        answer = self._cursor.next()
+        if self._unchecked:
+            if not len(answer.starts):
+                self._is_lost(None)
+            self._check(answer)
+        if not self._cursor.alive:
+            # an ordinary cursor at its end; or a tailable one without anything to stand on, which is dead at once
+            self._ended = True
+        if not self._tails or not len(answer.starts):
+            return answer
+        places, kinds = fields.locate(answer.data, answer.starts, ("ts",))
+        fresh = fields.int64s(answer.data, places[0], kinds[0]) > self._seen
+        return answer if fresh.all() else replace(answer, starts=answer.starts[fresh])
 
     # --- positions -----------------------------------------------------------------------------------------------
 
@@ -165,6 +205,7 @@ class OplogFeed:
             hashed[found.entry], found.order, terms[found.entry],
         )  # fmt: skip
         reached = self._position_behind(time, hashes, hashed, terms)
+        self._seen = int(time[-1])
         fresh = whole.part(slice(whole.first_after(self._reached), None))
         captured = fresh.part(fresh.namespace >= 0)
         if self._reached.is_before(reached):
