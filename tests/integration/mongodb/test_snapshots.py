@@ -61,6 +61,51 @@ def test_a_snapshot_goes_on_where_it_was_left(
     assert [event["key"] for event in rest if event["op"] == "c"] == ['"new"']
 
 
+@pytest.mark.parametrize("old", [False, True])
+def test_the_last_document_that_is_there_ends_a_snapshot(
+    mongo_database: MongoDatabase, make_capture: Make, old: bool
+) -> None:
+    """Debezium marks the last record that it has read, whatever collections without documents follow."""
+    for name in ("a", "b", "c", "d"):
+        mongo_database[name].insert_many([{"_id": number} for number in range(3)])
+    capture = make_capture(mongo_database.server, old=old, database_include_list=mongo_database.name)
+    start = capture.offset
+    end = json.loads(json.dumps(capture.planner.latest_offset(start, None, None)))
+    mongo_database["c"].delete_many({})
+    mongo_database["d"].drop()
+    found = capture.read(start, end)
+    assert [event["topic"][-1] + event["key"] for event in found] == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert [event["snapshot"] for event in found] == ["true"] * 5 + ["last"]
+    assert [event["value"]["source"]["snapshot"] for event in found] == ["true"] * 5 + ["last"]
+
+
+def test_a_snapshot_whose_last_batch_is_emptied_ends_with_a_document_read_before(
+    mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot.plan, "__defaults__", ((), 10))
+    mongo_database["c"].insert_many([{"_id": number} for number in range(100)])
+    capture = snapshot_of(make_capture, mongo_database, event_order_segments="1")
+    first = capture.step() or []
+    read = {int(event["key"]) for event in first}
+    assert 0 < len(read) < 100
+    mongo_database["c"].delete_many({"_id": {"$nin": sorted(read)}})
+    rest = [event for event in capture.idle() if event["op"] == "r"]
+    assert [(event["key"], event["snapshot"]) for event in rest] == [(str(max(read)), "last")]
+    assert len({event["position"] for event in first + rest}) == len(first) + 1
+
+
+def test_a_snapshot_of_which_nothing_is_left_is_over(mongo_database: MongoDatabase, make_capture: Make) -> None:
+    mongo_database["c"].insert_one({"_id": 1})
+    capture = snapshot_of(make_capture, mongo_database)
+    start = capture.offset
+    end = json.loads(json.dumps(capture.planner.latest_offset(start, None, None)))
+    mongo_database["c"].drop()
+    assert capture.read(start, end) == []
+    capture.offset = end
+    mongo_database["c"].insert_one({"_id": 2})
+    assert ("c", "2") in keys(capture.idle())
+
+
 def test_changes_while_a_snapshot_is_read_follow_it(mongo_database: MongoDatabase, make_capture: Make) -> None:
     mongo_database["c"].insert_many([{"_id": 1, "a": 1}, {"_id": 2}])
     capture = snapshot_of(make_capture, mongo_database)

@@ -369,17 +369,24 @@ class MongoPlanner:
         same = since.snapshot is not None and since.snapshot.number == until.number
         first = since.snapshot.done if same and since.snapshot is not None else 0
         address = Address.of(self._config)
+        plan, done, last = until.plan, until.done, -1
+        chunks = [(chunk, plan.filter(chunk.namespace)) for chunk in plan.chunks]
+        if until.is_complete and chunks:
+            # what was emptied since the snapshot was planned cannot hold its last document
+            last = snapshots.last_filled(self._connect(), plan, first)
+            done = last + 1
         return [
             snapshots.SnapshotTask(
                 address,
-                until.plan.chunks[number],
-                until.plan.filter(until.plan.chunks[number].namespace),
+                replace(chunks[number][0], last=number == last),
+                chunks[number][1],
                 until.at,
                 number,
                 self._config["snapshot.fetch.size"],
                 self._shape(),
+                tuple(chunks[:number]) if number == last else (),
             )
-            for number in range(first, until.done)
+            for number in range(first, done)
         ]
 
     # --- the log -------------------------------------------------------------------------------------------------

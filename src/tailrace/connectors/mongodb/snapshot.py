@@ -166,12 +166,25 @@ def find_command(chunk: Chunk, filter_: str, batch_size: int) -> dict[str, Any]:
     return command
 
 
+def last_filled(client: MongoClient[Any], plan: SnapshotPlan, first: int) -> int:
+    """The last chunk from `first` on that holds a document now; the plan's last one where none does."""
+    for number in range(len(plan.chunks) - 1, first - 1, -1):
+        chunk = plan.chunks[number]
+        command = find_command(chunk, plan.filter(chunk.namespace), 0)
+        command |= {"limit": 1, "singleBatch": True, "projection": {"_id": 1}}
+        if len(RawCursor(client, chunk.namespace[0], command).next().starts):
+            return number
+    return len(plan.chunks) - 1
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotTask:
     """One chunk to read with the connection `address` (holds the password). Worker.
 
     `filter` is a condition in extended JSON; `at` the position of the log at which the snapshot began; `number` the
-    chunk's own, which tells its documents from those of others. Raises ConnectionFailed and PrerequisiteError.
+    chunk's own, which tells its documents from those of others. A chunk that is the last one and has become empty gives
+    the last document of those `earlier`, each with its condition, once more: the end of a snapshot is marked whatever
+    is deleted meanwhile. Raises ConnectionFailed and PrerequisiteError.
     """
 
     address: Address
@@ -181,6 +194,7 @@ class SnapshotTask:
     number: int
     batch_size: int
     settings: MongoSettings
+    earlier: tuple[tuple[Chunk, str], ...] = ()
 
     def __repr__(self) -> str:
         return f"SnapshotTask({'.'.join(self.chunk.namespace)}, chunk {self.number})"
@@ -216,17 +230,31 @@ class SnapshotTask:
                 continue
             if waiting is not None:
                 yield waiting
-            waiting = read_documents(
-                self.chunk.namespace,
-                answer.data,
-                answer.starts,
-                self.at.time,
-                first,
-                hash_=self.at.hash,
-                read_ns=0 if self.settings.legacy else time.time_ns(),
-            )
+            waiting = self._read(self.chunk.namespace, answer, first)
             first += len(answer.starts)
+        if waiting is None and self.chunk.last:
+            waiting = self._latest_of_earlier(client, first)
         if waiting is not None:
             if self.chunk.last and waiting.markers is not None:
                 waiting.markers[-1] = np.uint8(Marker.LAST)
             yield waiting
+
+    def _read(self, namespace: Namespace, answer: Answer, first: int) -> Segment:
+        return read_documents(
+            namespace,
+            answer.data,
+            answer.starts,
+            self.at.time,
+            first,
+            hash_=self.at.hash,
+            read_ns=0 if self.settings.legacy else time.time_ns(),
+        )
+
+    def _latest_of_earlier(self, client: MongoClient[Any], number: int) -> Segment | None:
+        for chunk, filter_ in reversed(self.earlier):
+            command = find_command(chunk, filter_, 0)
+            command |= {"hint": {"_id": 1}, "sort": {"_id": -1}, "limit": 1, "singleBatch": True}
+            answer = RawCursor(client, chunk.namespace[0], command).next()
+            if len(answer.starts):
+                return self._read(chunk.namespace, answer, number)
+        return None
