@@ -233,3 +233,9 @@ def put_double(value: Any, out: Any, at: Any) -> Any:
         out[at] = _E
         at = put_integer(np.int64(first), out, at + 1)
     return at
+
+
+def double_text(value: float) -> str:
+    """A finite double as `put_double` writes it."""
+    out = np.empty(LONGEST_DOUBLE, np.uint8)
+    return out[: put_double(value, out, 0)].tobytes().decode("ascii")

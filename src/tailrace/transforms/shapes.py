@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from tailrace.connectors.mongodb.plain_json import double_text
 from tailrace.errors import ConversionError
+from tailrace.serde.double_kernels import double_text
 from tailrace.serde.json_text import quoted
 from tailrace.transforms.extended import Document, Typed
 

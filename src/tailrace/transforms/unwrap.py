@@ -1,7 +1,7 @@
 """Debezium's ExtractNewDocumentState: records that hold the document alone, with a schema of its own. Worker.
 
 A record is looked at by itself: its JSON is read, the text of its document is read, and what Kafka Connect would make
-of it is written. So this runs at the speed of Python, some ten thousand records a second and core; pipelines without
+of it is written. So this runs at the speed of Python, some thousand documents a second and core; pipelines without
 transforms do not pay for it.
 
 What Debezium ends at with an error of Java's (arrays in arrays in format 1.1, symbols and MinKey in format 3) becomes a
