@@ -148,6 +148,8 @@ def _capture(draft: Draft) -> Iterator[str]:
         yield "cursor.oversize.handling.mode = skip needs cursor.oversize.skip.threshold"
     if values["cursor.oversize.skip.threshold"] and not skip:
         yield "cursor.oversize.skip.threshold needs cursor.oversize.handling.mode = skip"
+    if skip and values["cursor.pipeline.order"] == "user_only":
+        yield "cursor.oversize.handling.mode = skip is a stage that cursor.pipeline.order = user_only leaves out"
     if values["cursor.pipeline.order"] != "internal_first" and not values["cursor.pipeline"]:
         yield "cursor.pipeline.order needs cursor.pipeline"
     if form == "1.1" and values["signal.data.collection"]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
-from tests.fix_mongodb import MongoDatabase
+from tailrace.config import parse
+from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.position import Position
+from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.capture import Query
+from tests.servers.mongo_proxy import Change, Proxy
 
 SHOP, OTHER = "0", "1"
 """The two databases, by their places."""
@@ -81,3 +87,61 @@ def test_options_choose_what_is_captured(
         _, database, collection = event.topic.split(".")
         found.append(f"{event.op} {places[database]}.{collection} {event.id['id']}")
     assert sorted(found) == wanted
+
+
+class Recorded(Change):
+    """Keeps the limits of time that the commands for more of the log have."""
+
+    def __init__(self) -> None:
+        self.limits: set[int | None] = set()
+
+    def answer(self, document: dict[str, Any]) -> dict[str, Any] | None:
+        if "getMore" in document:
+            self.limits.add(document.get("maxTimeMS"))
+        return None
+
+
+@pytest.mark.parametrize("form", [{"mongodb_name": "p"}, {}], ids=["oplog", "change_streams"])
+@pytest.mark.parametrize(("given", "sent"), [("123", 123), ("0", None)])
+def test_the_server_waits_for_changes_as_long_as_it_is_told(
+    mongo_database: MongoDatabase,
+    mongo_proxy_to: Callable[[Change], tuple[Mongo, Proxy]],
+    mongo_query: Callable[..., Query],
+    form: dict[str, str],
+    given: str,
+    sent: int | None,
+) -> None:
+    recorded = Recorded()
+    server, _ = mongo_proxy_to(recorded)
+    options = {"snapshot.mode": "no_data", "cursor.max.await.time.ms": given}
+    query = mongo_query(server, database_include_list=mongo_database.name, **form, **options)
+    query.begin()
+    mongo_database["c"].insert_one({"_id": 1})
+    query.until(1)
+    assert recorded.limits == {sent}
+
+
+@pytest.mark.parametrize(("mode", "last"), [("split", [{"$changeStreamSplitLargeEvent": {}}]), ("fail", [])])
+def test_splitting_is_the_last_stage_of_a_stream(mode: str, last: list[Any]) -> None:
+    sent: list[Any] = []
+
+    class Client:
+        def __getitem__(self, name: str) -> Client:
+            return self
+
+        def start_session(self, **options: Any) -> Client:
+            return self
+
+        def command(self, command: dict[str, Any], **options: Any) -> Any:
+            sent.append(command)
+            raise StopIteration
+
+    options = {"mongodb.connection.string": "mongodb://h/", "topic.prefix": "p", "cursor.oversize.handling.mode": mode,
+               "cursor.pipeline": '[{"$match": {"a": 1}}]'}  # fmt: skip
+    config = parse("mongodb", options)
+    captured = CollectionFilter(config)
+    feed = ChangeStreamFeed(lambda: cast(Any, Client()), Namespaces(captured), StreamSettings.of(config, captured))
+    feed.open(Position())
+    with pytest.raises(StopIteration):
+        feed.read()
+    assert sent[0]["pipeline"][2:] == [{"$match": {"a": 1}}, *last]

@@ -109,6 +109,16 @@ def test_hosts_name_a_replica_set(hosts: str, found: tuple[str, str]) -> None:
         (NEW | {"cursor.pipeline.order": "user_only"}, "needs cursor.pipeline"),
         (NEW | {"cursor.oversize.handling.mode": "skip"}, "needs cursor.oversize.skip.threshold"),
         (NEW | {"cursor.oversize.skip.threshold": "9"}, "needs cursor.oversize.handling.mode = skip"),
+        (
+            NEW
+            | {
+                "cursor.oversize.handling.mode": "skip",
+                "cursor.oversize.skip.threshold": "9",
+                "cursor.pipeline": "[]",
+                "cursor.pipeline.order": "user_only",
+            },
+            "is a stage that cursor.pipeline.order = user_only leaves out",
+        ),
         (NEW | {"field.exclude.list": "a.b"}, "must list database.collection.field"),
         (NEW | {"field.renames": "a.b.c"}, "must list database.collection.field:name"),
         (NEW | {"field.renames": "a.b.c:d.e"}, "must list database.collection.field:name"),
