@@ -20,7 +20,7 @@ from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.namespaces import Namespaces, split
 from tailrace.connectors.mongodb.position import WHOLE, Position
 from tailrace.connectors.mongodb.raw import BATCH, Answer, RawCursor
-from tailrace.errors import DecodeError, PositionLost
+from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 from tailrace.serde.memory import readonly
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class OplogFeed:
         self._seen = 0
         # the server's operation time in the last answer
         self._told = 0
+        # what it was before the cursor was opened
+        self._opened_at = 0
         # whether the cursor has come to the end of the log, whether it stays there, whether a tail has just begun
         self._ended = self._tails = self._begins = False
         self.caught_up_at = 0
@@ -76,6 +78,8 @@ class OplogFeed:
         self._counted = (0, 0)
         self._seen = 0
         self._ended = self._tails = self._begins = False
+        # all that there is now comes before the cursor ends
+        self._opened_at = operation_time(self._client)
         self._cursor = self._find("$gte", position.time)
         # the entry that was read last must be there still
         self._unchecked = position.time > 0
@@ -145,6 +149,7 @@ class OplogFeed:
         if not self._cursor.alive:
             # an ordinary cursor at its end; or a tailable one without anything to stand on, which is dead at once
             self._ended = True
+            self.caught_up_at = max(self.caught_up_at, self._opened_at)
         if not self._tails or not len(answer.starts):
             return answer
         places, kinds = fields.locate(answer.data, answer.starts, ("ts",))
@@ -370,3 +375,14 @@ def _end(client: MongoClient[Any], sort: Mapping[str, int]) -> tuple[int | None,
     found = [int(fields.int64s(answer.data, places[row], kinds[row])[0]) for row in range(3)]
     known = [found[row] if places[row, 0] >= 0 else None for row in (1, 2)]
     return found[0], known[0], known[1]
+
+
+def operation_time(client: MongoClient[Any]) -> int:
+    """The timestamp of the newest operation of the server, in 64 bits."""
+    answer: Mapping[str, Any] = client.admin.command("ping")
+    at = answer.get("operationTime")
+    if at is None:
+        raise PrerequisiteError(
+            "The server tells no operation time.", "It must be a member of a replica set, or a mongos, of version 3.6."
+        )
+    return int(at.time) << 32 | int(at.inc)

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -26,7 +26,7 @@ from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.notices import CollectionNotices
 from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
-from tailrace.connectors.mongodb.oplog import OplogFeed, newest
+from tailrace.connectors.mongodb.oplog import OplogFeed, newest, operation_time
 from tailrace.connectors.mongodb.partition import tasks_of
 from tailrace.connectors.mongodb.position import WHOLE, Position
 from tailrace.connectors.mongodb.reader import Feed, LogReader
@@ -530,14 +530,3 @@ def _import_reader() -> None:
 def _number(since: MongoOffset) -> int:
     """The number of the next snapshot."""
     return 1 if since.snapshot is None else since.snapshot.number + 1
-
-
-def operation_time(client: MongoClient[Any]) -> int:
-    """The timestamp of the newest operation of the server, in 64 bits."""
-    answer: Mapping[str, Any] = client.admin.command("ping")
-    at = answer.get("operationTime")
-    if at is None:
-        raise PrerequisiteError(
-            "The server tells no operation time.", "It must be a member of a replica set, or a mongos, of version 3.6."
-        )
-    return int(at.time) << 32 | int(at.inc)

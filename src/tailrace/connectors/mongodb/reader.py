@@ -66,6 +66,8 @@ class LogReader:
         # so it is taken to be until an answer tells otherwise
         self._caught_up = True
         self.reached = start
+        # the feed's caught_up_at, as far as its chunks are here
+        self._read_to = 0
         self._error: BaseException | None = None
         self._closed = False
         self._change = threading.Condition()
@@ -118,6 +120,8 @@ class LogReader:
                 if len(chunk.rows):
                     self._chunks.append(chunk)
                     self._held += len(chunk.rows.data)
+            # not before the chunk is there
+            self._read_to = self._feed.caught_up_at
             self._change.notify_all()
             while self._held > self._limit and not self._closed:
                 self._change.wait(1.0)
@@ -158,7 +162,7 @@ class LogReader:
 
     def has_read(self, target: int) -> bool:
         """Whether the log has been read to the timestamp `target`."""
-        return self._feed.caught_up_at >= target or self.reached.time > target
+        return self._read_to >= target or self.reached.time > target
 
     def committed(self, position: Position) -> None:
         """Spark has written everything up to `position`: it is forgotten."""
@@ -216,7 +220,7 @@ class LogReader:
         """Wait until everything up to `end` has been read; False when that takes longer than `seconds`."""
         until = time.monotonic() + seconds
         while self.reached.is_before(end):
-            if self._feed.caught_up_at > end.time or stopped():
+            if self._read_to > end.time or stopped():
                 return True
             left = until - time.monotonic()
             if left <= 0:
