@@ -60,9 +60,7 @@ class OplogFeed:
         # the timestamp of the latest change of this cursor, and its number among those with it
         self._counted = (0, 0)
         self._unchecked = False
-        # the timestamp of the latest entry of any kind since `open`
-        self._seen = 0
-        # the server's operation time in the last answer
+        # the server's operation time in the last answer of a tail
         self._told = 0
         # what it was before the cursor was opened
         self._opened_at = 0
@@ -76,7 +74,6 @@ class OplogFeed:
         self.close()
         self._reached = position
         self._counted = (0, 0)
-        self._seen = 0
         self._ended = self._tails = self._begins = False
         # all that there is now comes before the cursor ends
         self._opened_at = operation_time(self._client)
@@ -121,7 +118,7 @@ class OplogFeed:
         # what the server names as its time it may have reached after it has looked for entries: the next answer counts
         told, self._told = self._told, answer.at
         if not len(answer.starts):
-            if not self._begins:
+            if self._tails and not self._begins:
                 self.caught_up_at = max(self.caught_up_at, told)
             return None
         found = self._chunk(answer)
@@ -136,7 +133,7 @@ class OplogFeed:
         if self._begins and not self._unchecked:
             # A server may fix the point from which a tail goes on after it has looked for the first answer: what was
             # written in between is in this one, whether it comes again or not.
-            cursor = self._find("$gt", self._seen)
+            cursor = self._find("$gt", self._reached.time)
             answer = cursor.next()
             self._begins = cursor.alive
             cursor.close()
@@ -153,7 +150,7 @@ class OplogFeed:
         if not self._tails or not len(answer.starts):
             return answer
         places, kinds = fields.locate(answer.data, answer.starts, ("ts",))
-        fresh = fields.int64s(answer.data, places[0], kinds[0]) > self._seen
+        fresh = fields.int64s(answer.data, places[0], kinds[0]) > self._reached.time
         return answer if fresh.all() else replace(answer, starts=answer.starts[fresh])
 
     # --- positions -----------------------------------------------------------------------------------------------
@@ -210,7 +207,6 @@ class OplogFeed:
             hashed[found.entry], found.order, terms[found.entry],
         )  # fmt: skip
         reached = self._position_behind(time, hashes, hashed, terms)
-        self._seen = int(time[-1])
         fresh = whole.part(slice(whole.first_after(self._reached), None))
         captured = fresh.part(fresh.namespace >= 0)
         if self._reached.is_before(reached):
