@@ -93,13 +93,17 @@ def test_a_blocking_snapshot_whose_condition_the_server_refuses_ends_nothing(
     mongo_database["c"].insert_one({"_id": 1})
     capture = make_capture(
         mongo_database.server, snapshot_mode="no_data", database_include_list=name,
-        signal_data_collection=f"{name}.signals",
+        signal_data_collection=f"{name}.signals", notification_enabled_channels="sink",
+        **{"notification.sink.topic.name": "notices"},
     )  # fmt: skip
     capture.idle(1)
     file = file_of(tmp_path, mongo_database.server, name)
     for kind in ("incremental", "blocking"):
         arguments = ["--type", kind, "--table", f"{name}.c", "--filter", f"{name}.c={{_id: {{$nothing: 1}}}}"]
         assert cli.main(["signal", "execute-snapshot", file, *arguments]) == 0
-    capture.idle(5)
+    told = [event["value"] for event in capture.idle(5) if event["topic"] == "notices"]
+    kinds = [one["type"] for one in told if one["aggregate_type"] == "Initial Snapshot"]
+    # the start has skipped a snapshot of its own
+    assert [kind for kind in kinds if kind != "SKIPPED"] == ["ABORTED"]
     mongo_database["c"].insert_one({"_id": 2})
     assert ("c", "2") in keys(capture.until(1))

@@ -344,7 +344,9 @@ class MongoPlanner:
             # a signal must not end the query, let alone at each of its starts
             why = f"code {error.code}" if isinstance(error, OperationFailure) else error
             log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), why)
-            return replace(since, progress=replace(since.progress, blocking=(), notices=()))
+            self._notices.given_up()
+            told = self._notices.add_to(replace(since.progress, blocking=(), notices=()))
+            return replace(since, progress=told)
         log.info("blocking snapshot of %s in %d chunks", ", ".join(map(str, tables)), len(made.chunks))
         self._notices.started(self._counts(names))
         progress = replace(since.progress, blocking=(), reading=tables)
