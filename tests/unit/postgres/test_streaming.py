@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
+import time
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
-from tailrace.connectors.postgres.gears import Streaming
+from tailrace.connectors.postgres.gears import Bell, Streaming
 
 
 class Server:
@@ -39,7 +41,7 @@ class Server:
 
 def gear(messages: int) -> Any:
     connection: Any = SimpleNamespace(pgconn=Server(messages))
-    return Streaming(connection, 60.0)
+    return Streaming(connection, 60.0, Bell())
 
 
 def test_what_comes_to_an_idle_stream_is_a_run_at_once() -> None:
@@ -60,4 +62,30 @@ def test_someone_who_waits_gets_what_is_there() -> None:
     one = gear(200)
     one.poll(1.0)
     one.LINGER = 60.0
-    assert len(one.poll(1.0, hurried=True).lsn) == 1
+    assert len(one.poll(1.0, lambda: True).lsn) == 1
+
+
+def test_a_bell_ends_the_wait_for_the_server() -> None:
+    bell = Bell()
+    connection: Any = SimpleNamespace(pgconn=Server(0))
+    connection.pgconn._near.recv(1)
+    one = Streaming(connection, 60.0, bell)
+    bell.ring()
+    began = time.monotonic()
+    assert one.poll(60.0) is None
+    assert time.monotonic() - began < 30
+    bell.close()
+
+
+def test_a_bell_ends_the_gathering_for_someone_who_is_hurried() -> None:
+    bell = Bell()
+    connection: Any = SimpleNamespace(pgconn=Server(2))
+    one = Streaming(connection, 60.0, bell)
+    one.poll(1.0)
+    one.LINGER = 60.0
+    hurried = iter([False, False, True, True, True])
+    connection.pgconn._near.recv(1)
+    connection.pgconn._far.send(b"x")
+    threading.Timer(0.1, bell.ring).start()
+    assert len(one.poll(60.0, lambda: next(hurried)).lsn) == 1
+    bell.close()

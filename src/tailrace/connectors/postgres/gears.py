@@ -9,10 +9,12 @@ message by itself, but it materialises a slice on the server, so it is for backl
 from __future__ import annotations
 
 import select
+import socket
 import struct
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any
 
@@ -146,15 +148,41 @@ class StreamedTransactions:
         self._open.clear()
 
 
+class Bell:
+    """Ends another thread's wait for a socket: `select` sees it ready from `ring` to `silence`."""
+
+    def __init__(self) -> None:
+        self._near, self._far = socket.socketpair()
+        self._near.setblocking(False)
+        self._far.setblocking(False)
+
+    def fileno(self) -> int:
+        return self._near.fileno()
+
+    def ring(self) -> None:
+        # a bell that rings already, or that is gone
+        with suppress(OSError):
+            self._far.send(b"!")
+
+    def silence(self) -> None:
+        with suppress(OSError):
+            self._near.recv(4096)
+
+    def close(self) -> None:
+        self._near.close()
+        self._far.close()
+
+
 class Streaming:
     """The streaming gear: one replication connection for as long as it lasts."""
 
     RUN_BYTES = 1 << 20
-    # How long a run waits for more in s, from the end of the last one on: indexing takes as long for a commit as for
-    # fifty, and a server under small commits sends hundreds a second.
-    LINGER = 0.01
+    # How long a run waits for more in s, from the end of the last one on, while nobody is hurried: indexing takes as
+    # long for a commit as for fifty, and a server under small commits sends hundreds a second.
+    LINGER = 0.05
 
-    def __init__(self, connection: psycopg.Connection[Any], status_interval_s: float) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], status_interval_s: float, bell: Bell) -> None:
+        self._bell = bell
         self._pg = connection.pgconn
         self._connection = connection
         self._status_interval = status_interval_s
@@ -187,15 +215,16 @@ class Streaming:
         self.flushed = from_lsn
         self._pg.nonblocking = 1
 
-    def poll(self, seconds: float, hurried: bool = False) -> Messages | None:
+    def poll(self, seconds: float, hurried: Callable[[], bool] = lambda: False) -> Messages | None:
         """What has arrived, as one run; waits at most `seconds` for the first message. None when there is nothing.
 
-        A run ends when nothing more is waiting and the last one is `LINGER` ago, or someone is `hurried`; or it has
-        `RUN_BYTES`. Raises ConnectionFailed when the server ends the stream.
+        A run ends when nothing more is waiting and the last one is `LINGER` ago, or someone is `hurried`, which is
+        asked again when the bell rings; or it has `RUN_BYTES`. Who is hurried gets what the server has sent until now.
+        Raises ConnectionFailed when the server ends the stream.
         """
         deadline = time.monotonic() + seconds
-        lingers = 0.0 if hurried else self._last_run + self.LINGER
         builder = self._builder
+        looked = False
         while builder.size < self.RUN_BYTES:
             if self._released is not None:
                 # a large transaction that has just been committed: run by run, never in memory as a whole
@@ -210,11 +239,22 @@ class Streaming:
             if length > 0:
                 self._receive(bytes(message), builder)
             elif length == 0:
-                left = (lingers if len(builder) else deadline) - time.monotonic()
+                hurry = hurried()
+                if hurry and not looked:
+                    looked = True
+                    self._pg.consume_input()
+                    continue
+                ends = (0.0 if hurry else self._last_run + self.LINGER) if len(builder) else deadline
+                left = ends - time.monotonic()
                 if left <= 0:
                     break
                 self.status_if_due()
-                select.select([self._pg.socket], [], [], min(left, self._status_interval))
+                server, bell = self._pg.socket, self._bell.fileno()
+                ready, _, _ = select.select([server, bell], [], [], min(left, self._status_interval))
+                if bell in ready:
+                    self._bell.silence()
+                    if not len(builder) and server not in ready:
+                        break
                 self._pg.consume_input()
             else:
                 raise replication_error(self._pg.get_result())

@@ -143,6 +143,7 @@ class PostgresPlanner:
             return first.to_json()
         reader = self._read_log(since)
         reader.committed(since.log)
+        reader.refresh()
         limits = max_rows or _UNLIMITED, max_bytes or _UNLIMITED
         if self._incremental is not None and since.progress.blocking:
             blocked = self._block(self._incremental, since)
@@ -516,6 +517,7 @@ class PostgresPlanner:
                 reader.spool.wait(0.05)
                 continue
             # in this order: what is read between the two calls must not be missed
+            seen = reader.spool.version
             reached = target is not None and reader.has_read(target)
             found = reader.plan(start, max_rows, max_bytes, target)
             if found != start:
@@ -524,7 +526,7 @@ class PostgresPlanner:
             left = deadline - time.monotonic()
             if reached or (target is None and left <= 0):
                 return self._idle(reader, start)
-            reader.spool.wait(left if target is None else 0.5)
+            reader.wait(left if target is None else 0.5, seen)
 
     def _may_stream(self, since: PostgresOffset) -> bool:
         """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""

@@ -18,7 +18,7 @@ import numpy as np
 from tailrace.columns.batch import Int32s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.gears import CatchUp, Messages, Streaming
+from tailrace.connectors.postgres.gears import Bell, CatchUp, Messages, Streaming
 from tailrace.connectors.postgres.history import History
 from tailrace.connectors.postgres.indexing import Indexer
 from tailrace.connectors.postgres.numbering import Numbering
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     import psycopg
 
 log = logging.getLogger("tailrace")
+
+
+# The longest that a refresh takes, in s.
+REFRESH_SECONDS = 0.02
 
 
 class LogReader:
@@ -68,6 +72,10 @@ class LogReader:
         self.settings = settings
         self._streamed = streamed
         self._wanted_lsn = 0
+        # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
+        self._bell = Bell()
+        self._asked = self._answered = 0
+        self._is_awaited = False
         # A window must not wait long for a reader that waits for the server.
         self._patience = 0.25 if streamed is None else 0.05
         self._target_lsn = target_lsn
@@ -102,9 +110,11 @@ class LogReader:
     def close(self) -> None:
         """Stop the thread and its connections; waits at most a few seconds."""
         self._stop.set()
+        self._bell.ring()
         self.spool.wake()
         if self._thread.is_alive():
             self._thread.join(5)
+        self._bell.close()
 
     @property
     def unchanged(self) -> int:
@@ -132,6 +142,7 @@ class LogReader:
         """
         deadline = time.monotonic() + seconds
         self._wanted_lsn = max(self._wanted_lsn, lsn)
+        self._bell.ring()
         while not self.has_read(lsn):
             self.check()
             left = deadline - time.monotonic()
@@ -139,6 +150,28 @@ class LogReader:
                 return False
             self.spool.wait(min(left, 0.25))
         return True
+
+    def refresh(self) -> None:
+        """Have the spool hold what the server has sent until now, if that is a matter of a moment."""
+        seen = self.spool.version
+        self._asked += 1
+        self._bell.ring()
+        deadline = time.monotonic() + REFRESH_SECONDS
+        while (
+            self.gear == "streaming"
+            and not self.spool.full
+            and self._answered < self._asked
+            and time.monotonic() < deadline
+        ):
+            self.spool.wait(deadline - time.monotonic(), seen)
+            seen = self.spool.version
+
+    def wait(self, seconds: float, since: int) -> None:
+        """Wait until the spool has changed after its version was `since`, at most `seconds`."""
+        self._is_awaited = True
+        self._bell.ring()
+        self.spool.wait(seconds, since)
+        self._is_awaited = False
 
     def extend(self, lsn: int) -> None:
         """Let a reader that ends at a target go on to `lsn`."""
@@ -335,7 +368,7 @@ class LogReader:
         settings = self.settings
         assert self._control is not None
         connection = self._connections.replication()
-        gear = Streaming(connection, settings.status_interval)
+        gear = Streaming(connection, settings.status_interval, self._bell)
         try:
             version = self._control.info.server_version
             gear.start(settings.slot, settings.publication, self._read_lsn, version, self._parameters())
@@ -348,16 +381,19 @@ class LogReader:
                     gear.status_if_due()
                     self.spool.wait(0.2)
                     continue
-                wanted = max(self._wanted_lsn, self._target_lsn or 0)
-                hurried = wanted > self._read_lsn
-                run = gear.poll(0.02 if hurried else self._patience, hurried)
+                asked = self._asked
+                patience = 0.0 if self._answered < asked else 0.02 if self._is_wanted else self._patience
+                run = gear.poll(patience, self._is_hurried)
                 if run is not None:
                     self._accept(run)
                 elif not gear.has_open_transaction and not self._indexer.is_open:
                     self._read_to(gear.sent_lsn)
-                    if self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0):
+                    if self._is_wanted:
                         # otherwise the server tells its position only now and then
                         gear.send_status(reply=True)
+                if self._answered < asked:
+                    self._answered = asked
+                    self.spool.wake()
                 self.head_lsn = max(self.head_lsn, gear.sent_lsn)
                 if run is not None and may_catch_up and time.monotonic() - checked > 1.0:
                     checked = time.monotonic()
@@ -366,6 +402,14 @@ class LogReader:
                         return
         finally:
             gear.close()
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether someone waits for a position that has not been read."""
+        return self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0)
+
+    def _is_hurried(self) -> bool:
+        return self._answered < self._asked or self._is_awaited or self._is_wanted
 
     def _accept(self, run: Messages) -> None:
         inside = self._indexer.is_open

@@ -45,6 +45,7 @@ class Spool:
         self._bytes = 0
         self._in_memory = 0
         self._changed = threading.Condition()
+        self.version = 0
 
     @property
     def full(self) -> bool:
@@ -74,7 +75,7 @@ class Spool:
             self._sizes.append((size, spilled))
             self._bytes += size
             self._in_memory += 0 if spilled else size
-            self._changed.notify_all()
+            self._tell()
 
     def _is_joined(self, chunk: Chunk) -> bool:
         """Whether the chunk and the last one are small, and both in memory."""
@@ -87,12 +88,17 @@ class Spool:
     def wake(self) -> None:
         """Let waiting callers look again: the reader has failed, or has passed a position without rows."""
         with self._changed:
-            self._changed.notify_all()
+            self._tell()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until something changes, at most `seconds`."""
+    def _tell(self) -> None:
+        self.version += 1
+        self._changed.notify_all()
+
+    def wait(self, seconds: float, since: int | None = None) -> None:
+        """Wait until something changes, at most `seconds`; with `since` no longer than `version` is that."""
         with self._changed:
-            self._changed.wait(seconds)
+            if since is None or since == self.version:
+                self._changed.wait(seconds)
 
     def release(self, position: LogPosition) -> None:
         """Drop the chunks whose rows are all at or before `position`."""
@@ -102,7 +108,7 @@ class Spool:
                 size, spilled = self._sizes.popleft()
                 self._bytes -= size
                 self._in_memory -= 0 if spilled else size
-            self._changed.notify_all()
+            self._tell()
 
     @staticmethod
     def _is_passed(chunk: Chunk, position: LogPosition) -> bool:
