@@ -252,6 +252,39 @@ def test_the_sessions_of_the_planner_may_be_lost_between_two_windows(database: D
     assert sorted({int(row[0]) for row in reads(one)}) == list(range(1, 21))
 
 
+def test_a_window_that_was_opened_ahead_is_void_when_the_snapshot_is_stopped(
+    database: Database, make_query: Any
+) -> None:
+    database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 40)")
+    one = make_query(incremental_snapshot_window_chunks="2", incremental_snapshot_chunk_size="2")
+    one.step()
+    execute(database, "public.t")
+    run(one, lambda q: bool(reads(q)))
+    database.execute("insert into debezium_signal values ('s', 'stop-snapshot', '{\"type\": \"incremental\"}')")
+    run(one, is_over)
+    found = [int(row[0]) for row in reads(one)]
+    assert found == list(range(1, len(found) + 1))
+    assert len(found) < 40
+    execute(database, "public.t", id="again")
+    run(one, lambda q: is_over(q) and len(reads(q)) == len(found) + 40)
+
+
+def test_no_snapshot_is_held_when_nothing_is_read(database: Database, make_query: Any) -> None:
+    """A transaction that stays open keeps vacuum from removing rows."""
+    database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 20)")
+    one = make_query(incremental_snapshot_window_chunks="2", incremental_snapshot_chunk_size="2")
+    one.step()
+    execute(database, "public.t")
+    run(one, is_over)
+    one.step()
+    with database.connect() as connection:
+        held = connection.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() "
+            "and application_name = 'tailrace' and state like 'idle in transaction%'"
+        ).fetchone()
+    assert held == (0,)
+
+
 def test_what_the_server_refuses_is_told_as_an_error_of_tailrace(database: Database, make_query: Any) -> None:
     database.execute(SIGNALS, "create table t (id int primary key)", "insert into t values (1)")
     one = make_query()

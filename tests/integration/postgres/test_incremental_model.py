@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Writers:
     history: dict[int, list[int | None]] = field(default_factory=dict)
     version: int = 0
     pending: list[tuple[int, int | None]] = field(default_factory=list)
+    # windows of two chunks are opened by a thread of the planner's, beside the reading of the one before
+    turn: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self.sessions = [self.database.connect(autocommit=True), self.database.connect(autocommit=False)]
@@ -61,6 +64,10 @@ class Writers:
         self.sessions[1].commit()
 
     def run(self, operation: tuple[Any, ...]) -> None:
+        with self.turn:
+            self._run(operation)
+
+    def _run(self, operation: tuple[Any, ...]) -> None:
         kind = operation[0]
         if kind == "commit":
             self.sessions[1].commit()
@@ -199,10 +206,11 @@ def test_no_interleaving_loses_or_reverses_anything(
     )
     consumer = Consumer(writers.history, initial)
     script = iter(moments)
+    told: list[tuple[Any, ...]] = []
 
     def moment() -> None:
         for operation in next(script, []):
-            note(f"{operation}")
+            told.append(operation)
             with contextlib.suppress(psycopg.errors.InFailedSqlTransaction):
                 writers.run(operation)
 
@@ -263,6 +271,7 @@ def test_no_interleaving_loses_or_reverses_anything(
             assert time.monotonic() < until
         consumer.finish()
     finally:
+        note(f"{told}")
         Windows._take_snapshot = staticmethod(plain)  # type: ignore[method-assign]
         query.planner.close()
         writers.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -121,12 +122,18 @@ class Incremental:
         self._obedience = Obedience(captured, self._notifications)
         self._windows = Windows(settings, connect, self._describe, self._notifications)
         self._open: _Open | None = None
+        # With one chunk in each, batches end with their windows, so that events come as from Debezium.
+        self.opens_ahead = config["incremental.snapshot.window.chunks"] != 1
+        self._opener = ThreadPoolExecutor(1, "tailrace-window")
+        # the next window, which is opened while the batch of the last one is read
+        self._ahead: Future[Window | None] | None = None
         self._resumed = False
         self._state: IncrementalSnapshot | None = None
         self._channels = Channels.of(config)
         self.streamed = Streamed()
 
     def close(self) -> None:
+        self._opener.shutdown(cancel_futures=True)
         self._windows.close()
         self._channels.close()
 
@@ -146,6 +153,9 @@ class Incremental:
     def begin(self, progress: Progress) -> Progress:
         """Where the next batch begins: `progress` is that of the last one, whose notices and window are past."""
         self._pace.returned()
+        if self._ahead is not None:
+            # it uses the sessions that are needed from here on
+            wait([self._ahead])
         state = progress.state
         if len(self.streamed) > UNSETTLED:
             self._windows.settle(self.streamed)
@@ -167,12 +177,31 @@ class Incremental:
 
     def open(self, progress: Progress, upto_lsn: int) -> Window | None:
         """The next window, if a snapshot is running; the log was delivered up to the commit at `upto_lsn`."""
+        ahead, self._ahead = self._ahead, None
         if progress.state is None or progress.state.paused:
+            self._windows.rest()
             return None
-        window = self._windows.open(progress.state, self.streamed, upto_lsn, self._pace.chunks())
+        # what has gone wrong meanwhile may be mended by another try, or is raised by it
+        window = None if ahead is None or ahead.exception() is not None else ahead.result()
+        if window is None or window.before != progress.state or window.streamed_lsn != upto_lsn:
+            window = self._windows.open(progress.state, self.streamed, upto_lsn, self._pace.chunks())
         if window is not None:
             self._open = _Open(window)
         return window
+
+    def open_ahead(self, end: dict[str, Any], progress: Progress, upto_lsn: int) -> None:
+        """Open the window behind that of the batch that ends at the offset `end`, while Spark reads this one.
+
+        All that was sent before is shown by its snapshot, and all changes after that are in the next batch: it is the
+        same window that would be opened when this batch is done, without the time that this takes.
+        """
+        state = progress.state
+        if not self.opens_ahead or self._open is None or self._open.end != end:
+            return
+        if state is None or state.paused or progress.blocking:
+            return
+        chunks = self._pace.chunks()
+        self._ahead = self._opener.submit(self._windows.open, state, self.streamed, upto_lsn, chunks)
 
     def give_up(self) -> None:
         """The log of the window cannot be read in time: the window is void, and nothing of it was delivered."""
@@ -241,6 +270,11 @@ class Incremental:
             Read(window.snapshot, table, chunk, origin, told.get(table.table.oid, NOTHING))
             for table, chunk in window.chunks
         ]
+
+    def rehearse(self, rows: Sequence[Rows], versions: Sequence[TableSchema]) -> None:
+        """Do with the first changes of the log, on a thread, what windows need: the first signal and the first window
+        would wait for compiled kernels and modules otherwise, a third of a second each."""
+        self._opener.submit(_rehearse, rows, list(versions))
 
     def spread(self, reads: Sequence[Read], count: int) -> list[tuple[Read, ...]]:
         """The chunks over at most `count` tasks; neighbours in one task are read by one query."""
@@ -336,10 +370,18 @@ class Pace:
         took, self._planned = time.monotonic() - self._planned, None
         if self._with_window:
             room = max(WINDOW_PACE - self._plain, self._plain)
-            factor = min(max(room / max(took - self._plain, 0.001), 0.5), 2.0)
+            factor = min(max(room / max(took - self._plain, 0.001), 0.5), 1.25)
             self._chunks = min(max(self._chunks * factor, self._least), 1024 * self._least)
         else:
             self._plain = took if not self._plain else 0.8 * self._plain + 0.2 * took
+
+
+def _rehearse(rows: Sequence[Rows], versions: Sequence[TableSchema]) -> None:
+    for table in versions:
+        changes = segments.changes_of(rows, versions, table.oid)
+        if table.key and changes:
+            superseded(table, table.key, changes, lambda batch: np.zeros(len(batch), np.bool_))
+            return
 
 
 def _joined(reads: Sequence[Read]) -> list[Read]:

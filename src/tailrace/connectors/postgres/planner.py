@@ -215,8 +215,11 @@ class PostgresPlanner:
                 if _is_small(groups):
                     tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
                 tasks.extend(read)
+                if self._reader.lag <= WINDOW_LAG:
+                    self._incremental.open_ahead(end, until.progress, until.log.commit_lsn)
             elif rows and not self._rehearsed:
                 self._rehearsed = True
+                self._incremental.rehearse(rows, self._reader.versions)
                 if groups and _is_small(groups):
                     tasks += [Rehearsal(tasks[0])] * (self._parallelism - len(tasks))
         return tasks
@@ -441,7 +444,9 @@ class PostgresPlanner:
                 incremental.give_up()
                 window = None
         if window is not None:
-            found = reader.plan(start, _UNLIMITED, _UNLIMITED, window.upto_lsn)
+            # a window that was opened a while ago takes what has come since as well: that does not wait for the next
+            exact = self._target is not None or not incremental.opens_ahead
+            found = reader.plan(start, _UNLIMITED, _UNLIMITED, window.upto_lsn if exact else None)
         elif progress != past:
             # the window of the last batch is closed: the offset should say so soon
             found = reader.plan(start, max_rows, max_bytes, self._target)

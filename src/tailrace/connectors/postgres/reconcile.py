@@ -43,7 +43,11 @@ class Superseded:
             return [column.slice(0, 0) for column in columns]
         if self.keys is not None:
             texts = key_texts(table.table, table.identity, columns)
-            keep = pc.invert(pc.is_in(texts, value_set=self.keys))
+            found = pc.is_in(texts, value_set=self.keys)
+            if not pc.any(found).as_py():
+                # most chunks, and copying the rows would be a tenth of what reading them takes
+                return columns
+            keep = pc.invert(found)
             return [column.filter(keep) for column in columns]
         if self.rows:
             left = Counter(dict(self.rows))

@@ -95,7 +95,8 @@ class Window:
     """One window: the state `before` and `after` it, its chunks, and what the batch must reach.
 
     `watermark` is the id of the signal row whose event closes the window (its deletion under `insert_delete`), None
-    without watermarks. `upto_lsn` is behind the snapshot and the watermark.
+    without watermarks. `upto_lsn` is behind the snapshot and the watermark. The snapshot shows every change that was
+    sent up to the commit at `streamed_lsn`.
     """
 
     before: IncrementalSnapshot
@@ -107,6 +108,7 @@ class Window:
     at_us: int
     watermark: str | None
     upto_lsn: int
+    streamed_lsn: int
 
 
 Described = tuple[TableSchema, str, tuple[str, ...], dict[str, str]]
@@ -129,7 +131,10 @@ class Windows:
         self._connect = connect
         self._describe = describe
         self._notifications = notifications
-        self._connections: list[psycopg.Connection[Any]] = []
+        # One that does the rest, and two that take turns at exporting: the snapshot of the window that is being read
+        # stays while the next one is opened.
+        self._session: psycopg.Connection[Any] | None = None
+        self._exporters: list[psycopg.Connection[Any] | None] = [None, None]
         self._number = 0
         # the signal table's first column, whatever it is called
         self._id_column = ""
@@ -140,10 +145,10 @@ class Windows:
         """The next window of `state`, of `count` chunks; None when no snapshot shows all that was streamed up to
         the commit at `upto_lsn` yet, and while the server cannot be reached.
 
-        The exported snapshot lasts until the next call.
+        The exported snapshot lasts until the call after the next one.
         """
         try:
-            exporter, planning = self._sessions()
+            planning, exporter = self._planning(), self._exporter()
         except ConnectionFailed as error:
             log.warning("the incremental snapshot waits: %s", error.message)
             return None
@@ -162,12 +167,12 @@ class Windows:
             planning.execute("rollback")
         watermark = self._write_close(planning, name, opened)
         upto = self._flushed_lsn(planning, wait=watermark is None)
-        return Window(state, after, chunks, notes, snapshot, visible, at_us, watermark, upto)
+        return Window(state, after, chunks, notes, snapshot, visible, at_us, watermark, upto, upto_lsn)
 
     def has_changed(self, window: Window) -> bool:
         """Whether a DDL statement may have changed one of the window's tables since its snapshot."""
         try:
-            _, connection = self._sessions()
+            connection = self._planning()
         except ConnectionFailed:
             return True
         tables = {table.table.oid: table.fingerprint for table, _ in window.chunks}
@@ -176,31 +181,50 @@ class Windows:
     def settle(self, streamed: Streamed) -> None:
         """Forget the streamed transactions that new snapshots show; later, while the server cannot be reached."""
         try:
-            _, connection = self._sessions()
+            connection = self._planning()
         except ConnectionFailed:
             return
         row = connection.execute("select pg_current_snapshot()::text").fetchone()
         assert row is not None
         streamed.hidden(Visible.parse(row[0]))
 
+    def rest(self) -> None:
+        """No window is open, and none comes soon: end the snapshots' transactions, which keep vacuum from its work."""
+        for exporter in self._exporters:
+            if exporter is not None and exporter.pgconn.transaction_status and not is_lost(exporter):
+                exporter.execute("rollback")
+
     def close(self) -> None:
-        for connection in self._connections:
-            connection.close()
-        self._connections = []
+        for connection in (self._session, *self._exporters):
+            if connection is not None:
+                connection.close()
+        self._session, self._exporters = None, [None, None]
 
     # --- sessions, snapshots and watermarks ------------------------------------------------------------------------
 
-    def _sessions(self) -> tuple[psycopg.Connection[Any], psycopg.Connection[Any]]:
-        """The session that exports snapshots and the one that does the rest."""
-        if not self._connections or any(is_lost(connection) for connection in self._connections):
-            self.close()
-            self._connections = [self._connect(), self._connect()]
-            hold_open(self._connections[0])
-            self._connections[1].execute("set synchronous_commit = local")
+    def _planning(self) -> psycopg.Connection[Any]:
+        """The session that writes watermarks and finds chunks."""
+        if self._session is None or is_lost(self._session):
+            if self._session is not None:
+                self._session.close()
+            self._session = self._connect()
+            self._session.execute("set synchronous_commit = local")
             if self.settings.signal_table is not None and self.settings.deletes:
-                row = self._connections[1].execute(_FIRST_COLUMN, (self.settings.signal_table,)).fetchone()
+                row = self._session.execute(_FIRST_COLUMN, (self.settings.signal_table,)).fetchone()
                 self._id_column = "" if row is None else row[0]
-        return self._connections[0], self._connections[1]
+        return self._session
+
+    def _exporter(self) -> psycopg.Connection[Any]:
+        """The session whose turn it is to export a snapshot; its last one is of no use any more."""
+        self._exporters.reverse()
+        exporter = self._exporters[0]
+        if exporter is None or is_lost(exporter):
+            if exporter is not None:
+                exporter.close()
+            exporter = self._connect()
+            hold_open(exporter)
+            self._exporters[0] = exporter
+        return exporter
 
     @staticmethod
     def _take_snapshot(
