@@ -8,16 +8,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bench import baseline
 from bench.drain import frame, options
 from bench.workload import Workload, wait
+from tailrace.connectors.postgres.pgoutput import Begin, Insert, parse
+from tailrace.connectors.postgres.position import lsn_value
 from tailrace.sinks.interruption import briefly
 
 RATE = 500
@@ -35,10 +40,14 @@ SIGNAL = """insert into signals values ('{}', 'execute-snapshot', '{{"data-colle
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """`seconds` from the signal's commit to the last row; the stream's p50 and p99 in ms, without it and beside it."""
+    """`seconds` from the signal's commit to the last row; the stream's p50 and p99 in ms, without it and beside it.
+
+    `copy_seconds` is what COPY takes for the table beside the same stream and the same writer.
+    """
 
     rows: int
     seconds: float
+    copy_seconds: float
     p50_without: float
     p99_without: float
     p50: float
@@ -50,15 +59,6 @@ def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental
 
     Raises TimeoutError when rows stay away, RuntimeError when the snapshot has other rows than the table.
     """
-    arrived: dict[int, int] = {}
-
-    def note(batch: DataFrame, _: int) -> None:
-        # READs pass through the query and stay in it: only the stream's own keys come here
-        keys = [row[0] for row in batch.where("op <> 'r'").selectExpr("cast(key as string)").collect()]
-        now = time.time_ns()
-        for key in keys:
-            arrived.setdefault(json.loads(key)["id"], now)
-
     first = FIRST + number * 1_000_000
     rows = int(workload.execute("select count(*) from bench")[0][0])
     if not number:
@@ -70,12 +70,12 @@ def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental
         "signal.data.collection": "public.signals",
         "incremental.snapshot.chunk.size": str(CHUNK),
     }
-    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
-        writer = frame(spark, settings).writeStream.foreachBatch(briefly(note)).option("checkpointLocation", checkpoint)
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint, workload.copy_of(SLOT) as copy:
+        writer = frame(spark, settings).writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
             _finish(_start(workload, first - 1, 1))
-            wait(lambda: first - 1 in arrived or _ended(query), "no row arrives", 120)
+            _wait_for(query, _commits(workload, copy))
             alone = _finish(_start(workload, first, RATE * SECONDS))
             beside = _start(workload, first + RATE * SECONDS, RATE * SECONDS)
             time.sleep(DROPPED)
@@ -83,20 +83,29 @@ def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental
             workload.execute(SIGNAL.format(number))
             committed = _finish(beside)
             wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
-            wait(lambda: not (set(alone) | set(committed)) - set(arrived) or _ended(query), "not all rows arrive", 60)
+            commits = _commits(workload, copy)
+            _wait_for(query, commits)
+            busy = _start(workload, first + 2 * RATE * SECONDS, RATE * SECONDS // 2)
+            time.sleep(1)
+            copied = baseline.copy_out(workload, "bench")
+            _finish(busy)
             told = [json.loads(progress.json) for progress in query.recentProgress]
             ended = _end_of_snapshot(told)
         finally:
             query.stop()
     workload.drop_slot(SLOT)
-    read = sum(progress["numInputRows"] for progress in told) - len(arrived)
+    arrived = _arrivals(told, commits)
+    # all batches up to the end of the snapshot, without the changes in them
+    until = [progress for progress in told if _end(progress) <= ended]
+    delivered = max(map(_delivered, until))
+    read = sum(progress["numInputRows"] for progress in until) - sum(lsn <= delivered for lsn in commits.values())
     # rows that the stream inserted before the signal are read as well, and a few come once as changes and once as rows
     if not rows <= read <= rows + len(alone) + len(committed) + 1:
         raise RuntimeError(f"the incremental snapshot has {read} rows, the table {rows}")
     start = min(alone.values()) + DROPPED * 1_000_000_000
     without = _percentiles({row: moment for row, moment in alone.items() if moment >= start}, arrived)
     during = _percentiles({row: moment for row, moment in committed.items() if began <= moment <= ended}, arrived)
-    return Incremental(read, (ended - began) / 1e9, *without, *during)
+    return Incremental(read, (ended - began) / 1e9, copied, *without, *during)
 
 
 def repeated(spark: SparkSession, workload: Workload) -> float:
@@ -133,16 +142,63 @@ def _is_read(query: StreamingQuery) -> bool:
 
 
 def _is_running(progress: Mapping[str, Any]) -> bool:
+    return "state" in _offset(progress).get("progress", {})
+
+
+def _offset(progress: Mapping[str, Any]) -> dict[str, Any]:
     end = progress["sources"][0]["endOffset"]
-    offset = json.loads(end) if isinstance(end, str) else end
-    return "state" in (offset or {}).get("progress", {})
+    return (json.loads(end) if isinstance(end, str) else end) or {}
 
 
 def _end_of_snapshot(told: Sequence[Mapping[str, Any]]) -> int:
     """When the batch with the last rows of the snapshot had ended, in ns since 1970."""
-    last = max(place for place, progress in enumerate(told) if _is_running(progress))
-    begun = datetime.fromisoformat(told[last + 1]["timestamp"]).timestamp()
-    return int(begun * 1e9 + told[last + 1]["durationMs"]["triggerExecution"] * 1e6)
+    return _end(told[max(place for place, progress in enumerate(told) if _is_running(progress)) + 1])
+
+
+def _commits(workload: Workload, slot: str) -> dict[str, int]:
+    """The commit LSN of each row that the slot holds, by the text of its key."""
+    found: dict[str, int] = {}
+    commit_lsn = 0
+    for (data,) in workload.execute(
+        "select data from pg_logical_slot_peek_binary_changes(%s, null, null, 'proto_version', '1',"
+        " 'publication_names', 'bench_incremental')",
+        slot,
+    ):
+        message = parse(data)
+        if isinstance(message, Begin):
+            commit_lsn = message.final_lsn
+        elif isinstance(message, Insert):
+            assert isinstance(message.new[0], bytes)
+            found[message.new[0].decode()] = commit_lsn
+    return found
+
+
+def _wait_for(query: StreamingQuery, commits: Mapping[str, int]) -> None:
+    """Return once the query has delivered all of them; raises TimeoutError, and what has ended the query."""
+
+    def is_there() -> bool:
+        time.sleep(0.2)
+        last = query.lastProgress
+        return (last is not None and max(commits.values()) <= _delivered(json.loads(last.json))) or _ended(query)
+
+    wait(is_there, "not all rows arrive", 120)
+
+
+def _delivered(progress: Mapping[str, Any]) -> int:
+    """The LSN of the last commit that was delivered when the batch had ended; 0 before the first."""
+    return lsn_value(_offset(progress).get("log", {}).get("commit", "0/0"))
+
+
+def _arrivals(told: Sequence[Mapping[str, Any]], commits: Mapping[str, int]) -> dict[str, int]:
+    """When each row was delivered, in ns since 1970: when its batch had ended, and Spark had committed it."""
+    delivered = list(accumulate(map(_delivered, told), max))
+    return {row: _end(told[bisect_left(delivered, lsn)]) for row, lsn in commits.items()}
+
+
+def _end(progress: Mapping[str, Any]) -> int:
+    """When a batch had ended, in ns since 1970."""
+    begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
+    return int(begun * 1e9 + progress["durationMs"]["triggerExecution"] * 1e6)
 
 
 def _ended(query: StreamingQuery) -> bool:
@@ -164,6 +220,6 @@ def _finish(writer: subprocess.Popen[str]) -> dict[int, int]:
     return {int(number): int(moment) for number, moment in map(str.split, lines.splitlines())}
 
 
-def _percentiles(committed: Mapping[int, int], arrived: Mapping[int, Any]) -> tuple[float, float]:
-    cuts = statistics.quantiles(((arrived[row] - moment) / 1e6 for row, moment in committed.items()), n=100)
+def _percentiles(committed: Mapping[int, int], arrived: Mapping[str, int]) -> tuple[float, float]:
+    cuts = statistics.quantiles(((arrived[str(row)] - moment) / 1e6 for row, moment in committed.items()), n=100)
     return cuts[49], cuts[98]

@@ -195,6 +195,8 @@ class Suite:
                 "incremental_seconds": found.seconds,
                 "incremental_per_second": found.rows / found.seconds,
                 "incremental_ratio": copied / found.seconds,
+                "incremental_copy_beside_seconds": found.copy_seconds,
+                "incremental_beside_ratio": found.copy_seconds / found.seconds,
                 "incremental_latency_p50_ms": found.p50,
                 "incremental_latency_p99_ms": found.p99,
                 "incremental_latency_without_p50_ms": found.p50_without,
