@@ -11,6 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from tailrace.connectors.postgres import windows
 from tailrace.errors import PrerequisiteError
 from tailrace.snapshot.progress import NO_PROGRESS
 from tests.fix_postgres import Database
@@ -165,6 +166,31 @@ def test_a_table_that_changes_between_snapshot_and_reading_is_read_again(databas
     last = {int(row[0]): row[1:] for row in reads(one)}
     assert last == dict.fromkeys(range(1, 7), (b"7",))
     assert set(map(len, reads(one))) <= {2, 3}
+
+
+@pytest.mark.parametrize("lock_ms", [windows.LOCK_MS, 60_000])
+@pytest.mark.parametrize("change", ["alter v type text", "drop v", "rename v to w"])
+def test_a_table_that_is_altered_while_a_window_opens_is_read_afterwards(
+    database: Database, make_query: Any, monkeypatch: pytest.MonkeyPatch, change: str, lock_ms: int
+) -> None:
+    """A snapshot that was taken before a table was written anew shows nothing of it."""
+    monkeypatch.setattr(windows, "LOCK_MS", lock_ms)
+    database.execute(
+        SIGNALS, "create table t (id int primary key, v int)", "insert into t select generate_series(1, 9), 1"
+    )
+    one = make_query()
+    one.step()
+    with database.connect(autocommit=False) as other:
+        other.execute(f"alter table t {change}".encode())
+        execute(database, "public.t")
+        run(one, lambda q: len(q.changes) == 1)
+        ended = threading.Timer(1.0, other.commit)
+        ended.start()
+        for _ in range(3):
+            one.step()
+        ended.join()
+    run(one, lambda q: is_over(q) and bool(reads(q)))
+    assert sorted(int(row[0]) for row in reads(one)) == list(range(1, 10))
 
 
 def test_trigger_available_now_finishes_a_snapshot(database: Database, make_query: Any) -> None:

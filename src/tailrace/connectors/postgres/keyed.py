@@ -76,6 +76,10 @@ class KeyChunk:
     nulls: bool = False
 
 
+class ChangedTable(Exception):
+    """A table that is being altered, or was since the snapshot: what the snapshot shows of it may be nothing at all."""
+
+
 class UnusableTable(Exception):
     """A table that cannot be read in chunks; the argument is the status that its notification gives."""
 
@@ -137,6 +141,14 @@ class KeyedTable:
             " and ".join(conditions),
             fingerprint(connection, table.oid),
         )
+
+    def is_still(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether the table is still what the transaction's snapshot shows; it stays so while the transaction locks it.
+
+        A statement that writes a table anew leaves nothing of it in older snapshots.
+        """
+        row = connection.execute(f"select coalesce({self.still}, false)".encode()).fetchone()
+        return row is not None and bool(row[0])
 
     # --- SQL -------------------------------------------------------------------------------------------------------
 

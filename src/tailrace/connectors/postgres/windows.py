@@ -23,7 +23,7 @@ import numpy as np
 from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.connection import hold_open, is_lost
-from tailrace.connectors.postgres.keyed import KeyChunk, KeyedTable, UnusableTable, fingerprint
+from tailrace.connectors.postgres.keyed import GONE, ChangedTable, KeyChunk, KeyedTable, UnusableTable, fingerprint
 from tailrace.connectors.postgres.snapshot import Visible
 from tailrace.errors import ConnectionFailed
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
@@ -36,6 +36,9 @@ log = logging.getLogger("tailrace")
 
 # How often a snapshot that does not show a streamed transaction is taken again, and the pause in between, in s.
 _TRIES, _PAUSE = 50, 0.01
+# How long the planner waits for a table that someone alters, in ms; the stream waits meanwhile.
+LOCK_MS = 200
+_LOCK_NOT_AVAILABLE = "55P03"
 
 
 class Streamed:
@@ -143,7 +146,7 @@ class Windows:
 
     def open(self, state: IncrementalSnapshot, streamed: Streamed, upto_lsn: int, count: int) -> Window | None:
         """The next window of `state`, of `count` chunks; None when no snapshot shows all that was streamed up to
-        the commit at `upto_lsn` yet, and while the server cannot be reached.
+        the commit at `upto_lsn` yet, and while the server cannot be reached or the table is being altered.
 
         The exported snapshot lasts until the call after the next one.
         """
@@ -162,7 +165,13 @@ class Windows:
         planning.execute("begin isolation level repeatable read read only")
         try:
             planning.execute(f"set transaction snapshot '{snapshot}'".encode())
+            planning.execute(f"set local lock_timeout = {LOCK_MS}".encode())
             chunks, after, notes = self._plan(planning, state, count)
+        except ChangedTable as error:
+            log.info("%s is being altered; the incremental snapshot waits", error)
+            planning.execute("rollback")
+            self._write_close(planning, name, opened)
+            return None
         finally:
             planning.execute("rollback")
         watermark = self._write_close(planning, name, opened)
@@ -322,7 +331,7 @@ class Windows:
         self, connection: psycopg.Connection[Any], state: IncrementalSnapshot, count: int
     ) -> tuple[KeyedTable, list[KeyChunk], Cursor]:
         """The next `count` chunks of the first table, neighbours that one task reads as one, and the cursor behind
-        them. Raises UnusableTable.
+        them. Raises UnusableTable, and ChangedTable.
         """
         import psycopg
 
@@ -335,6 +344,7 @@ class Windows:
             (count * (task + 1) // tasks - count * task // tasks) * self.settings.chunk_size for task in range(tasks)
         ]
         connection.execute("savepoint tailrace_table")
+        table: KeyedTable | None = None
         try:
             table = KeyedTable.find(connection, *described, collection)
             nulls = False
@@ -343,14 +353,31 @@ class Windows:
                 cursor = Cursor(None, maximum or ())
                 self.estimates[str(collection)] = table.estimate(connection)
             chunks = table.chunks(connection, cursor, sizes, self._number, nulls)
+            if not table.is_still(connection):
+                raise ChangedTable(collection)
         except psycopg.DatabaseError as error:
             connection.execute("rollback to savepoint tailrace_table")
+            if error.sqlstate == _LOCK_NOT_AVAILABLE or self._has_gone(connection, table, error.sqlstate):
+                raise ChangedTable(collection) from None
             log.warning("a query of %s.%s fails: %s", collection.schema, collection.table, error.sqlstate)
             raise UnusableTable("SQL_EXCEPTION") from None
         self._number += len(chunks)
         rows = cursor.rows + sum(chunk.rows for chunk in chunks)
         last = chunks[-1].upto if chunks and chunks[-1].upto is not None else cursor.last
         return table, chunks, Cursor(last, cursor.maximum, rows)
+
+    @staticmethod
+    def _has_gone(connection: psycopg.Connection[Any], table: KeyedTable | None, sqlstate: str | None) -> bool:
+        """Whether a query failed because the table is no more what the snapshot shows."""
+        import psycopg
+
+        if table is None or sqlstate not in GONE:
+            return False
+        try:
+            return not table.is_still(connection)
+        except psycopg.DatabaseError:
+            connection.execute("rollback to savepoint tailrace_table")
+            return True
 
 
 _FIRST_COLUMN = """
