@@ -444,9 +444,11 @@ class PostgresPlanner:
                 incremental.give_up()
                 window = None
         if window is not None:
-            # a window that was opened a while ago takes what has come since as well: that does not wait for the next
-            exact = self._target is not None or not incremental.opens_ahead
-            found = reader.plan(start, _UNLIMITED, _UNLIMITED, window.upto_lsn if exact else None)
+            found = reader.plan(start, _UNLIMITED, _UNLIMITED, window.upto_lsn)
+            if self._target is None and incremental.opens_ahead:
+                # it was opened a while ago: what has come since does not wait for the next batch
+                further = reader.plan(start, max_rows, max_bytes)
+                found = further if found.is_before(further) else found
         elif progress != past:
             # the window of the last batch is closed: the offset should say so soon
             found = reader.plan(start, max_rows, max_bytes, self._target)
