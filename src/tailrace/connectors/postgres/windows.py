@@ -38,6 +38,8 @@ log = logging.getLogger("tailrace")
 _TRIES, _PAUSE = 50, 0.01
 # How long the planner waits for a table that someone alters, in ms; the stream waits meanwhile.
 LOCK_MS = 200
+# How long no window is opened after that, in s: each try writes watermarks.
+ALTERED_PAUSE = 0.5
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -139,6 +141,8 @@ class Windows:
         self._session: psycopg.Connection[Any] | None = None
         self._exporters: list[psycopg.Connection[Any] | None] = [None, None]
         self._number = 0
+        # when a window may be opened again
+        self._due = 0.0
         # the signal table's first column, whatever it is called
         self._id_column = ""
         # about how many rows the tables have that were begun, by name; absent where the server has no estimate
@@ -150,6 +154,8 @@ class Windows:
 
         The exported snapshot lasts until the call after the next one.
         """
+        if time.monotonic() < self._due:
+            return None
         try:
             planning, exporter = self._planning(), self._exporter()
         except ConnectionFailed as error:
@@ -169,6 +175,7 @@ class Windows:
             chunks, after, notes = self._plan(planning, state, count)
         except ChangedTable as error:
             log.info("%s is being altered; the incremental snapshot waits", error)
+            self._due = time.monotonic() + ALTERED_PAUSE
             planning.execute("rollback")
             self._write_close(planning, name, opened)
             return None
