@@ -172,16 +172,17 @@ class Windows:
         try:
             planning.execute(f"set transaction snapshot '{snapshot}'".encode())
             planning.execute(f"set local lock_timeout = {LOCK_MS}".encode())
-            chunks, after, notes = self._plan(planning, state, count)
+            planned = self._plan(planning, state, count)
         except ChangedTable as error:
             log.info("%s is being altered; the incremental snapshot waits", error)
             self._due = time.monotonic() + ALTERED_PAUSE
-            planning.execute("rollback")
-            self._write_close(planning, name, opened)
-            return None
+            planned = None
         finally:
             planning.execute("rollback")
         watermark = self._write_close(planning, name, opened)
+        if planned is None:
+            return None
+        chunks, after, notes = planned
         upto = self._flushed_lsn(planning, wait=watermark is None)
         return Window(state, after, chunks, notes, snapshot, visible, at_us, watermark, upto, upto_lsn)
 
