@@ -523,7 +523,7 @@ class PostgresPlanner:
             if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
                 reader.spool.wait(0.05)
                 continue
-            # in this order: what is read between the two calls must not be missed
+            # in this order: what is read between two of the calls must not be missed
             seen = reader.spool.version
             reached = target is not None and reader.has_read(target)
             found = reader.plan(start, max_rows, max_bytes, target)

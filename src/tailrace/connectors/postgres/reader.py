@@ -72,8 +72,8 @@ class LogReader:
         self.settings = settings
         self._streamed = streamed
         self._wanted_lsn = 0
-        # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
         self._bell = Bell()
+        # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
         self._asked = self._answered = 0
         self._is_awaited = False
         # A window must not wait long for a reader that waits for the server.
@@ -167,7 +167,10 @@ class LogReader:
             seen = self.spool.version
 
     def wait(self, seconds: float, since: int) -> None:
-        """Wait until the spool has changed after its version was `since`, at most `seconds`."""
+        """Wait until the spool has changed after its version was `since`, at most `seconds`.
+
+        What arrives meanwhile is put there at once, and not gathered with what follows.
+        """
         self._is_awaited = True
         self._bell.ring()
         self.spool.wait(seconds, since)

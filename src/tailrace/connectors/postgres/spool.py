@@ -45,6 +45,7 @@ class Spool:
         self._bytes = 0
         self._in_memory = 0
         self._changed = threading.Condition()
+        # counts the changes, for who has looked and is going to wait
         self.version = 0
 
     @property
