@@ -273,7 +273,7 @@ class Incremental:
 
     def rehearse(self, rows: Sequence[Rows], versions: Sequence[TableSchema]) -> None:
         """Do with the first changes of the log, on a thread, what windows need: the first signal and the first window
-        would wait for compiled kernels and modules otherwise, a third of a second each. Where it fails, they tell why."""
+        would wait for compiled kernels and modules otherwise, a third of a second each. Should it fail, they tell."""
         self._opener.submit(_rehearse, rows, list(versions))
 
     def spread(self, reads: Sequence[Read], count: int) -> list[tuple[Read, ...]]:
