@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -21,20 +22,23 @@ for entry in $PYTHONPATH; do
 done
 unset IFS
 if [ -n "$path" ]; then PYTHONPATH="$path"; export PYTHONPATH; else unset PYTHONPATH; fi
-exec "%s" "$@"
+if [ "$1" = -m ]; then exec %(python)s %(quiet)s "$@"; fi
+exec %(python)s "$@"
 """
+_QUIET = Path(__file__).with_name("quiet.py").resolve()
 
 
 def worker_python() -> str:
-    """The path of this process's Python, behind a script that leaves PySpark's zipped copy off the path.
+    """The path of this process's Python, behind a script that leaves PySpark's zipped copy off the path, and keeps
+    processes quiet that the JVM has left alone.
 
     Where PySpark is not an installed package, or there is no shell, it is this Python itself.
     """
     package = importlib.util.find_spec("pyspark")
     installed = package is not None and package.origin is not None and "site-packages" in Path(package.origin).parts
-    if not installed or os.name != "posix" or '"' in sys.executable:
+    if not installed or os.name != "posix":
         return sys.executable
-    script = _SCRIPT % sys.executable
+    script = _SCRIPT % {"python": shlex.quote(sys.executable), "quiet": shlex.quote(str(_QUIET))}
     target = cache_directory() / f"python-{hashlib.sha256(script.encode()).hexdigest()[:12]}" / "python"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +26,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # A worker that starts anew for each task costs more than a small batch does.
     "spark.python.worker.reuse": "true",
+    # Over TCP the JVM's and the worker's small writes wait 40 ms for each other's acknowledgement, in every task.
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.pollingDelay": "5ms",
     # Both spare a forked process and a checksum file for each file of the checkpoint: some 250 ms a batch.
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
@@ -30,6 +35,9 @@ SETTINGS: Mapping[str, str] = {
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
 }
 """What every session gets; `config` may override each of them."""
+
+# What PySpark adds to the directory, `/.UUID.sock`, and the longest path that every system takes, in bytes.
+_SOCKET_NAME, _SOCKET_PATH = 43, 103
 
 # A warning of PySpark at the start of every process; records do not pass through pandas.
 _PANDAS = "PySpark does not yet fully support pandas"
@@ -72,6 +80,8 @@ def session(
         settings["spark.driver.extraJavaOptions"] = (
             f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)}"
         )
+    if local and not submitted and not _is_running():
+        settings |= _sockets()
     if local and not submitted:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if kafka:
@@ -81,7 +91,24 @@ def session(
         builder = builder.config(name, value)
     warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     with _environment(local, submitted):
+        if not submitted and not _is_running():
+            _start_java(settings | dict(config or {}))
         return builder.getOrCreate()
+
+
+def _start_java(settings: Mapping[str, str]) -> None:
+    """Start the JVM in a session of its own.
+
+    A signal to the whole group, of a terminal or a service manager, would end Spark's parts before the query that needs
+    them. It ends when this process does: its input is a pipe from here.
+    """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager
@@ -118,6 +145,19 @@ def _environment(local: bool, submitted: bool) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _sockets() -> dict[str, str]:
+    """Where the sockets of the workers are: a directory of this process's own, which its end removes.
+
+    Spark would put them into the system's directory for temporary files, and leave some of them there. Where the path
+    of a socket would be too long for the system, workers are reached over TCP.
+    """
+    folder = tempfile.mkdtemp(prefix="tailrace-sockets-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if len(os.fsencode(folder)) + _SOCKET_NAME > _SOCKET_PATH:
+        return {"spark.python.unix.domain.socket.enabled": "false"}
+    return {"spark.python.unix.domain.socket.dir": folder}
 
 
 def _is_running() -> bool:

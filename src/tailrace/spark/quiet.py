@@ -1,0 +1,51 @@
+"""Runs a module of PySpark as `python -m` does, without stack traces from a process that the JVM has left alone.
+
+A query that is stopped ends its planner and its tasks by closing their sockets. Over Unix sockets they notice before
+they are ended, and tell it at length; the JVM, which has closed them, knows. Planner and workers of a local session:
+`tailrace.spark.python` starts them by this file, so it imports what any Python has loaded already.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+
+def is_left_alone(error: BaseException | None) -> bool:
+    """Whether the JVM has closed the socket that `error` tells of, or has none any more for a process that starts."""
+    if isinstance(error, (BrokenPipeError, ConnectionResetError)):
+        return True
+    condition = getattr(error, "getCondition", None)
+    return callable(condition) and condition() == "CANNOT_OPEN_SOCKET"
+
+
+def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not is_left_alone(error):
+        sys.__excepthook__(kind, error, trace)
+
+
+_print_exc = traceback.print_exc
+
+
+def _print(*arguments: Any, **named: Any) -> None:
+    """The daemon prints the errors of its workers by this function."""
+    is_daemon = sys._getframe(1).f_globals.get("__spec__") is getattr(sys.modules["__main__"], "__spec__", None)
+    if not (is_daemon and is_left_alone(sys.exc_info()[1])):
+        _print_exc(*arguments, **named)
+
+
+def main() -> None:
+    sys.excepthook = _tell
+    traceback.print_exc = _print
+    # what `python -m` has there
+    sys.path[0] = os.getcwd()
+    del sys.argv[:2]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

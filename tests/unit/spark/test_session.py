@@ -1,0 +1,25 @@
+"""Where the workers of a local session are reached."""
+
+from __future__ import annotations
+
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tailrace.spark import session
+
+
+def test_workers_are_reached_over_sockets_that_nobody_else_may_open() -> None:
+    (name, folder), *others = session._sockets().items()
+    assert (name, others) == ("spark.python.unix.domain.socket.dir", [])
+    assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
+    Path(folder).rmdir()
+
+
+def test_a_path_that_is_too_long_for_a_socket_leaves_tcp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert session._sockets() == {"spark.python.unix.domain.socket.enabled": "false"}
