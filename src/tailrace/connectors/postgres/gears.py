@@ -180,6 +180,10 @@ class Streaming:
     # How long a run waits for more in s, from the end of the last one on, while nobody is hurried: indexing takes as
     # long for a commit as for fifty, and a server under small commits sends hundreds a second.
     LINGER = 0.05
+    # While it waits, it looks for more this often, in s, and not at each small thing that the server sends: to be woken
+    # for every commit takes as long as to fetch five at once. So small is what is below DOZE_BYTES.
+    DOZE = 0.01
+    DOZE_BYTES = 16 << 10
 
     def __init__(self, connection: psycopg.Connection[Any], status_interval_s: float, bell: Bell) -> None:
         self._bell = bell
@@ -225,6 +229,7 @@ class Streaming:
         deadline = time.monotonic() + seconds
         builder = self._builder
         looked = False
+        fetched = 0
         while builder.size < self.RUN_BYTES:
             if self._released is not None:
                 # a large transaction that has just been committed: run by run, never in memory as a whole
@@ -250,7 +255,12 @@ class Streaming:
                     break
                 self.status_if_due()
                 server, bell = self._pg.socket, self._bell.fileno()
-                ready, _, _ = select.select([server, bell], [], [], min(left, self._status_interval))
+                ready, _, _ = select.select([server, bell], [], [], 0)
+                if not ready:
+                    dozes = 0 < builder.size < fetched + self.DOZE_BYTES
+                    fetched = builder.size
+                    watched, longest = ([bell], self.DOZE) if dozes else ([server, bell], self._status_interval)
+                    ready, _, _ = select.select(watched, [], [], min(left, longest))
                 if bell in ready:
                     self._bell.silence()
                     if not len(builder) and server not in ready:
