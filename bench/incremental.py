@@ -31,6 +31,9 @@ RATE = 500
 SECONDS = 15
 """How long the stream is watched without a snapshot, and how long it goes on at most beside one."""
 
+WARMING = 25
+"""How long it goes on beside the first snapshot, which is not counted, in s."""
+
 DROPPED = 3
 SLOT = "bench_incremental"
 FIRST = 3_000_000_000
@@ -54,13 +57,17 @@ class Incremental:
     p99: float
 
 
-def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental:
+def measure(spark: SparkSession, workload: Workload, number: int, together: int) -> Incremental:
     """Stream inserts into `bench` at RATE, alone and while its other rows are read by a signal; the round `number`.
+
+    A transaction has `together` of them.
+
+    The query has read the table once beside inserts before: a stream has run for a while when a signal comes, and the
+    JVM compiles for a minute what a snapshot needs.
 
     Raises TimeoutError when rows stay away, RuntimeError when the snapshot has other rows than the table.
     """
     first = FIRST + number * 1_000_000
-    rows = int(workload.execute("select count(*) from bench")[0][0])
     if not number:
         workload.execute("create table signals (id text primary key, type text, data text)")
         workload.execute("create publication bench_incremental for table bench, signals")
@@ -74,10 +81,15 @@ def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental
         writer = frame(spark, settings).writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(processingTime="0 seconds").start()
         try:
-            _finish(_start(workload, first - 1, 1))
+            warming = _start(workload, first - RATE * WARMING, RATE * WARMING, together)
+            time.sleep(DROPPED)
+            workload.execute(SIGNAL.format(f"warm-{number}"))
+            _finish(warming)
+            wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
             _wait_for(query, _commits(workload, copy))
-            alone = _finish(_start(workload, first, RATE * SECONDS))
-            beside = _start(workload, first + RATE * SECONDS, RATE * SECONDS)
+            rows = int(workload.execute("select count(*) from bench")[0][0])
+            alone = _finish(_start(workload, first, RATE * SECONDS, together))
+            beside = _start(workload, first + RATE * SECONDS, RATE * SECONDS, together)
             time.sleep(DROPPED)
             began = time.time_ns()
             workload.execute(SIGNAL.format(number))
@@ -85,7 +97,7 @@ def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental
             wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
             commits = _commits(workload, copy)
             _wait_for(query, commits)
-            busy = _start(workload, first + 2 * RATE * SECONDS, RATE * SECONDS // 2)
+            busy = _start(workload, first + 2 * RATE * SECONDS, RATE * SECONDS // 2, together)
             time.sleep(1)
             copied = baseline.copy_out(workload, "bench")
             _finish(busy)
@@ -95,13 +107,12 @@ def measure(spark: SparkSession, workload: Workload, number: int) -> Incremental
             query.stop()
     workload.drop_slot(SLOT)
     arrived = _arrivals(told, commits)
-    # all batches up to the end of the snapshot, without the changes in them
-    until = [progress for progress in told if _end(progress) <= ended]
-    delivered = max(map(_delivered, until))
-    read = sum(progress["numInputRows"] for progress in until) - sum(lsn <= delivered for lsn in commits.values())
+    # the batches of the snapshot, without the changes in them
+    counts = [progress["numInputRows"] for progress in told if began < _end(progress) <= ended]
+    read = sum(counts) - sum(began < moment <= ended for moment in arrived.values())
     # rows that the stream inserted before the signal are read as well, and a few come once as changes and once as rows
     if not rows <= read <= rows + len(alone) + len(committed) + 1:
-        raise RuntimeError(f"the incremental snapshot has {read} rows, the table {rows}")
+        raise RuntimeError(f"the incremental snapshot has {read} rows, the table {rows} and the stream's")
     start = min(alone.values()) + DROPPED * 1_000_000_000
     without = _percentiles({row: moment for row, moment in alone.items() if moment >= start}, arrived)
     during = _percentiles({row: moment for row, moment in committed.items() if began <= moment <= ended}, arrived)
@@ -207,8 +218,8 @@ def _ended(query: StreamingQuery) -> bool:
     raise query.exception() or RuntimeError("the query ended by itself")
 
 
-def _start(workload: Workload, first: int, rows: int) -> subprocess.Popen[str]:
-    arguments = [workload.server.dsn(workload.database), str(first), str(rows), str(RATE)]
+def _start(workload: Workload, first: int, rows: int, together: int) -> subprocess.Popen[str]:
+    arguments = [workload.server.dsn(workload.database), str(first), str(rows), str(RATE), str(together)]
     return subprocess.Popen([sys.executable, "-m", "bench.writer", *arguments], stdout=subprocess.PIPE, text=True)
 
 

@@ -80,7 +80,7 @@ def _ended(query: StreamingQuery) -> bool:
 
 def _insert(workload: Workload, first: int, rows: int) -> dict[int, int]:
     """Run the writer; the time of each row's commit in ns."""
-    arguments = [workload.server.dsn(workload.database), str(first), str(rows), str(RATE)]
+    arguments = [workload.server.dsn(workload.database), str(first), str(rows), str(RATE), "1"]
     done = subprocess.run(
         [sys.executable, "-m", "bench.writer", *arguments], capture_output=True, text=True, check=False
     )

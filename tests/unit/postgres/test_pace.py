@@ -42,3 +42,21 @@ def test_a_fixed_number_is_kept(clock: list[float]) -> None:
     pace = Pace(3, 2, 1024)
     batch(pace, clock, 5, with_window=True)
     assert pace.chunks() == 3
+
+
+def test_the_slow_first_batches_of_a_query_are_soon_forgotten(clock: list[float]) -> None:
+    pace = Pace(0, 2, 1024)
+    batch(pace, clock, 5, with_window=False)
+    batch(pace, clock, 0.05, with_window=False)
+    for _ in range(40):
+        batch(pace, clock, 0.05 + pace.chunks() * 0.001, with_window=True)
+    assert 0.05 + pace.chunks() * 0.001 == pytest.approx(WINDOW_PACE, rel=0.05)
+
+
+def test_each_snapshot_begins_with_the_least_window(clock: list[float]) -> None:
+    pace = Pace(0, 2, 1024)
+    for _ in range(20):
+        batch(pace, clock, 0.05 + pace.chunks() * 0.001, with_window=True)
+    assert pace.chunks() > 16
+    batch(pace, clock, 0.05, with_window=False)
+    assert pace.chunks() == 16

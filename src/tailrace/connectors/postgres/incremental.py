@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 # The least time of a batch with a window, in s, that the automatic number of chunks aims at.
-WINDOW_PACE = 0.25
+WINDOW_PACE = 0.15
 # The least number of rows that a task of an automatic window reads.
 WINDOW_ROWS = 8192
 # So many transactions may be unknown to be visible before the server is asked at the next batch.
@@ -362,6 +362,8 @@ class Pace:
     def planned(self, with_window: bool) -> None:
         """A batch is given to Spark."""
         self._planned, self._with_window = time.monotonic(), with_window
+        if not with_window:
+            self._chunks = self._least
 
     def returned(self) -> None:
         """Spark asks for the next batch."""
@@ -373,7 +375,8 @@ class Pace:
             factor = min(max(room / max(took - self._plain, 0.001), 0.5), 1.25)
             self._chunks = min(max(self._chunks * factor, self._least), 1024 * self._least)
         else:
-            self._plain = took if not self._plain else 0.8 * self._plain + 0.2 * took
+            # sooner shorter than longer: a query's first batches take several times what later ones do
+            self._plain = min(took, 0.8 * self._plain + 0.2 * took) if self._plain else took
 
 
 def _rehearse(rows: Sequence[Rows], versions: Sequence[TableSchema]) -> None:
