@@ -216,7 +216,11 @@ class Demo:
         from tailrace.pipeline import Pipeline
         from tailrace.spark.session import session
 
-        config = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
+        config = {
+            "spark.local.dir": str(scratch),
+            "spark.python.unix.domain.socket.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        }
         # What goes wrong is told by the query itself; Spark's log would tell it again, at length.
         spark = session(config, app_name="tailrace demo", memory="1g", log_level="off")
         stack.callback(_end_java, spark)

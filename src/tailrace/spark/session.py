@@ -36,6 +36,7 @@ SETTINGS: Mapping[str, str] = {
 }
 """What every session gets; `config` may override each of them."""
 
+_SOCKETS = "spark.python.unix.domain.socket.dir"
 # What PySpark adds to the directory, `/.UUID.sock`, and the longest path that every system takes, in bytes.
 _SOCKET_NAME, _SOCKET_PATH = 43, 103
 
@@ -81,7 +82,7 @@ def session(
             f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)}"
         )
     if local and not submitted and not _is_running():
-        settings |= _sockets()
+        settings |= _sockets((config or {}).get(_SOCKETS))
     if local and not submitted:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if kafka:
@@ -147,17 +148,19 @@ def _environment(local: bool, submitted: bool) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _sockets() -> dict[str, str]:
-    """Where the sockets of the workers are: a directory of this process's own, which its end removes.
+def _sockets(given: str | None = None) -> dict[str, str]:
+    """Where the sockets of the workers are: the directory `given`, or one of this process's own, which its end removes.
 
     Spark would put them into the system's directory for temporary files, and leave some of them there. Where the path
     of a socket would be too long for the system, workers are reached over TCP.
     """
-    folder = tempfile.mkdtemp(prefix="tailrace-sockets-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = given
+    if folder is None:
+        folder = tempfile.mkdtemp(prefix="tailrace-sockets-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if len(os.fsencode(folder)) + _SOCKET_NAME > _SOCKET_PATH:
         return {"spark.python.unix.domain.socket.enabled": "false"}
-    return {"spark.python.unix.domain.socket.dir": folder}
+    return {_SOCKETS: folder}
 
 
 def _is_running() -> bool:

@@ -23,3 +23,8 @@ def test_a_path_that_is_too_long_for_a_socket_leaves_tcp(monkeypatch: pytest.Mon
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
     assert session._sockets() == {"spark.python.unix.domain.socket.enabled": "false"}
+
+
+def test_a_directory_that_was_named_is_taken_and_kept(tmp_path: Path) -> None:
+    assert session._sockets("/run/named") == {"spark.python.unix.domain.socket.dir": "/run/named"}
+    assert session._sockets(str(tmp_path / ("d" * 100))) == {"spark.python.unix.domain.socket.enabled": "false"}
