@@ -26,8 +26,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # A worker that starts anew for each task costs more than a small batch does.
     "spark.python.worker.reuse": "true",
-    # Over TCP the JVM's and the worker's small writes wait 40 ms for each other's acknowledgement, in every task.
-    "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.pollingDelay": "5ms",
     # Both spare a forked process and a checksum file for each file of the checkpoint: some 250 ms a batch.
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
@@ -36,7 +34,7 @@ SETTINGS: Mapping[str, str] = {
 }
 """What every session gets; `config` may override each of them."""
 
-_SOCKETS = "spark.python.unix.domain.socket.dir"
+_ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 # What PySpark adds to the directory, `/.UUID.sock`, and the longest path that every system takes, in bytes.
 _SOCKET_NAME, _SOCKET_PATH = 43, 103
 
@@ -149,18 +147,20 @@ def _environment(local: bool, submitted: bool) -> Iterator[None]:
 
 
 def _sockets(given: str | None = None) -> dict[str, str]:
-    """Where the sockets of the workers are: the directory `given`, or one of this process's own, which its end removes.
+    """A local session reaches its workers over Unix sockets: over TCP the small writes of both sides wait 40 ms for
+    each other's acknowledgement, in every task.
 
-    Spark would put them into the system's directory for temporary files, and leave some of them there. Where the path
-    of a socket would be too long for the system, workers are reached over TCP.
+    They are in the directory `given`, or in one of this process's own, which its end removes: Spark would put them into
+    the system's directory for temporary files, and leave some there. Where the path of a socket would be too long for
+    the system, workers are reached over TCP; executors of a cluster are, since their directories are not known here.
     """
     folder = given
     if folder is None:
         folder = tempfile.mkdtemp(prefix="tailrace-sockets-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     if len(os.fsencode(folder)) + _SOCKET_NAME > _SOCKET_PATH:
-        return {"spark.python.unix.domain.socket.enabled": "false"}
-    return {_SOCKETS: folder}
+        return {_ENABLED: "false"}
+    return {_ENABLED: "true", _SOCKETS: folder}
 
 
 def _is_running() -> bool:

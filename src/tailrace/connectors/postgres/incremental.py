@@ -343,7 +343,8 @@ class Pace:
 
     The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. It is counted
     from the plan of a batch to the call for the next one; what it takes beyond a batch without a window is the
-    chunks'. A window has WINDOW_ROWS for each of `parallelism` tasks at least: less would cost as much.
+    chunks'. A window has WINDOW_ROWS for each of `parallelism` tasks at least: less would cost as much. The first
+    window of a snapshot has the least.
     """
 
     def __init__(self, fixed: int, parallelism: int, chunk_size: int) -> None:
