@@ -85,13 +85,14 @@ def session(
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if kafka:
         settings["spark.jars"] = ",".join(str(jar) for jar in kafka_jars())
+    settings |= config or {}
     builder = SparkSession.builder
-    for name, value in (settings | dict(config or {})).items():
+    for name, value in settings.items():
         builder = builder.config(name, value)
     warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
     with _environment(local, submitted):
         if not submitted and not _is_running():
-            _start_java(settings | dict(config or {}))
+            _start_java(settings)
         return builder.getOrCreate()
 
 
