@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +41,6 @@ def told(folder: Path, text: str) -> str:
         [python, "-m", "started", "one", "two"],
         check=False,
         cwd=folder,
-        env=dict(os.environ),
         capture_output=True,
         text=True,
     )
