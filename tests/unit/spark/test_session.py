@@ -31,6 +31,23 @@ def test_a_directory_that_was_named_is_taken_and_kept(tmp_path: Path) -> None:
     assert session._sockets(str(tmp_path / ("d" * 100))) == {"spark.python.unix.domain.socket.enabled": "false"}
 
 
-def test_sessions_of_clusters_keep_to_tcp() -> None:
+class Started(Exception):
+    """The JVM would start now."""
+
+
+@pytest.mark.parametrize(("master", "is_local"), [("local[2]", True), ("spark://somewhere:7077", False)])
+def test_sessions_of_clusters_keep_to_tcp(monkeypatch: pytest.MonkeyPatch, master: str, is_local: bool) -> None:
     """The directories of executors may have paths that are too long, as YARN's containers do."""
-    assert not [name for name in session.SETTINGS if "socket" in name]
+    settings: dict[str, str] = {}
+
+    def start(given: dict[str, str]) -> None:
+        settings.update(given)
+        raise Started
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    monkeypatch.setattr(session, "_is_running", lambda: False)
+    monkeypatch.setattr(session, "_start_java", start)
+    with pytest.raises(Started):
+        session.session({"spark.app.name": "other"}, master=master)
+    assert settings["spark.app.name"] == "other"
+    assert (settings.get("spark.python.unix.domain.socket.enabled") == "true") is is_local
