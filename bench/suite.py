@@ -182,39 +182,43 @@ class Suite:
         self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
     def _incremental(self) -> None:
-        """Beside transactions of ten rows and, as `incremental_singly_`, of one. The first round is not counted: it has
-        the JVM compile what a window needs."""
+        """Beside transactions of ten rows and, as `incremental_singly_`, of one.
+
+        The first of all is not counted: it has the JVM compile what a window needs.
+        """
+        self._beside(0, 10)
         rounds: list[dict[str, float]] = []
-        forms = {"incremental_": 10, "incremental_singly_": 1}
-        number = 0
-        for turn in range(self.repeat + 1):
-            figures: dict[str, float] = {}
-            for prefix, together in forms.items() if turn else [("incremental_", 10)]:
-                self.say(f"incremental snapshot beside {incremental.RATE} rows a second, {together} in a transaction")
-                self.workload.settle(BENCH.name)
-                before = baseline.copy_out(self.workload, "bench")
-                found = incremental.measure(self.spark, self.workload, number, together)
-                copied = (before + baseline.copy_out(self.workload, "bench")) / 2
-                number += 1
-                told = {
-                    "copy_seconds": copied,
-                    "seconds": found.seconds,
-                    "per_second": found.rows / found.seconds,
-                    "ratio": copied / found.seconds,
-                    "copy_beside_seconds": found.copy_seconds,
-                    "beside_ratio": found.copy_seconds / found.seconds,
-                    "latency_p50_ms": found.p50,
-                    "latency_p99_ms": found.p99,
-                    "latency_without_p50_ms": found.p50_without,
-                    "latency_without_p99_ms": found.p99_without,
-                    "latency_p99_ratio": found.p99 / found.p99_without,
-                }
-                self.say(", ".join(f"{name} {value:.2f}" for name, value in told.items()))
-                figures |= {f"{prefix}{name}": value for name, value in told.items()}
-            if turn:
-                rounds.append(figures)
+        for number in range(1, 2 * self.repeat, 2):
+            tens, ones = self._beside(number, 10), self._beside(number + 1, 1)
+            rounds.append(
+                {f"incremental_{name}": value for name, value in tens.items()}
+                | {f"incremental_singly_{name}": value for name, value in ones.items()}
+            )
         self.extra |= {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
         self.extra["snapshot_repeated_share"] = incremental.repeated(self.spark, self.workload)
+
+    def _beside(self, number: int, together: int) -> dict[str, float]:
+        """The figures of the incremental snapshot `number`, beside transactions of `together` rows."""
+        self.say(f"incremental snapshot beside {incremental.RATE} rows a second, {together} in a transaction")
+        self.workload.settle(BENCH.name)
+        before = baseline.copy_out(self.workload, "bench")
+        found = incremental.measure(self.spark, self.workload, number, together)
+        copied = (before + baseline.copy_out(self.workload, "bench")) / 2
+        figures = {
+            "copy_seconds": copied,
+            "seconds": found.seconds,
+            "per_second": found.rows / found.seconds,
+            "ratio": copied / found.seconds,
+            "copy_beside_seconds": found.copy_seconds,
+            "beside_ratio": found.copy_seconds / found.seconds,
+            "latency_p50_ms": found.p50,
+            "latency_p99_ms": found.p99,
+            "latency_without_p50_ms": found.p50_without,
+            "latency_without_p99_ms": found.p99_without,
+            "latency_p99_ratio": found.p99 / found.p99_without,
+        }
+        self.say(", ".join(f"{name} {value:.2f}" for name, value in figures.items()))
+        return figures
 
     # --- one measurement -----------------------------------------------------------------------------------------
 
