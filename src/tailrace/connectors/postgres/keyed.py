@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.snapshot import SnapshotOrigin, as_reads, only, qualified, quoted, shown_as_text
+from tailrace.connectors.postgres.snapshot import SnapshotOrigin, as_reads, only, qualified, quoted
+from tailrace.connectors.postgres.texts import selected, texts
 from tailrace.snapshot.incremental import Collection, Cursor, Key
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class KeyedTable:
         return found
 
     def select(self, chunk: KeyChunk) -> str:
-        """The query of a chunk's rows, every column as the text of its output function, ordered by the key."""
+        """The query of a chunk's rows, its columns in the forms that `texts` takes, ordered by the key."""
         if chunk.upto is None:
             ranged = ""
         else:
@@ -247,7 +247,7 @@ class KeyedTable:
         if chunk.nulls:
             broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
             ranged = f"({ranged} or {broken})" if ranged else f"({broken})"
-        columns = ", ".join(shown_as_text(column, self.outputs) for column in self.table.columns)
+        columns = ", ".join(selected(column, quoted(column.name), self.outputs) for column in self.table.columns)
         return f"select {columns} from {self.source}{self._where([ranged])} order by {self._keys()}"
 
 
@@ -301,7 +301,7 @@ def read_rows(
         source = SnapshotOrigin(origin.lsn, origin.xid, origin.at_us, origin.previous_end)
         ordinal = (chunk.number + 1) << 40
         for rows in connection.query(table.select(chunk)):
-            columns = [rows.column(place).cast(pa.binary()) for place in range(len(table.table.columns))]
+            columns = [texts(rows.column(place), column) for place, column in enumerate(table.table.columns)]
             columns = superseded.without(table, columns)
             count = len(columns[0]) if columns else rows.num_rows
             if count:

@@ -16,10 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns.batch import ChangeBatch, Flags, Image, Int64s, Marker, Transactions
-from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import hold_open
+from tailrace.connectors.postgres.texts import selected, texts
 from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 # a crash costs one of them.
 CHUNK_PAGES, LEAST_CHUNK_PAGES = 2048, 128
 BATCHES = 12
-# Types whose stored bytes are their text.
-_TEXT_TYPES = ("text", "varchar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,8 +326,8 @@ def override_error(table: TableId, what: str) -> ConfigError:
 
 
 def select_statement(table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str) -> str:
-    """The query of one chunk: every column as the text of its output function."""
-    columns = ", ".join(shown_as_text(column, outputs) for column in table.columns)
+    """The query of one chunk, its columns in the forms that `texts` takes."""
+    columns = ", ".join(selected(column, quoted(column.name), outputs) for column in table.columns)
     conditions = []
     if chunk.first_page:
         conditions.append(f"ctid >= '({chunk.first_page},0)'")
@@ -336,13 +335,6 @@ def select_statement(table: TableSchema, outputs: dict[str, str], chunk: Chunk, 
         conditions.append(f"ctid < '({chunk.last_page},0)'")
     where = f" where {' and '.join(conditions)}" if conditions else ""
     return f"select {columns or '1'} from {only(relkind)}{quoted(table.id.schema)}.{quoted(table.id.table)}{where}"
-
-
-def shown_as_text(column: Column, outputs: dict[str, str]) -> str:
-    """The column in a select list, as the text of its output function."""
-    if column.type_name in _TEXT_TYPES and column.kind == "base":
-        return quoted(column.name)
-    return f"textin({outputs[column.name]}({quoted(column.name)})) as {quoted(column.name)}"
 
 
 def read_chunk(
@@ -395,7 +387,7 @@ def _as_changes(
     marker = np.full(rows.num_rows, Marker.TRUE, np.uint8)
     for row, kind in markers(chunk, rows.num_rows, opened, closes):
         marker[row] = kind
-    columns = [rows.column(place).cast(pa.binary()) for place in range(len(table.columns))]
+    columns = [texts(rows.column(place), column) for place, column in enumerate(table.columns)]
     # chunk number and row: unique within the snapshot
     return as_reads(table, columns, (chunk.number << 40) + ordinal, marker, origin, origin.lsn)
 

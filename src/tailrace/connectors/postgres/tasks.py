@@ -198,6 +198,9 @@ class Rehearsal:
     def read(self) -> Iterator[pa.RecordBatch]:
         import adbc_driver_postgresql  # noqa: F401
 
+        from tailrace.connectors.postgres import texts
+
+        texts.load()
         for _ in self.task.read():
             pass
         yield from ()

@@ -1,0 +1,165 @@
+"""Columns of a query as the texts of their types' output functions. Worker.
+
+The server writes most of them. Numbers, booleans, dates and times come as it holds them and are written here: it takes
+a third less time for a row of usual columns then. Sessions have `DateStyle=ISO` and `TimeZone=UTC`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+from tailrace.columns.table import Column
+from tailrace.serde.kernels import put_integer
+from tailrace.serde.leaf import leaf
+from tailrace.serde.memory import binary_array, readonly, text_buffers, valid_flags
+from tailrace.serde.time_kernels import put_clock, put_day, put_two
+
+# The server's own types, whose oids are the same everywhere, and what a query asks for.
+_AS_THEY_ARE = frozenset({16, 20, 21, 23, 25, 1043})
+_SENT = {1082: "date_send", 1114: "timestamp_send", 1184: "timestamptz_send"}
+
+# Days from 1970 to 2000, where the server counts from; the days of the years 1 and 9999; those of 400 years.
+_EPOCH, _FIRST_DAY, _LAST_DAY, _ERA = 10_957, -719_162, 2_932_896, 146_097
+_DAY_US = 86_400_000_000
+_INT32_MAX, _INT64_MAX = 2_147_483_647, 9_223_372_036_854_775_807
+# The longest texts: of a timestamp with its time zone before Christ, and of a date.
+_LONGEST, _LONGEST_DATE = 36, 18
+_INFINITY = np.frombuffer(b"-infinity", np.uint8)
+
+
+def selected(column: Column, name: str, outputs: Mapping[str, str]) -> str:
+    """The column, which is called `name` in SQL, in a select list, in the form that `texts` takes.
+
+    `outputs` are the output functions of the columns' types.
+    """
+    if column.kind == "base" and column.type_oid in _AS_THEY_ARE:
+        return name
+    if column.kind == "base" and column.type_oid in _SENT:
+        return f"{_SENT[column.type_oid]}({name}) as {name}"
+    return f"textin({outputs[column.name]}({name})) as {name}"
+
+
+def texts(values: pa.Array, column: Column) -> pa.Array:
+    """The texts of `values`, which a query has given for `column`, as `binary`."""
+    kind = values.type
+    if pa.types.is_integer(kind):
+        return values.cast(pa.string()).cast(pa.binary())
+    if pa.types.is_boolean(kind):
+        return pc.if_else(values, pa.scalar(b"t"), pa.scalar(b"f"))
+    if not pa.types.is_binary(kind):
+        return values.cast(pa.binary())
+    content, bounds = text_buffers(values)
+    is_date = column.type_oid == 1082
+    out = np.empty(len(values) * (_LONGEST_DATE if is_date else _LONGEST) + 1, np.uint8)
+    offsets = np.empty(len(values) + 1, np.int32)
+    if is_date:
+        end = _dates(content, bounds, out, offsets)
+    else:
+        end = _timestamps(content, bounds, column.type_oid == 1184, out, offsets)
+    return binary_array(out[:end], offsets, valid_flags(values))
+
+
+@leaf
+def _number(data: Any, begin: Any, end: Any) -> Any:
+    """The bytes as a signed number, the highest first."""
+    value = np.int64(np.int8(data[begin]))
+    for place in range(begin + 1, end):
+        value = value << 8 | np.int64(data[place])
+    return value
+
+
+@leaf
+def _put_infinity(negative: Any, infinity: Any, out: Any, at: Any) -> Any:
+    for place in range(0 if negative else 1, 9):
+        out[at] = infinity[place]
+        at += 1
+    return at
+
+
+@leaf
+def _put_date(day: Any, out: Any, at: Any) -> Any:
+    """Write days since 1970 as the server does, without what tells that a year is before Christ."""
+    if _FIRST_DAY <= day <= _LAST_DAY:
+        return put_day(day, out, at)
+    # the same day of a year that has four digits, and then the year in its place
+    eras = (day + 719_468) // _ERA - 5
+    put_day(day - eras * _ERA, out, at)
+    year = np.int64(0)
+    for place in range(4):
+        year = year * 10 + out[at + place] - 48
+    year += eras * 400
+    if year < 1:
+        year = 1 - year
+    high, low = (out[at + 5] - 48) * 10 + out[at + 6] - 48, (out[at + 8] - 48) * 10 + out[at + 9] - 48
+    if year > 9999:
+        at = put_integer(np.int64(year), out, at)
+    else:
+        at = put_two(year // 100, out, at)
+        at = put_two(year % 100, out, at)
+    out[at] = 45
+    at = put_two(high, out, at + 1)
+    out[at] = 45
+    return put_two(low, out, at + 1)
+
+
+@leaf
+def _put_era(day: Any, out: Any, at: Any) -> Any:
+    if day < _FIRST_DAY:
+        out[at], out[at + 1], out[at + 2] = 32, 66, 67
+        at += 3
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _dates(data: Any, bounds: Any, out: Any, offsets: Any) -> Any:
+    """The texts of values of four bytes, days since 2000; those of other lengths are null. Where they end."""
+    at = 0
+    for row in range(len(bounds) - 1):
+        offsets[row] = at
+        if bounds[row + 1] - bounds[row] == 4:
+            value = _number(data, bounds[row], bounds[row + 1])
+            if value == _INT32_MAX or value == -_INT32_MAX - 1:
+                at = _put_infinity(value < 0, _INFINITY, out, at)
+            else:
+                at = _put_date(value + _EPOCH, out, at)
+                at = _put_era(value + _EPOCH, out, at)
+    offsets[len(bounds) - 1] = at
+    return at
+
+
+@njit(cache=True, nogil=True)
+def _timestamps(data: Any, bounds: Any, zoned: Any, out: Any, offsets: Any) -> Any:
+    """The texts of values of eight bytes, µs since 2000; those of other lengths are null. Where they end."""
+    at = 0
+    for row in range(len(bounds) - 1):
+        offsets[row] = at
+        if bounds[row + 1] - bounds[row] == 8:
+            value = _number(data, bounds[row], bounds[row + 1])
+            if value == _INT64_MAX or value == -_INT64_MAX - 1:
+                at = _put_infinity(value < 0, _INFINITY, out, at)
+                continue
+            day = value // _DAY_US
+            clock = value - day * _DAY_US
+            at = _put_date(day + _EPOCH, out, at)
+            out[at] = 32
+            # over the letter of the time zone that is put there
+            at = put_clock(clock, -1, out, at + 1) - 1
+            if zoned:
+                out[at], out[at + 1], out[at + 2] = 43, 48, 48
+                at += 3
+            at = _put_era(day + _EPOCH, out, at)
+    offsets[len(bounds) - 1] = at
+    return at
+
+
+def load() -> None:
+    """Load the kernels, or compile them the first time, so that the first real call does not wait for it."""
+    none, bounds, out = np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.uint8)
+    _dates(readonly(none), readonly(bounds), out, np.empty(1, np.int32))
+    _timestamps(readonly(none), readonly(bounds), False, out, np.empty(1, np.int32))
