@@ -38,6 +38,10 @@ _ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.un
 # What PySpark adds to the directory, `/.UUID.sock`, and the longest path that every system takes, in bytes.
 _SOCKET_NAME, _SOCKET_PATH = 43, 103
 
+# Arrow's buffers check the bounds of each access, a good part of the JVM's time for a row. What they hold here is
+# written by pyarrow and read by Spark's generated code, which keeps to the rows that there are.
+_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true"
+
 # A warning of PySpark at the start of every process; records do not pass through pandas.
 _PANDAS = "PySpark does not yet fully support pandas"
 
@@ -77,7 +81,7 @@ def session(
     if not submitted:
         settings["spark.master"] = master
         settings["spark.driver.extraJavaOptions"] = (
-            f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)}"
+            f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
         )
     if local and not submitted and not _is_running():
         settings |= _sockets((config or {}).get(_SOCKETS))
