@@ -28,6 +28,9 @@ from tailrace.sinks.interruption import briefly
 RATE = 500
 """Inserted rows a second."""
 
+TRIGGER = "1 second"
+"""Of the query that does not go on without pause."""
+
 SECONDS = 15
 """How long the stream is watched without a snapshot, and how long it goes on at most beside one."""
 
@@ -35,6 +38,10 @@ WARMING = 25
 """How long it goes on beside the first snapshot, which is not counted, in s."""
 
 DROPPED = 3
+
+WARM_AFTER = 15
+"""When that one is signalled, in s: the query has found its pace, and whether it has a trigger."""
+
 SLOT = "bench_incremental"
 FIRST = 3_000_000_000
 CHUNK = 10_000
@@ -57,10 +64,12 @@ class Incremental:
     p99: float
 
 
-def measure(spark: SparkSession, workload: Workload, number: int, together: int) -> Incremental:
+def measure(
+    spark: SparkSession, workload: Workload, number: int, together: int, trigger: str = "0 seconds"
+) -> Incremental:
     """Stream inserts into `bench` at RATE, alone and while its other rows are read by a signal; the round `number`.
 
-    A transaction has `together` of them.
+    A transaction has `together` of them; the query begins a batch every `trigger`.
 
     The query has read the table once beside inserts before: a stream has run for a while when a signal comes, and the
     JVM compiles for a minute what a snapshot needs.
@@ -79,10 +88,10 @@ def measure(spark: SparkSession, workload: Workload, number: int, together: int)
     }
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint, workload.copy_of(SLOT) as copy:
         writer = frame(spark, settings).writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = writer.trigger(processingTime="0 seconds").start()
+        query = writer.trigger(processingTime=trigger).start()
         try:
             warming = _start(workload, first - RATE * WARMING, RATE * WARMING, together)
-            time.sleep(DROPPED)
+            time.sleep(WARM_AFTER)
             workload.execute(SIGNAL.format(f"warm-{number}"))
             _finish(warming)
             wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)

@@ -182,27 +182,30 @@ class Suite:
         self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
     def _incremental(self) -> None:
-        """Beside transactions of ten rows and, as `incremental_singly_`, of one.
+        """Beside transactions of ten rows; as `incremental_singly_`, of one; as `incremental_ticking_`, of ten and by a
+        query with a trigger.
 
         The first of all is not counted: it has the JVM compile what a window needs.
         """
-        self._beside(0, 10)
+        forms = {"incremental_": (10, "0 seconds"), "incremental_singly_": (1, "0 seconds")}
+        forms["incremental_ticking_"] = (10, incremental.TRIGGER)
+        self._beside(0, *forms["incremental_"])
         rounds: list[dict[str, float]] = []
-        for number in range(1, 2 * self.repeat, 2):
-            tens, ones = self._beside(number, 10), self._beside(number + 1, 1)
-            rounds.append(
-                {f"incremental_{name}": value for name, value in tens.items()}
-                | {f"incremental_singly_{name}": value for name, value in ones.items()}
-            )
+        for number in range(self.repeat):
+            figures: dict[str, float] = {}
+            for place, (prefix, form) in enumerate(forms.items(), 1 + len(forms) * number):
+                figures |= {prefix + name: value for name, value in self._beside(place, *form).items()}
+            rounds.append(figures)
         self.extra |= {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
         self.extra["snapshot_repeated_share"] = incremental.repeated(self.spark, self.workload)
 
-    def _beside(self, number: int, together: int) -> dict[str, float]:
+    def _beside(self, number: int, together: int, trigger: str) -> dict[str, float]:
         """The figures of the incremental snapshot `number`, beside transactions of `together` rows."""
-        self.say(f"incremental snapshot beside {incremental.RATE} rows a second, {together} in a transaction")
+        beside = f"{incremental.RATE} rows a second, {together} in a transaction"
+        self.say(f"incremental snapshot beside {beside}, a batch every {trigger}")
         self.workload.settle(BENCH.name)
         before = baseline.copy_out(self.workload, "bench")
-        found = incremental.measure(self.spark, self.workload, number, together)
+        found = incremental.measure(self.spark, self.workload, number, together, trigger)
         copied = (before + baseline.copy_out(self.workload, "bench")) / 2
         figures = {
             "copy_seconds": copied,

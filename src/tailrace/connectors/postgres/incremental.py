@@ -22,6 +22,7 @@ from tailrace.config.filters import table_name
 from tailrace.connectors.postgres import segments
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.keyed import KeyChunk, KeyedTable, WindowOrigin
+from tailrace.connectors.postgres.pace import Pace
 from tailrace.connectors.postgres.position import lsn_text
 from tailrace.connectors.postgres.reconcile import NOTHING, Superseded, Unclear, superseded
 from tailrace.connectors.postgres.segment import transactions_of
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# The least time of a batch with a window, in s, that the automatic number of chunks aims at.
-WINDOW_PACE = 0.15
-# The least number of rows that a task of an automatic window reads.
-WINDOW_ROWS = 8192
 # So many transactions may be unknown to be visible before the server is asked at the next batch.
 UNSETTLED = 50_000
 
@@ -196,7 +193,7 @@ class Incremental:
         same window that would be opened when this batch is done, without the time that this takes.
         """
         state = progress.state
-        if not self.opens_ahead or self._open is None or self._open.end != end:
+        if not self.opens_ahead or self._pace.waits or self._open is None or self._open.end != end:
             return
         if state is None or state.paused or progress.blocking:
             return
@@ -336,48 +333,6 @@ _TABLE = """
 select c.oid::int8, c.relkind::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')
 """
-
-
-class Pace:
-    """How many chunks a window has: `fixed`, or with 0 as many as double the time of a batch, or take WINDOW_PACE.
-
-    The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. It is counted
-    from the plan of a batch to the call for the next one; what it takes beyond a batch without a window is the
-    chunks'. A window has WINDOW_ROWS for each of `parallelism` tasks at least: less would cost as much. The first
-    window of a snapshot has the least.
-    """
-
-    def __init__(self, fixed: int, parallelism: int, chunk_size: int) -> None:
-        self._fixed = fixed
-        self._least = float(-(-WINDOW_ROWS // chunk_size) * parallelism)
-        self._chunks = self._least
-        self._planned: float | None = None
-        self._with_window = False
-        # what a batch without a window takes, in s; 0 before there was one
-        self._plain = 0.0
-
-    def chunks(self) -> int:
-        """The number of chunks of the window that is opened now."""
-        return self._fixed or int(self._chunks)
-
-    def planned(self, with_window: bool) -> None:
-        """A batch is given to Spark."""
-        self._planned, self._with_window = time.monotonic(), with_window
-        if not with_window:
-            self._chunks = self._least
-
-    def returned(self) -> None:
-        """Spark asks for the next batch."""
-        if self._planned is None:
-            return
-        took, self._planned = time.monotonic() - self._planned, None
-        if self._with_window:
-            room = max(WINDOW_PACE - self._plain, self._plain)
-            factor = min(max(room / max(took - self._plain, 0.001), 0.5), 1.25)
-            self._chunks = min(max(self._chunks * factor, self._least), 1024 * self._least)
-        else:
-            # sooner shorter than longer: a query's first batches take several times what later ones do
-            self._plain = min(took, 0.8 * self._plain + 0.2 * took) if self._plain else took
 
 
 def _rehearse(rows: Sequence[Rows], versions: Sequence[TableSchema]) -> None:

@@ -1,0 +1,120 @@
+"""How much of a table the windows of an incremental snapshot read, so that the stream beside it stays near its pace."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+# The least time of a batch with a window, in s, that the automatic number of chunks aims at.
+WINDOW_PACE = 0.15
+# The least number of rows that a task of an automatic window reads.
+WINDOW_ROWS = 8192
+# The longest interval that windows fill, in s.
+LONGEST = 10.0
+# So many calls must have come at the ticks of a clock to tell of a trigger, each at most so late, in s.
+TICKS = 12
+LATE = 0.015
+# Triggers are multiples of this, in ms.
+STEP = 50
+
+
+class Pace:
+    """How many chunks a window has: `fixed`, or with 0 as many as the stream can wait for.
+
+    The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. A query without
+    pause gets windows that double the time of a batch, or take WINDOW_PACE. A batch's time is counted from its plan to
+    the call for the next one; what it takes beyond a batch without a window is the chunks'. A query with a trigger
+    waits for the next tick anyway: its windows may take that time, up to LONGEST.
+
+    A window has WINDOW_ROWS for each of `parallelism` tasks at least: less would cost as much. The first window of a
+    snapshot has the least; with a trigger, half of what has fitted before.
+    """
+
+    def __init__(self, fixed: int, parallelism: int, chunk_size: int) -> None:
+        self._fixed = fixed
+        self._least = float(-(-WINDOW_ROWS // chunk_size) * parallelism)
+        self._most = 1024 * self._least
+        self._chunks = self._least
+        self._planned: float | None = None
+        self._with_window = False
+        # what a batch without a window takes, in s; 0 before there was one
+        self._plain = 0.0
+        # when Spark has asked for a batch without a window before it, in s since 1970
+        self._calls: deque[float] = deque(maxlen=TICKS)
+        # the trigger's interval in s; 0 where there is none
+        self._interval = 0.0
+        # as many chunks as fit in it, once a window was too large for it; and as many as did in the last snapshot
+        self._fitting: float | None = None
+        self._fitted: float | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether the query waits for ticks, so that there is time to open a window when its batch is planned."""
+        return self._interval > 0
+
+    def chunks(self) -> int:
+        """The number of chunks of the window that is opened now."""
+        return self._fixed or int(self._chunks)
+
+    def planned(self, with_window: bool) -> None:
+        """A batch is given to Spark."""
+        self._planned, self._with_window = time.monotonic(), with_window
+        if not with_window:
+            self._fitted, self._fitting = self._fitting or self._fitted, None
+            self._chunks = max(self._least, 0.5 * (self._fitted or 0.0)) if self._interval else self._least
+
+    def returned(self) -> None:
+        """Spark asks for the next batch."""
+        if self._planned is None:
+            return
+        took, self._planned = time.monotonic() - self._planned, None
+        if not self._with_window:
+            # sooner shorter than longer: a query's first batches take several times what later ones do
+            self._plain = min(took, 0.8 * self._plain + 0.2 * took) if self._plain else took
+            self._calls.append(time.time())
+            if len(self._calls) == TICKS and not _is_kept(self._interval, self._calls):
+                self._interval = _interval(self._calls)
+            return
+        self._calls.clear()
+        if self._interval:
+            self._fit(took)
+        else:
+            room = max(WINDOW_PACE - self._plain, self._plain)
+            self._chunks *= min(max(room / max(took - self._plain, 0.001), 0.5), 1.25)
+        self._chunks = min(max(self._chunks, self._least), self._most)
+
+    def _fit(self, took: float) -> None:
+        """The next window's chunks, where one that `took` so long has until the trigger's next tick.
+
+        How much time a window has left it does not tell, only when it has none; with an interval beyond LONGEST it
+        tells nothing.
+        """
+        if self._interval > LONGEST:
+            self._chunks = self._least * LONGEST / WINDOW_PACE
+        elif took > self._interval:
+            self._fitting = self._chunks = 0.95 * self._chunks * self._interval / took
+        elif self._fitting is not None and self._chunks >= self._fitting:
+            self._fitting = self._chunks = 1.05 * self._chunks
+        else:
+            self._chunks = min(1.4 * self._chunks, self._fitting or self._most)
+
+
+def _interval(calls: deque[float]) -> float:
+    """The interval in s of the trigger that makes the last TICKS `calls`; 0 where none does.
+
+    Spark's trigger of an interval runs at the multiples of it since 1970, as long as batches take less.
+    """
+    mean = (calls[-1] - calls[0]) / (TICKS - 1)
+    interval = round(mean * 1000 / STEP) * STEP / 1000
+    if interval < 2 * STEP / 1000 or abs(mean - interval) > LATE / TICKS:
+        return 0.0
+    ticks = [divmod(call, interval) for call in calls]
+    first = ticks[0][0]
+    if any(late > LATE or round(tick - first) != place for place, (tick, late) in enumerate(ticks)):
+        return 0.0
+    return interval
+
+
+def _is_kept(interval: float, calls: deque[float]) -> bool:
+    """Whether half of `calls` come at the ticks of the interval that is known: a busy machine is late now and then."""
+    return interval > 0 and 2 * sum(call % interval <= LATE for call in calls) >= len(calls)
