@@ -123,6 +123,13 @@ def test_windows_of_a_rare_trigger_do_not_grow_for_ever(clock: list[float]) -> N
     assert pace.chunks() == int(2 * LONGEST / WINDOW_PACE)
 
 
+def test_windows_of_a_rare_trigger_are_shorter_where_rows_are_slow(clock: list[float]) -> None:
+    pace = ticking(clock, 60.0)
+    took = [tick(pace, clock, 60.0, each=1.0, with_window=True) for _ in range(40)]
+    assert 45 < min(took[10:])
+    assert max(took[10:]) < 66
+
+
 def test_a_query_without_a_trigger_does_not_wait_for_ticks(clock: list[float]) -> None:
     jitter = random.Random(4)
     for typical in (0.06, 0.1, 0.25):

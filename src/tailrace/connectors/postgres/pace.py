@@ -86,17 +86,16 @@ class Pace:
     def _fit(self, took: float) -> None:
         """The next window's chunks, where one that `took` so long has until the trigger's next tick.
 
-        How much time a window has left it does not tell, only when it has none; with an interval beyond LONGEST it
-        tells nothing.
+        How much time a window has left it does not tell, only when it has none.
         """
-        if self._interval > LONGEST:
-            self._chunks = self._least * LONGEST / WINDOW_PACE
-        elif took > self._interval:
+        is_rare = self._interval > LONGEST
+        most = self._least * LONGEST / WINDOW_PACE if is_rare else self._most
+        if took > self._interval:
             self._fitting = self._chunks = 0.95 * self._chunks * self._interval / took
         elif self._fitting is not None and self._chunks >= self._fitting:
-            self._fitting = self._chunks = 1.05 * self._chunks
+            self._fitting = self._chunks = min(1.05 * self._chunks, most)
         else:
-            self._chunks = min(1.4 * self._chunks, self._fitting or self._most)
+            self._chunks = min((2.0 if is_rare else 1.4) * self._chunks, self._fitting or most)
 
 
 def _interval(calls: deque[float]) -> float:
