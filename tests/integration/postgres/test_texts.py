@@ -66,7 +66,7 @@ def filled(database: Database) -> list[tuple[bytes | None, ...]]:
     ]
 
 
-@pytest.mark.seed("002-03")
+@pytest.mark.seed("002-09")
 def test_snapshots_of_both_kinds_give_the_texts_of_the_server(database: Database, query: Any) -> None:
     expected = filled(database)
     database.execute("create table signals (id text primary key, type text, data text)")
