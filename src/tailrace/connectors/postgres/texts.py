@@ -55,13 +55,10 @@ def texts(values: pa.Array, column: Column) -> pa.Array:
     if not pa.types.is_binary(kind):
         return values.cast(pa.binary())
     content, bounds = text_buffers(values)
-    is_date = column.type_oid == 1082
-    out = np.empty(len(values) * (_LONGEST_DATE if is_date else _LONGEST) + 1, np.uint8)
+    size, longest = (4, _LONGEST_DATE) if column.type_oid == 1082 else (8, _LONGEST)
+    out = np.empty(len(values) * longest + 1, np.uint8)
     offsets = np.empty(len(values) + 1, np.int32)
-    if is_date:
-        end = _dates(content, bounds, out, offsets)
-    else:
-        end = _timestamps(content, bounds, column.type_oid == 1184, out, offsets)
+    end = _moments(content, bounds, size, column.type_oid == 1184, out, offsets)
     return binary_array(out[:end], offsets, valid_flags(values))
 
 
@@ -108,58 +105,37 @@ def _put_date(day: Any, out: Any, at: Any) -> Any:
     return put_two(low, out, at + 1)
 
 
-@leaf
-def _put_era(day: Any, out: Any, at: Any) -> Any:
-    if day < _FIRST_DAY:
-        out[at], out[at + 1], out[at + 2] = 32, 66, 67
-        at += 3
-    return at
-
-
 @njit(cache=True, nogil=True)
-def _dates(data: Any, bounds: Any, out: Any, offsets: Any) -> Any:
-    """The texts of values of four bytes, days since 2000; those of other lengths are null. Where they end."""
+def _moments(data: Any, bounds: Any, size: Any, zoned: Any, out: Any, offsets: Any) -> Any:
+    """The texts of values of `size` bytes: 4, days since 2000, or 8, µs. Those of other lengths are null. Where they
+    end."""
     at = 0
+    most = _INT32_MAX if size == 4 else _INT64_MAX
     for row in range(len(bounds) - 1):
         offsets[row] = at
-        if bounds[row + 1] - bounds[row] == 4:
-            value = _number(data, bounds[row], bounds[row + 1])
-            if value == _INT32_MAX or value == -_INT32_MAX - 1:
-                at = _put_infinity(value < 0, _INFINITY, out, at)
-            else:
-                at = _put_date(value + _EPOCH, out, at)
-                at = _put_era(value + _EPOCH, out, at)
-    offsets[len(bounds) - 1] = at
-    return at
-
-
-@njit(cache=True, nogil=True)
-def _timestamps(data: Any, bounds: Any, zoned: Any, out: Any, offsets: Any) -> Any:
-    """The texts of values of eight bytes, µs since 2000; those of other lengths are null. Where they end."""
-    at = 0
-    for row in range(len(bounds) - 1):
-        offsets[row] = at
-        if bounds[row + 1] - bounds[row] == 8:
-            value = _number(data, bounds[row], bounds[row + 1])
-            if value == _INT64_MAX or value == -_INT64_MAX - 1:
-                at = _put_infinity(value < 0, _INFINITY, out, at)
-                continue
-            day = value // _DAY_US
-            clock = value - day * _DAY_US
-            at = _put_date(day + _EPOCH, out, at)
+        if bounds[row + 1] - bounds[row] != size:
+            continue
+        value = _number(data, bounds[row], bounds[row + 1])
+        if value == most or value == -most - 1:
+            at = _put_infinity(value < 0, _INFINITY, out, at)
+            continue
+        day = (value if size == 4 else value // _DAY_US) + _EPOCH
+        at = _put_date(day, out, at)
+        if size == 8:
             out[at] = 32
             # over the letter of the time zone that is put there
-            at = put_clock(clock, -1, out, at + 1) - 1
+            at = put_clock(value % _DAY_US, -1, out, at + 1) - 1
             if zoned:
                 out[at], out[at + 1], out[at + 2] = 43, 48, 48
                 at += 3
-            at = _put_era(day + _EPOCH, out, at)
+        if day < _FIRST_DAY:
+            out[at], out[at + 1], out[at + 2] = 32, 66, 67
+            at += 3
     offsets[len(bounds) - 1] = at
     return at
 
 
 def load() -> None:
-    """Load the kernels, or compile them the first time, so that the first real call does not wait for it."""
+    """Load the kernel, or compile it the first time, so that the first real call does not wait for it."""
     none, bounds, out = np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.uint8)
-    _dates(readonly(none), readonly(bounds), out, np.empty(1, np.int32))
-    _timestamps(readonly(none), readonly(bounds), False, out, np.empty(1, np.int32))
+    _moments(readonly(none), readonly(bounds), 8, False, out, np.empty(1, np.int32))
