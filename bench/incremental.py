@@ -64,9 +64,7 @@ class Incremental:
     p99: float
 
 
-def measure(
-    spark: SparkSession, workload: Workload, number: int, together: int, trigger: str = "0 seconds"
-) -> Incremental:
+def measure(spark: SparkSession, workload: Workload, number: int, together: int, trigger: str) -> Incremental:
     """Stream inserts into `bench` at RATE, alone and while its other rows are read by a signal; the round `number`.
 
     A transaction has `together` of them; the query begins a batch every `trigger`.
