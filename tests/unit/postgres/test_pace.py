@@ -106,7 +106,7 @@ def test_a_trigger_is_not_forgotten_for_a_few_late_calls(clock: list[float]) -> 
     assert not pace.waits
 
 
-def test_the_next_snapshot_begins_with_most_of_what_has_fitted(clock: list[float]) -> None:
+def test_the_next_snapshot_begins_with_half_of_what_has_fitted(clock: list[float]) -> None:
     pace = ticking(clock, 1.0)
     for _ in range(30):
         tick(pace, clock, 1.0, with_window=True)
