@@ -28,8 +28,8 @@ from tailrace.sinks.interruption import briefly
 RATE = 500
 """Inserted rows a second."""
 
-TRIGGER = "1 second"
-"""Of the query that does not go on without pause."""
+GATHERING = 500
+"""poll.dispatch.interval.ms of the query whose batches do not follow each other without pause."""
 
 SECONDS = 15
 """How long the stream is watched without a snapshot, and how long it goes on at most beside one."""
@@ -40,7 +40,7 @@ WARMING = 25
 DROPPED = 3
 
 WARM_AFTER = 15
-"""When that one is signalled, in s: the query has found its pace, and whether it has a trigger."""
+"""When that one is signalled, in s: the query has found its pace."""
 
 SLOT = "bench_incremental"
 FIRST = 3_000_000_000
@@ -64,10 +64,10 @@ class Incremental:
     p99: float
 
 
-def measure(spark: SparkSession, workload: Workload, number: int, together: int, trigger: str) -> Incremental:
+def measure(spark: SparkSession, workload: Workload, number: int, together: int, gathering: int) -> Incremental:
     """Stream inserts into `bench` at RATE, alone and while its other rows are read by a signal; the round `number`.
 
-    A transaction has `together` of them; the query begins a batch every `trigger`.
+    A transaction has `together` of them; between two batches they gather for `gathering` ms.
 
     The query has read the table once beside inserts before: a stream has run for a while when a signal comes, and the
     JVM compiles for a minute what a snapshot needs.
@@ -83,10 +83,11 @@ def measure(spark: SparkSession, workload: Workload, number: int, together: int,
         "publication.name": "bench_incremental",
         "signal.data.collection": "public.signals",
         "incremental.snapshot.chunk.size": str(CHUNK),
+        "poll.dispatch.interval.ms": str(gathering),
     }
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint, workload.copy_of(SLOT) as copy:
         writer = frame(spark, settings).writeStream.format("noop").option("checkpointLocation", checkpoint)
-        query = writer.trigger(processingTime=trigger).start()
+        query = writer.trigger(processingTime="0 seconds").start()
         try:
             warming = _start(workload, first - RATE * WARMING, RATE * WARMING, together)
             time.sleep(WARM_AFTER)

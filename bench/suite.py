@@ -182,13 +182,13 @@ class Suite:
         self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
     def _incremental(self) -> None:
-        """Beside transactions of ten rows; as `incremental_singly_`, of one; as `incremental_ticking_`, of ten and by a
-        query with a trigger.
+        """Beside transactions of ten rows; as `incremental_singly_`, of one; as `incremental_gathering_`, of ten and
+        by a query whose changes gather between its batches.
 
         The first of all is not counted: it has the JVM compile what a window needs.
         """
-        forms = {"incremental_": (10, "0 seconds"), "incremental_singly_": (1, "0 seconds")}
-        forms["incremental_ticking_"] = (10, incremental.TRIGGER)
+        forms = {"incremental_": (10, 0), "incremental_singly_": (1, 0)}
+        forms["incremental_gathering_"] = (10, incremental.GATHERING)
         self._beside(0, *forms["incremental_"])
         rounds: list[dict[str, float]] = []
         for number in range(self.repeat):
@@ -199,13 +199,13 @@ class Suite:
         self.extra |= {name: statistics.median(figures[name] for figures in rounds) for name in rounds[0]}
         self.extra["snapshot_repeated_share"] = incremental.repeated(self.spark, self.workload)
 
-    def _beside(self, number: int, together: int, trigger: str) -> dict[str, float]:
+    def _beside(self, number: int, together: int, gathering: int) -> dict[str, float]:
         """The figures of the incremental snapshot `number`, beside transactions of `together` rows."""
         beside = f"{incremental.RATE} rows a second, {together} in a transaction"
-        self.say(f"incremental snapshot beside {beside}, a batch every {trigger}")
+        self.say(f"incremental snapshot beside {beside}, which gather for {gathering} ms")
         self.workload.settle(BENCH.name)
         before = baseline.copy_out(self.workload, "bench")
-        found = incremental.measure(self.spark, self.workload, number, together, trigger)
+        found = incremental.measure(self.spark, self.workload, number, together, gathering)
         copied = (before + baseline.copy_out(self.workload, "bench")) / 2
         figures = {
             "copy_seconds": copied,

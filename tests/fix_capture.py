@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace.config import parse
+from tailrace.connectors import dispatch
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.events.settings import EventSettings
 from tests.fix_postgres import Database
@@ -75,6 +76,28 @@ def strict(text: bytes | None) -> Any:
     if text is None:
         return None
     return json.loads(text.decode("utf-8"), parse_constant=refuse, object_pairs_hook=members)
+
+
+class StillClock:
+    """The clock of `poll.dispatch.interval.ms`, which a test moves: `now` in s."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """As long as a test is willing to wait for nothing."""
+        time.sleep(min(seconds, 0.02))
+
+
+@pytest.fixture
+def dispatch_clock(monkeypatch: pytest.MonkeyPatch) -> StillClock:
+    """Stands still for changes that gather, and for nothing else."""
+    clock = StillClock()
+    monkeypatch.setattr(dispatch, "time", clock)
+    return clock
 
 
 class Capture:

@@ -65,7 +65,8 @@ class Pipeline:
         # A snapshot that is all there is to do ends by itself, as Debezium's does.
         if available_now or not snapshot_mode(self.run.source).streams:
             return {"availableNow": True}
-        # The next batch starts when there is something in it: the source itself waits poll.interval.ms.
+        # The next batch starts when there is something in it: the source itself waits poll.interval.ms for that, and
+        # lets changes gather for poll.dispatch.interval.ms.
         return {"processingTime": "0 seconds"}
 
     def stop(self) -> None:

@@ -12,6 +12,7 @@ from tailrace.config import parse
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.position import Position
+from tests.fix_capture import StillClock
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.capture import Query
 from tests.servers.mongo_proxy import Change, Proxy
@@ -149,3 +150,25 @@ def test_splitting_is_the_last_stage_of_a_stream(mode: str, last: list[Any]) -> 
     with pytest.raises(StopIteration):
         feed.read()
     assert sent[0]["pipeline"][2:] == [{"$match": {"a": 1}}, *last]
+
+
+@pytest.mark.parametrize("form", [{"mongodb_name": "p"}, {}], ids=["oplog", "change_streams"])
+def test_changes_gather_between_two_batches(
+    mongo_database: MongoDatabase,
+    mongo_query: Callable[..., Query],
+    dispatch_clock: StillClock,
+    form: dict[str, str],
+) -> None:
+    lists = {"database.whitelist" if form else "database.include.list": mongo_database.name}
+    waits = {"poll.dispatch.interval.ms": "60000", "poll.interval.ms": "50"}
+    query = mongo_query(mongo_database.server, snapshot_mode="never" if form else "no_data", **lists, **waits, **form)
+    query.begin()
+    mongo_database["c"].insert_one({"_id": 1})
+    query.until(1)
+    mongo_database["c"].insert_one({"_id": 2})
+    mongo_database["c"].insert_one({"_id": 3})
+    dispatch_clock.now += 59
+    assert not any(query.step() for _ in range(10))
+    dispatch_clock.now += 2
+    query.until(3)
+    assert [event.id["id"] for event in query.events] == ["1", "2", "3"]

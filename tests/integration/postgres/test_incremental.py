@@ -14,6 +14,7 @@ import pytest
 from tailrace.connectors.postgres import windows
 from tailrace.errors import PrerequisiteError
 from tailrace.snapshot.progress import NO_PROGRESS
+from tests.fix_capture import StillClock
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 from tests.integration.postgres.signalled import SIGNALS, SINK, execute, is_over, reads, run
@@ -430,3 +431,24 @@ def test_the_first_log_batch_loads_every_worker(database: Database, make_query: 
     assert [type(task).__name__ for task in first] == ["LogTask", "Rehearsal", "Rehearsal"]
     assert [sum(len(rows) for rows in task.read()) for task in first] == [1, 0, 0]
     assert [type(task).__name__ for task in second] == ["LogTask"]
+
+
+def test_a_snapshot_does_not_wait_for_changes_to_gather(
+    database: Database, make_query: Any, dispatch_clock: StillClock
+) -> None:
+    database.execute(
+        SIGNALS,
+        "create table t (id int primary key, v text)",
+        "insert into t select i, 'v' || i from generate_series(1, 40000) i",
+    )
+    one = make_query(poll_dispatch_interval_ms="60000", incremental_snapshot_chunk_size="1024")
+    one.step()
+    execute(database, "public.t")
+    run(one, lambda q: not is_over(q))
+    run(one, is_over)
+    assert len(reads(one)) == 40000
+    # its last batch is over, and what comes then waits for more
+    database.execute("insert into t values (0, 'late')")
+    assert not any(one.step() for _ in range(5))
+    dispatch_clock.now += 61
+    assert one.step()

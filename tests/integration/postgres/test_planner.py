@@ -14,6 +14,7 @@ from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.reading import ReaderSettings
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
+from tests.fix_capture import StillClock
 from tests.fix_postgres import Database
 from tests.fix_query import Change, Query, row
 
@@ -426,3 +427,34 @@ def test_connections_are_refused_with_a_remedy_and_without_the_password(database
         planner.latest_offset(planner.initial_offset(), None, None)
     assert "s3cret-pw" not in str(caught.value)
     assert caught.value.remedy
+
+
+def test_changes_gather_between_two_batches(database: Database, query: Any, dispatch_clock: StillClock) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data", "poll.dispatch.interval.ms": "60000", "poll.interval.ms": "50"})
+    one.step()
+    database.execute("insert into t values (1, 'a')")
+    assert len(one.until(1)) == 1
+    database.execute("insert into t values (2, 'b')", "insert into t values (3, 'c')")
+    for seconds in (30, 29):
+        dispatch_clock.now += seconds
+        assert not any(one.step() for _ in range(5))
+    dispatch_clock.now += 1.5
+    assert one.step()
+    assert [change[2] for change in one.changes] == [row(1, "a"), row(2, "b"), row(3, "c")]
+
+
+def test_what_a_batch_has_no_room_for_gathers_no_longer(
+    database: Database, query: Any, dispatch_clock: StillClock
+) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data", "poll.dispatch.interval.ms": "60000", "poll.interval.ms": "50"})
+    one.step()
+    one.max_rows = 2
+    database.execute(*(f"insert into t values ({number}, 'x')" for number in range(5)))
+    assert [change[2] for change in one.until(5)] == [row(number, "x") for number in range(5)]
+    # a run that ends at the present does not wait either
+    database.execute("insert into t values (5, 'x')")
+    one.step()
+    assert one.drain_now() >= 1
+    assert len(one.changes) == 6

@@ -10,6 +10,7 @@ import pytest
 from tailrace import progress
 from tailrace.connectors.changetables.sessions import borrowed, close_idle
 from tailrace.errors import ConnectionFailed, PositionLost
+from tests.fix_capture import StillClock
 from tests.unit.changetables.driving import Query, batches_for_rows, brief  # noqa: F401
 from tests.unit.changetables.memory import MemoryDialect, Server
 
@@ -506,3 +507,26 @@ def test_stops_at_the_present() -> None:
     query.planner.stop_at_present()
     database.commit(("dbo.a", "c", None, ("2", "x")))
     assert [event.after for event in query.drain()] == [("1", "x")]
+
+
+def test_changes_gather_between_two_batches(dispatch_clock: StillClock) -> None:
+    database = server()
+    query = Query(database, poll__dispatch__interval__ms="60000")
+    query.drain()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    assert len(query.drain()) == 1
+    database.commit(("dbo.a", "c", None, ("2", "x")))
+    database.commit(("dbo.b", "c", None, ("3", "x")))
+    dispatch_clock.now += 59
+    assert query.drain() == []
+    dispatch_clock.now += 2
+    assert sorted(event.after for event in query.drain()) == [("2", "x"), ("3", "x")]
+
+
+def test_what_a_batch_has_no_room_for_gathers_no_longer(dispatch_clock: StillClock) -> None:
+    database = server()
+    query = Query(database, poll__dispatch__interval__ms="60000")
+    query.drain()
+    for number in range(5):
+        database.commit(("dbo.a", "c", None, (str(number), "x")))
+    assert [event.after for event in query.drain(max_rows=2)] == [(str(number), "x") for number in range(5)]

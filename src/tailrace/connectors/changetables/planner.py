@@ -31,6 +31,7 @@ from tailrace.connectors.changetables.tasks import (
 )
 from tailrace.connectors.changetables.windows import Incremental
 from tailrace.connectors.delay import StreamingDelay
+from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
@@ -80,6 +81,7 @@ class ChangeTablesPlanner:
         self._idle_since = time.monotonic()
         self._warn_due = 0.0
         self._delay = StreamingDelay(config)
+        self._dispatch = DispatchInterval(config)
         self._newest: dict[str, Position] = {}
 
     # --- the calls of the query ----------------------------------------------------------------------------------
@@ -257,6 +259,10 @@ class ChangeTablesPlanner:
             observed[name] = database.observe(reached)
             self._newest[name] = observed[name][0]
         window = self._incremental.open(progress, since.databases, observed)
+        # a snapshot does not wait for changes to gather, and the log goes on with it
+        running = bool(progress.blocking) or (progress.state is not None and not progress.state.paused)
+        gathers = self._target is None and not running and not self._dispatch.is_over(0)
+        is_cut = False
         rows = 0
         found: dict[str, Reached] = {}
         for name, database in self._databases.items():
@@ -270,7 +276,10 @@ class ChangeTablesPlanner:
             else:
                 if self._target is not None:
                     newest = min(newest, self._target.get(name, after))
-                upto, count = database.limit(after, newest, eras, max_rows) if newest > after else (after, 0)
+                upto, count = after, 0
+                if newest > after and not gathers:
+                    upto, count = database.limit(after, newest, eras, max_rows)
+                is_cut |= upto < newest
                 rows += count
             found[name] = Reached(max(after, upto), eras)
         self._warn(found)
@@ -288,6 +297,8 @@ class ChangeTablesPlanner:
         if not (moved or heartbeat_ms != since.heartbeat_ms or (further and (idle or first))):
             return None
         self._idle_since = time.monotonic()
+        if rows:
+            self._dispatch.begun(is_cut=is_cut)
         end = TablesOffset(found, None, heartbeat_ms, progress)
         self._incremental.planned(end.to_json())
         return end

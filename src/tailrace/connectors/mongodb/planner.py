@@ -15,6 +15,7 @@ from tailrace.config import Config
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.delay import StreamingDelay
+from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb import snapshot as snapshots
@@ -101,6 +102,7 @@ class MongoPlanner:
         self._idle_bytes = 0
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"])
         self._delay = StreamingDelay(config)
+        self._dispatch = DispatchInterval(config)
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
         self._notices = CollectionNotices(config)
         self._incremental: Incremental | None = None
@@ -476,20 +478,28 @@ class MongoPlanner:
         return found, incremental.finish(progress, rows, self._namespaces.names)
 
     def _next_batch(self, reader: LogReader, start: Position, max_rows: int, max_bytes: int) -> Position:
-        """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached."""
+        """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached.
+
+        Returns `start` as well while changes are to gather, which they do until the target at most.
+        """
         began = time.monotonic()
-        deadline = began + min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
+        patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
+        deadline = began + patience
         target = self._target
         upto = None if target is None else Position(target, WHOLE)
+        if target is None and not self._dispatch.is_over(patience):
+            return start
         while True:
             # in this order: what is read between the two calls must not be missed
             reached = target is not None and reader.has_read(target)
             if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
                 reader.wait(0.05)
                 continue
+            whole = reader.plan(start, _UNLIMITED, _UNLIMITED) if self._dispatch.seconds else start
             found = reader.plan(start, max_rows, max_bytes, upto)
             if found != start:
                 self._idle_since, self._idle_bytes = time.monotonic(), reader.read_bytes
+                self._dispatch.begun(is_cut=found.is_before(whole))
                 return found
             left = deadline - time.monotonic()
             if reached or (target is None and left <= 0):

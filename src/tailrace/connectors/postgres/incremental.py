@@ -105,7 +105,10 @@ class Incremental:
         self.signal_table = table_name(name) if name else None
         self._reads_source = "source" in config["signal.enabled.channels"]
         self._pace = Pace(
-            config["incremental.snapshot.window.chunks"], parallelism, config["incremental.snapshot.chunk.size"]
+            config["incremental.snapshot.window.chunks"],
+            parallelism,
+            config["incremental.snapshot.chunk.size"],
+            config["poll.dispatch.interval.ms"] / 1000,
         )
         writes = self.signal_table is not None and not config["read.only"]
         settings = WindowSettings(
@@ -242,7 +245,7 @@ class Incremental:
 
     def planned(self, end: dict[str, Any]) -> None:
         """The batch ends at the offset `end`."""
-        self._pace.planned(self._open is not None)
+        self._pace.planned(0 if self._open is None else self._windows.size(self._open.window))
         if self._open is not None:
             self._open.end = end
 

@@ -9,8 +9,11 @@ from collections import deque
 WINDOW_PACE = 0.15
 # The least number of rows that a task of an automatic window reads.
 WINDOW_ROWS = 8192
-# The longest interval that windows fill, in s.
+# The longest interval that windows fill, in s, and how much of the one of the options a batch with a window takes.
 LONGEST = 10.0
+FILL = 0.9
+# A window has at most so many times the chunks of the one before it, without an interval and with one.
+GROWTH, FAST = 1.25, 2.5
 # So many calls must have come at the ticks of a clock to tell of a trigger, each at most so late, in s.
 TICKS = 12
 LATE = 0.015
@@ -23,20 +26,25 @@ class Pace:
 
     The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. A query without
     pause gets windows that double the time of a batch, or take WINDOW_PACE. A batch's time is counted from its plan to
-    the call for the next one; what it takes beyond a batch without a window is the chunks'. A query with a trigger
-    waits for the next tick anyway: its windows may take that time, up to LONGEST.
+    the call for the next one; what it takes beyond a batch without a window is the chunks'.
+
+    Where changes gather for an interval between two batches, `poll.dispatch.interval.ms` or Spark's trigger, they wait
+    for it anyway: windows may take that time, up to LONGEST. Those of the option's `gathering` s follow each other at
+    once, as long as there are any, and take FILL of it; those of a trigger end with its next tick.
 
     A window has WINDOW_ROWS for each of `parallelism` tasks at least: less would cost as much. The first window of a
-    snapshot has the least; with a trigger, half of what has fitted before.
+    snapshot has the least; with an interval, half of what has fitted before.
     """
 
-    def __init__(self, fixed: int, parallelism: int, chunk_size: int) -> None:
+    def __init__(self, fixed: int, parallelism: int, chunk_size: int, gathering: float) -> None:
         self._fixed = fixed
+        self._gathering = gathering
         self._least = float(-(-WINDOW_ROWS // chunk_size) * parallelism)
         self._most = 1024 * self._least
         self._chunks = self._least
         self._planned: float | None = None
-        self._with_window = False
+        # the chunks of the window that is being read; 0 where the batch has none
+        self._reads = 0
         # what a batch without a window takes, in s; 0 before there was one
         self._plain = 0.0
         # when Spark has asked for a batch without a window before it, in s since 1970
@@ -50,25 +58,27 @@ class Pace:
     @property
     def waits(self) -> bool:
         """Whether the query waits for ticks, so that there is time to open a window when its batch is planned."""
-        return self._interval > 0
+        # from a batch's plan to the next call it is the trigger's interval, but not the option's
+        return self._interval > 0 and 2 * self._plain >= self._gathering
 
     def chunks(self) -> int:
         """The number of chunks of the window that is opened now."""
         return self._fixed or int(self._chunks)
 
-    def planned(self, with_window: bool) -> None:
-        """A batch is given to Spark."""
-        self._planned, self._with_window = time.monotonic(), with_window
-        if not with_window:
+    def planned(self, chunks: int) -> None:
+        """A batch is given to Spark, with a window of so many chunks; 0: without one."""
+        self._planned, self._reads = time.monotonic(), chunks
+        if not chunks:
             self._fitted, self._fitting = self._fitting or self._fitted, None
-            self._chunks = max(self._least, 0.5 * (self._fitted or 0.0)) if self._interval else self._least
+            known = 0.5 * (self._fitted or 0.0) if self._interval or self._gathering else 0.0
+            self._chunks = max(self._least, known)
 
     def returned(self) -> None:
         """Spark asks for the next batch."""
         if self._planned is None:
             return
         took, self._planned = time.monotonic() - self._planned, None
-        if not self._with_window:
+        if not self._reads:
             # sooner shorter than longer: a query's first batches take several times what later ones do
             self._plain = min(took, 0.8 * self._plain + 0.2 * took) if self._plain else took
             self._calls.append(time.time())
@@ -76,11 +86,16 @@ class Pace:
                 self._interval = _interval(self._calls)
             return
         self._calls.clear()
-        if self._interval:
+        if self.waits:
             self._fit(took)
         else:
-            room = max(WINDOW_PACE - self._plain, self._plain)
-            self._chunks *= min(max(room / max(took - self._plain, 0.001), 0.5), 1.25)
+            # the next window may have been opened already: what the last one tells is of its own chunks
+            whole = FILL * min(self._gathering, LONGEST)
+            room = max(WINDOW_PACE - self._plain, self._plain, whole - self._plain)
+            growth = room / max(took - self._plain, 0.001)
+            if self._gathering and took > 0.5 * whole:
+                self._fitted = growth * self._reads
+            self._chunks = self._reads * min(max(growth, 0.5), FAST if self._gathering else GROWTH)
         self._chunks = min(max(self._chunks, self._least), self._most)
 
     def _fit(self, took: float) -> None:

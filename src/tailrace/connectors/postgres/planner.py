@@ -15,6 +15,7 @@ from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.delay import StreamingDelay
+from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres import segments, setup
@@ -97,6 +98,7 @@ class PostgresPlanner:
         self._idle_since = time.monotonic()
         self._heartbeats = StatementHeartbeats(config, self._connect)
         self._delay = StreamingDelay(config)
+        self._dispatch = DispatchInterval(config)
         self._xmin_due = 0.0
         self._slot_xmin = 0
         self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
@@ -515,10 +517,16 @@ class PostgresPlanner:
         return self._tables.includes(relation.namespace, relation.name)
 
     def _next_batch(self, reader: LogReader, start: LogPosition, max_rows: int, max_bytes: int) -> LogPosition:
-        """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached."""
+        """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached.
+
+        Returns `start` as well while changes are to gather, which they do until the target at most.
+        """
         began = time.monotonic()
-        deadline = began + min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
+        patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
+        deadline = began + patience
         target = self._target
+        if target is None and not self._dispatch.is_over(patience):
+            return start
         while True:
             if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
                 reader.spool.wait(0.05)
@@ -526,9 +534,11 @@ class PostgresPlanner:
             # in this order: what is read between two of the calls must not be missed
             seen = reader.spool.version
             reached = target is not None and reader.has_read(target)
+            whole = reader.plan(start, _UNLIMITED, _UNLIMITED) if self._dispatch.seconds else start
             found = reader.plan(start, max_rows, max_bytes, target)
             if found != start:
                 self._idle_since = time.monotonic()
+                self._dispatch.begun(is_cut=found.is_before(whole))
                 return found
             left = deadline - time.monotonic()
             if reached or (target is None and left <= 0):

@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -186,6 +186,13 @@ class Windows:
         upto = self._flushed_lsn(planning, wait=watermark is None)
         return Window(state, after, chunks, notes, snapshot, visible, at_us, watermark, upto, upto_lsn)
 
+    def size(self, window: Window) -> int:
+        """How many chunks of the options' size the window has, at least 1."""
+        return max(self._count([chunk for _, chunk in window.chunks]), 1)
+
+    def _count(self, chunks: Sequence[KeyChunk]) -> int:
+        return sum(max(-(-chunk.rows // self.settings.chunk_size), 1) for chunk in chunks)
+
     def has_changed(self, window: Window) -> bool:
         """Whether a DDL statement may have changed one of the window's tables since its snapshot."""
         try:
@@ -327,7 +334,7 @@ class Windows:
             if chunks:
                 notes.append(self._notifications.progress(left))
                 found += [(table, chunk) for chunk in chunks]
-                count -= sum(max(-(-chunk.rows // self.settings.chunk_size), 1) for chunk in chunks)
+                count -= self._count(chunks)
                 continue
             notes.append(self._notifications.scanned(left, "EMPTY" if cursor.maximum == () else status))
             left = left.next_table()
