@@ -27,7 +27,7 @@ SETTINGS: Mapping[str, str] = {
     # A worker that starts anew for each task costs more than a small batch does.
     "spark.python.worker.reuse": "true",
     # A task takes and gives back some 20 MB for each chunk or segment. glibc would return them to the system at once,
-    # and the next task would wait for their pages again: a tenth of a task's time. Of Python's processes only.
+    # and the next task would wait for their pages again: a sixth of a task's time. Of Python's processes only.
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
     "spark.executorEnv.MALLOC_ARENA_MAX": "1",
