@@ -458,3 +458,22 @@ def test_what_a_batch_has_no_room_for_gathers_no_longer(
     one.step()
     assert one.drain_now() >= 1
     assert len(one.changes) == 6
+
+
+def test_an_error_does_not_wait_for_changes_to_gather(
+    database: Database, query: Any, dispatch_clock: StillClock
+) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    waits = {"poll.dispatch.interval.ms": "60000", "retriable.restart.connector.wait.ms": "500"}
+    one = query(**{"snapshot.mode": "no_data", "poll.interval.ms": "50", **waits})
+    one.step()
+    database.execute("insert into t values (1, 'a')")
+    one.until(1)
+    slot = one.options["slot.name"]
+    database.execute(f"select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = '{slot}'")
+    with database.connect() as connection:
+        while connection.execute(f"select from pg_replication_slots where active and slot_name = '{slot}'").fetchone():
+            time.sleep(0.01)
+    database.execute(f"select pg_drop_replication_slot('{slot}')")
+    with pytest.raises(PositionLost):
+        one.until(2)

@@ -488,6 +488,7 @@ class MongoPlanner:
         target = self._target
         upto = None if target is None else Position(target, WHOLE)
         if target is None and not self._dispatch.is_over(patience):
+            reader.check()
             return start
         while True:
             # in this order: what is read between the two calls must not be missed

@@ -135,6 +135,11 @@ class LogReader:
             self._change.wait(seconds)
             self._raise()
 
+    def check(self) -> None:
+        """Raise what the thread met."""
+        with self._change:
+            self._raise()
+
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error

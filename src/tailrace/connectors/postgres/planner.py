@@ -525,8 +525,13 @@ class PostgresPlanner:
         patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
         deadline = began + patience
         target = self._target
-        if target is None and not self._dispatch.is_over(patience):
-            return start
+        if target is None and self._dispatch.seconds:
+            over = self._dispatch.is_over(patience)
+            reader.check()
+            if not over:
+                return start
+            # with what was sent meanwhile
+            reader.refresh()
         while True:
             if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
                 reader.spool.wait(0.05)
