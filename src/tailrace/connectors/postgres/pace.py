@@ -9,7 +9,7 @@ from collections import deque
 WINDOW_PACE = 0.15
 # The least number of rows that a task of an automatic window reads.
 WINDOW_ROWS = 8192
-# The longest interval that windows fill, in s, and how much of the one of the options a batch with a window takes.
+# The longest interval that windows fill, in s, and the part of `poll.dispatch.interval.ms` that a batch with one takes.
 LONGEST = 10.0
 FILL = 0.9
 # A window has at most so many times the chunks of the one before it, without an interval and with one.
