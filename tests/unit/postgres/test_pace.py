@@ -37,8 +37,9 @@ def test_windows_grow_until_their_batch_takes_the_time(clock: list[float]) -> No
     assert settled(pace, clock, 0.1) == pytest.approx(WINDOW_PACE, rel=0.05)
 
 
-def test_where_batches_are_slow_anyway_a_window_may_take_as_long_again(clock: list[float]) -> None:
-    pace = Pace(0, 2, 1024, 0.0)
+@pytest.mark.parametrize("chunk_size", [1024, 10_000])
+def test_where_batches_are_slow_anyway_a_window_may_take_as_long_again(clock: list[float], chunk_size: int) -> None:
+    pace = Pace(0, 2, chunk_size, 0.0)
     for _ in range(20):
         batch(pace, clock, 0.53, with_window=False)
     assert settled(pace, clock, 0.53) == pytest.approx(1.06, rel=0.05)

@@ -12,7 +12,7 @@ WINDOW_ROWS = 8192
 # The longest interval that windows fill, in s, and the part of `poll.dispatch.interval.ms` that a batch with one takes.
 LONGEST = 10.0
 FILL = 0.9
-# A window has at most so many times the chunks of the one before it, without an interval and with one.
+# A window has at most so many times the chunks of the one before it, or one more, without an interval and with one.
 GROWTH, FAST = 1.25, 2.5
 # So many calls must have come at the ticks of a clock to tell of a trigger, each at most so late, in s.
 TICKS = 12
@@ -95,7 +95,9 @@ class Pace:
             growth = room / max(took - self._plain, 0.001)
             if self._gathering and took > 0.5 * whole:
                 self._fitted = growth * self._reads
-            self._chunks = self._reads * min(max(growth, 0.5), FAST if self._gathering else GROWTH)
+            # two chunks would stay two for ever if the next window could not have one more
+            most = max(self._reads * (FAST if self._gathering else GROWTH), self._reads + 1)
+            self._chunks = min(self._reads * max(growth, 0.5), most)
         self._chunks = min(max(self._chunks, self._least), self._most)
 
     def _fit(self, took: float) -> None:
