@@ -27,6 +27,8 @@ from tailrace.connectors.postgres.tasks import (
 )
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import Notification
+from tests import fix_invariant
+from tests.fix_capture import has_read
 from tests.fix_postgres import Database
 
 Change = tuple[str, str, tuple[Any, ...] | None]
@@ -37,7 +39,8 @@ class Query:
 
     def __init__(self, database: Database, **options: str) -> None:
         self.database = database
-        self.options = {"slot.name": f"slot_{database.name}"[:60], "topic.prefix": "s", **options}
+        own = {"slot.name": f"slot_{database.name}"[:60], "topic.prefix": "s", "poll.interval.ms": "50"}
+        self.options = {**own, **options}
         self.committed: dict[str, Any] | None = None
         self.planned: dict[str, Any] | None = None
         self.changes: list[Change] = []
@@ -48,6 +51,7 @@ class Query:
         self.at: list[tuple[int, int]] = []
         self.max_rows: int | None = None
         self.max_bytes: int | None = 64 << 20
+        fix_invariant.watch(database.server.dsn(), self.options["slot.name"], lambda: self.committed)
         self.planner = self.start()
 
     def start(self, available_now: bool = False) -> PostgresPlanner:
@@ -72,6 +76,7 @@ class Query:
 
     def step(self, commit: bool = True) -> bool:
         """One trigger: False when nothing was new."""
+        fix_invariant.check()
         start = self.committed if self.committed is not None else self.planner.initial_offset()
         if self.planned is None:
             end = self.planner.latest_offset(start, self.max_rows, self.max_bytes)
@@ -101,11 +106,16 @@ class Query:
         return True
 
     def until(self, count: int, seconds: float = 20) -> list[Change]:
-        """Trigger until there are `count` changes; a moment longer, to notice one too many."""
+        """Trigger until there are `count` changes, and all that the server's log holds now: one too many is noticed."""
+        target = self.database.flushed()
         deadline = time.monotonic() + seconds
-        while len(self.changes) < count and time.monotonic() < deadline:
+        while not (len(self.changes) >= count and has_read(self.planner, target)) and time.monotonic() < deadline:
             self.step()
-        self.step()
+        before = -1
+        while before < len(self.changes):
+            # what was read when the batch before was planned already
+            before = len(self.changes)
+            self.step()
         return self.changes
 
 

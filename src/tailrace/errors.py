@@ -7,7 +7,9 @@
     ├── PositionLost             5   slot gone, recreated or ahead of the checkpoint: what was lost, what to do
     ├── DecodeError              6   bytes of the log that do not follow the protocol; carries the offset
     ├── ConversionError          7   a value that its column type does not allow; names table, column, position
-    └── SinkError                8   the sink is unknown or refuses the records
+    ├── SinkError                8   the sink is unknown or refuses the records
+    ├── JvmLost                  9   Spark's JVM has ended: killed, or out of memory
+    └── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
 
 Errors cross Spark's process borders, so each is rebuilt from its arguments alone.
 """
@@ -34,7 +36,13 @@ class ConfigError(TailraceError):
 
 
 class ConnectionFailed(TailraceError):
+    """`is_lasting` tells that another try is of no use, or that enough have been made."""
+
     exit_code = 3
+
+    def __init__(self, message: str, remedy: str = "", *, is_lasting: bool = False) -> None:
+        super().__init__(message, remedy)
+        self.is_lasting = is_lasting
 
 
 class PrerequisiteError(TailraceError):
@@ -65,3 +73,11 @@ class ConversionError(TailraceError):
 
 class SinkError(TailraceError):
     exit_code = 8
+
+
+class JvmLost(TailraceError):
+    exit_code = 9
+
+
+class ProcessLost(TailraceError):
+    exit_code = 10

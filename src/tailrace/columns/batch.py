@@ -95,11 +95,12 @@ class ChangeBatch:
     `op` holds the ASCII codes of c, u, d, t or r. `lsn` is the LSN of the change itself: of PostgreSQL the start of
     its message, an int64; of change tables a `binary` array of the server's bytes, null where a source block has none.
     `ordinal` is the change's place within the transaction, counted over every change of the transaction from 0; of
-    change tables, among the rows of one change LSN. `(transactions.commit_lsn[transaction[i]], ordinal[i])` is the
-    position that identifies the event; of change tables the change's LSN stands between the two. For snapshot
-    rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout. `before` and
-    `after` may be None when no row has that image. In an update, `before` is present only if the log carried an
-    old tuple. `old_key_only[i]` tells that the old tuple of row i held only the replica identity's columns.
+    change tables, among the rows of one change LSN. `command` numbers SQL Server's operations within a transaction,
+    which is how they are ordered; None where there are no such numbers. `(transactions.commit_lsn[transaction[i]],
+    ordinal[i])` is the position that identifies the event; of change tables `command` and `lsn` stand between the two.
+    For snapshot rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout.
+    `before` and `after` may be None when no row has that image. In an update, `before` is present only if the log
+    carried an old tuple. `old_key_only[i]` tells that the old tuple of row i held only the replica identity's columns.
 
     Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
     first event among all captured events of its transaction, and among those of its table. `messages` are the raw
@@ -124,6 +125,7 @@ class ChangeBatch:
     xmin: int | None = None
     serial: pa.Array | None = None
     warnings: list[str] = field(default_factory=list)
+    command: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.op)
@@ -132,8 +134,8 @@ class ChangeBatch:
 def position_text(position: int | str) -> str:
     """What the row schema's `position` says: 16 hexadecimal digits of a number; a text stands as it is.
 
-    The text of change tables is the hexadecimal digits, in capitals, of the LSNs of commit and change: of one length,
-    so that it sorts in log order.
+    The text of change tables is the hexadecimal digits, in capitals, of the LSNs of commit and change, and between the
+    two of SQL Server's command: it sorts in log order.
     """
     return f"{position:016X}" if isinstance(position, int) else position
 

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 
-def stored_offset(directory: Path) -> dict[str, Any] | None:
+def stored_offset(directory: Path | None) -> dict[str, Any] | None:
     """The offset of the only source at the end of the latest batch that was planned; None where there is none.
 
-    Also None for a checkpoint that is not in the local file system or that cannot be read.
+    Also None for a checkpoint that is not in the local file system, `directory` being None, or that cannot be read.
     """
+    if directory is None:
+        return None
     try:
         batches = [int(path.name) for path in (directory / "offsets").iterdir() if path.name.isdigit()]
         lines = (directory / "offsets" / str(max(batches))).read_text("utf-8").splitlines()

@@ -10,11 +10,14 @@ from tailrace.connectors.base import Planner
 from tailrace.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
     from tailrace.snapshot.signals import Signal
 
 _PLANNERS = {
-    "postgres": "postgres.planner:PostgresPlanner",
+    "postgres": "postgres.patience:PatientPlanner",
     "mongodb": "mongodb.planner:MongoPlanner",
     "sqlserver": "changetables.start:planner",
     "db2": "changetables.start:planner",
@@ -45,6 +48,21 @@ def write_signal(config: Config, signal: Signal) -> str:
     """Write a signal where the configuration's `signal.data.collection` says; returns the name of that. Driver."""
     module, _, name = _SENDERS[_known(config)].partition(":")
     return str(getattr(import_module(f"tailrace.connectors.{module}"), name)(config, signal))
+
+
+_STATUS = {
+    "postgres": "postgres.status",
+    "mongodb": "mongodb.status",
+    "sqlserver": "changetables.status",
+    "db2": "changetables.status",
+}
+
+
+def describe(config: Config) -> Callable[[Offsets, Offsets], SourceStatus]:
+    """What reads offsets of a configuration's connector, the end of a batch and the newest, for a person. Driver."""
+    module = import_module(f"tailrace.connectors.{_STATUS[_known(config)]}")
+    found: Callable[[Offsets, Offsets], SourceStatus] = module.describe
+    return found
 
 
 def _known(config: Config) -> str:

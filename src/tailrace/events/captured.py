@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, Marker, TableSchema
+from tailrace.columns.batch import Int64s
 from tailrace.columns.logical import INT64, STRING, Field
 from tailrace.events.form import Place, PlainSource, Records
 from tailrace.events.plans import Types, key_columns, shown_columns
@@ -25,24 +26,35 @@ def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
     return cast(CapturedTransactions, batch.transactions)
 
 
-def position_of(commit_lsn: bytes, change_lsn: bytes | None = None) -> str:
-    """What the row schema's `position` says of a change: both LSNs in hexadecimal digits; sorts in log order.
+def position_of(commit_lsn: bytes, change_lsn: bytes | None = None, command: int | None = None) -> str:
+    """What the row schema's `position` says of a change: both LSNs in hexadecimal digits, and between them the number
+    of the command where changes have one (SQL Server); sorts in log order.
 
     Rows of snapshots have no LSN of their own, and stand before every change of the commit.
     """
-    return (commit_lsn + (bytes(len(commit_lsn)) if change_lsn is None else change_lsn)).hex().upper()
+    between = b"" if command is None else command.to_bytes(_COMMAND, "big")
+    return (commit_lsn + between + (bytes(len(commit_lsn)) if change_lsn is None else change_lsn)).hex().upper()
 
 
-def positions_of(commits: pa.Array, changes: pa.Array) -> pa.Array:
-    """`position_of` of each pair, as one text column. All LSNs have one length."""
+def positions_of(commits: pa.Array, changes: pa.Array, commands: Int64s | None = None) -> pa.Array:
+    """`position_of` of each change, as one text column. All LSNs have one length."""
     if not len(commits):
         return pa.array([], pa.string())
     width = len(commits[0].as_py())
-    both = pc.binary_join_element_wise(commits, pc.fill_null(changes, bytes(width)), b"")
-    digits = _DIGITS[np.frombuffer(both.buffers()[2], np.uint8)[: 2 * width * len(both)]]
-    offsets = np.arange(len(both) + 1, dtype=np.int32) * (4 * width)
-    return pa.StringArray.from_buffers(len(both), pa.py_buffer(offsets), pa.py_buffer(digits))
+    parts = [commits, pc.fill_null(changes, bytes(width))]
+    if commands is not None:
+        numbers = pa.py_buffer(np.ascontiguousarray(commands, ">u4"))
+        numbered = pa.FixedSizeBinaryArray.from_buffers(pa.binary(_COMMAND), len(commits), [None, numbers])
+        parts.insert(1, numbered.cast(pa.binary()))
+    joined = pc.binary_join_element_wise(*parts, b"")
+    length = 2 * width + (0 if commands is None else _COMMAND)
+    digits = _DIGITS[np.frombuffer(joined.buffers()[2], np.uint8)[: length * len(joined)]]
+    offsets = np.arange(len(joined) + 1, dtype=np.int32) * (2 * length)
+    return pa.StringArray.from_buffers(len(joined), pa.py_buffer(offsets), pa.py_buffer(digits))
 
+
+# The bytes of a command's number.
+_COMMAND = 4
 
 # Two digits for every byte, as they lie in memory.
 _DIGITS = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16).copy()
@@ -94,9 +106,9 @@ class _Block:
 
     def positions(self) -> pa.Array:
         batch, changes = self.parts.batch, pa.array(self.records.change)
-        return positions_of(
-            transactions_of(batch).commit_lsn.take(pa.array(self.records.transaction)), _lsns(batch).take(changes)
-        )
+        commands = None if batch.command is None else batch.command[self.records.change]
+        commits = transactions_of(batch).commit_lsn.take(pa.array(self.records.transaction))
+        return positions_of(commits, _lsns(batch).take(changes), commands)
 
     def transaction_names(self) -> pa.Array:
         return self.parts.name.take(pa.array(self.records.transaction))
@@ -157,7 +169,8 @@ class CapturedForm:
         commit = transactions_of(batch).commit_lsn[int(batch.transaction[change])].as_py()
         lsn = _lsns(batch)[change].as_py()
         text = lsn_text(commit)
-        return Place("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit, lsn), text)
+        command = None if batch.command is None else int(batch.command[change])
+        return Place("no LSN" if lsn is None else lsn_text(lsn), text, position_of(commit, lsn, command), text)
 
     def message(self, batch: ChangeBatch, change: int) -> bytes:
         """The rows of the change table, or of the snapshot, as JSON of the texts that they were read as."""

@@ -46,6 +46,7 @@ from tailrace.serde.memory import binary_array, text_buffers
 
 log = logging.getLogger("tailrace")
 Flags = npt.NDArray[np.bool_]
+Int32s = npt.NDArray[np.int32]
 _MAX_RECORDS = 8_192
 _MAX_TEXT = 48 << 20
 _MAX_OUTPUT = 512 << 20
@@ -111,6 +112,12 @@ def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator
     `event.converting.failure.handling.mode=fail` its change is put aside or raises ConversionError, as
     `event.processing.failure.handling.mode` says.
     """
+    for rows, _ in numbered_rows(batch, settings, form):
+        yield rows
+
+
+def numbered_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+    """The same, and for each record the index of its change in `batch`."""
     if len(batch) == 0:
         return
     plan = table_plan(batch.table, settings, form)
@@ -132,13 +139,14 @@ def _block_rows(
     ends: npt.NDArray[np.int64],
     low: int,
     high: int,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The records of the changes `[low, high)`; those that cannot be converted in their places, put aside."""
     first, last = int(ends[low]), int(ends[high])
     if first == last:
         return
     try:
-        yield _Block(batch, settings, plan, records, transactions, low, high, first, last).rows()
+        block = _Block(batch, settings, plan, records, transactions, low, high, first, last)
+        yield block.rows(), block.change
         return
     except Unconvertible as error:
         column = error.column
@@ -151,7 +159,8 @@ def _block_rows(
         elif ends[start] < ends[end]:
             if settings.processing_failure_mode == "fail":
                 raise conversion_error(batch, start, found[start], form)
-            yield converted_row(batch, start, found[start], plan.key, settings, form)
+            row = converted_row(batch, start, found[start], plan.key, settings, form)
+            yield row, np.full(1, start, np.int32)
 
 
 def key_changes(batch: ChangeBatch, key: tuple[ColumnPlan, ...]) -> Flags:

@@ -12,11 +12,12 @@ import psycopg
 import pytest
 
 from tailrace.connectors.postgres import windows
-from tailrace.errors import PrerequisiteError
+from tailrace.connectors.postgres.tasks import ReadTask
+from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.snapshot.progress import NO_PROGRESS
 from tests.fix_capture import StillClock
 from tests.fix_postgres import Database
-from tests.fix_query import Query
+from tests.fix_query import Query, simple
 from tests.integration.postgres.signalled import SIGNALS, SINK, execute, is_over, reads, run
 
 
@@ -452,3 +453,108 @@ def test_a_snapshot_does_not_wait_for_changes_to_gather(
     assert not any(one.step() for _ in range(5))
     dispatch_clock.now += 61
     assert one.step()
+
+
+def exporters(database: Database) -> list[int]:
+    """The sessions that hold a window's snapshot."""
+    with database.connect() as connection:
+        return [
+            pid
+            for (pid,) in connection.execute(
+                "select pid from pg_stat_activity where datname = current_database() and state = 'idle in transaction'"
+                " and query like %s",
+                ("select pg_export_snapshot(), pg_current_snapshot()::text,%",),
+            )
+        ]
+
+
+def end(database: Database, pids: list[int]) -> None:
+    with database.connect() as connection:
+        ended = connection.execute("select pg_terminate_backend(pid, 5000) from unnest(%s::int[]) pid", (pids,))
+        assert ended.fetchall() == [(True,)] * len(pids)
+
+
+def test_a_window_whose_snapshot_has_gone_with_its_session_is_an_error_and_is_read_after_a_restart(
+    database: Database, make_query: Any
+) -> None:
+    database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 20)")
+    one = make_query(incremental_snapshot_window_chunks="1")
+    one.step()
+    execute(database, "public.t")
+    run(one, lambda q: len(reads(q)) == 8)
+    start = one.committed
+    one.planned = one.planner.latest_offset(start, None, None)
+    (task,) = [part for part in simple(one.planner.partitions(start, one.planned)) if isinstance(part, ReadTask)]
+    assert task.reads
+    end(database, exporters(database))
+    with pytest.raises(ConnectionFailed, match=r"Reading public\.t for the snapshot failed"):
+        list(task.read())
+    one.kill()
+    run(one, is_over)
+    assert {int(row[0]) for row in reads(one)} == set(range(1, 21))
+
+
+def test_a_window_whose_snapshot_has_gone_before_its_chunks_are_found_is_opened_again(
+    database: Database, make_query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 20)")
+    one = make_query(incremental_snapshot_window_chunks="1")
+    one.step()
+    take = windows.Windows._take_snapshot
+    ended = []
+
+    def once(exporter: Any, *others: Any) -> Any:
+        taken = take(exporter, *others)
+        if not ended:
+            ended.append(exporter.info.backend_pid)
+            end(database, ended)
+        return taken
+
+    monkeypatch.setattr(windows.Windows, "_take_snapshot", staticmethod(once))
+    execute(database, "public.t")
+    run(one, lambda q: bool(reads(q)))
+    run(one, is_over)
+    assert ended
+    assert [int(row[0]) for row in reads(one)] == list(range(1, 21))
+
+
+def test_a_table_that_was_away_while_its_chunk_was_read_is_read_again(database: Database, make_query: Any) -> None:
+    database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 20)")
+    one = make_query(incremental_snapshot_window_chunks="1")
+    one.step()
+    execute(database, "public.t")
+    run(one, lambda q: len(reads(q)) == 8)
+    start = one.committed
+    one.planned = one.planner.latest_offset(start, None, None)
+    tasks = simple(one.planner.partitions(start, one.planned))
+    database.execute("alter table t rename to elsewhere")
+    assert [row for task in tasks if isinstance(task, ReadTask) for row in task.read()] == []
+    database.execute("alter table elsewhere rename to t")
+    # Spark has committed the batch without these rows
+    one.committed, one.planned = one.planned, None
+    run(one, is_over)
+    assert {int(row[0]) for row in reads(one)} == set(range(1, 21))
+
+
+def test_a_table_that_the_server_cannot_read_for_a_moment_is_read_later(
+    database: Database, make_query: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute(
+        SIGNALS,
+        "create table t (id int primary key)",
+        "insert into t select generate_series(1, 6)",
+        "create table busy ()",
+        """create function has_room() returns boolean language plpgsql as $$ begin
+             if to_regclass('busy') is not null then raise 'no room' using errcode = 'disk_full'; end if;
+             return true;
+           end $$""",
+    )
+    one = make_query(incremental_snapshot_window_chunks="1")
+    one.step()
+    condition = {"data-collection": "public.t", "filter": "has_room()"}
+    execute(database, "public.t", **{"additional-conditions": [condition]})
+    run(one, lambda _: "public.t is tried again: 53100" in caplog.text)
+    assert not is_over(one)
+    database.execute("drop table busy")
+    run(one, is_over)
+    assert [int(row[0]) for row in reads(one)] == [1, 2, 3, 4, 5, 6]

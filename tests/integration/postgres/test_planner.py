@@ -435,13 +435,12 @@ def test_changes_gather_between_two_batches(database: Database, query: Any, disp
     one.step()
     database.execute("insert into t values (1, 'a')")
     assert len(one.until(1)) == 1
-    database.execute("insert into t values (2, 'b')", "insert into t values (3, 'c')")
+    database.execute("insert into t values (2, 'b'), (3, 'c')")
     for seconds in (30, 29):
         dispatch_clock.now += seconds
         assert not any(one.step() for _ in range(5))
     dispatch_clock.now += 1.5
-    assert one.step()
-    assert [change[2] for change in one.changes] == [row(1, "a"), row(2, "b"), row(3, "c")]
+    assert [change[2] for change in one.until(3)] == [row(1, "a"), row(2, "b"), row(3, "c")]
 
 
 def test_what_a_batch_has_no_room_for_gathers_no_longer(

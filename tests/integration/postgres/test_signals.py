@@ -152,6 +152,9 @@ def test_a_blocking_snapshot_reads_its_tables_before_the_log_goes_on(database: D
     assert [op for op, table, _ in one.changes if table == "u"] == ["u", "u"]
     assert reads(one) == [(b"3", b"1"), (b"4", b"1"), (b"5", b"1")]
     assert ("Initial", "COMPLETED") in kinds(one)
+    # the tables that were asked for, without the signal table
+    listed = [dict(notice.data).get("data_collections") for notice in one.notices if notice.type != "SKIPPED"]
+    assert listed == [None, "public.t", "public.t", None]
 
 
 def test_a_blocking_snapshot_goes_on_after_a_restart(database: Database, make_query: Any) -> None:

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.postgres import chunks
+from tailrace.connectors.postgres.snapshot import select_statement
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost
+from tailrace.snapshot.plan import PlannedTable, SnapshotPlan
 from tests.fix_postgres import Database
 from tests.fix_query import Query, row
 
@@ -335,3 +338,146 @@ def test_a_table_dropped_between_two_runs_of_its_snapshot_is_left_out(
     while one.step():
         pass
     assert ("r", "b", (b"1",)) in one.changes
+
+
+LARGE = "x" * 10_000
+
+
+def half_read(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, before: Any = None) -> Query:
+    """A snapshot of which a part is read: the row 2500, whose column v is stored apart, is not.
+
+    The pages that were read have room for other rows. `before` is called when the slot has been made.
+    """
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
+    database.execute(
+        "create table t (id int primary key, n int, v text)",
+        "alter table t alter v set storage external",
+        f"insert into t select i, 0, case i when 2500 then '{LARGE}' end from generate_series(1, 3000) i",
+        "delete from t where id between 2 and 100",
+        "vacuum t",
+    )
+    one: Query = query(**{"event.order.segments": "1"})
+    if before is not None:
+        database.execute(f"select pg_create_logical_replication_slot('{one.options['slot.name']}', 'pgoutput')")
+        before()
+    one.step()
+    assert 0 < len(one.changes) < 2000
+    return one
+
+
+def page(database: Database, number: int) -> int:
+    with database.connect() as connection:
+        found = connection.execute("select (ctid::text::point)[0]::int from t where id = %s", (number,)).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+def finished(one: Query) -> dict[int, list[tuple[Any, ...]]]:
+    """The reads of each row when the snapshot is over."""
+    while one.step():
+        pass
+    found: dict[int, list[tuple[Any, ...]]] = {}
+    for op, _, values in one.changes:
+        if op == "r":
+            assert values is not None
+            found.setdefault(int(values[0]), []).append(values)
+    assert set(found) == {1, *range(101, 3001)}
+    return found
+
+
+@pytest.mark.parametrize("later", ["", "vacuum (freeze) t"])
+def test_a_row_that_moves_to_pages_that_were_read_before_a_restart_is_read_there(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, later: str
+) -> None:
+    one = half_read(database, query, monkeypatch)
+    one.kill()
+    away = page(database, 2500)
+    database.execute("update t set n = 1 where id = 2500", *filter(None, [later]))
+    assert page(database, 2500) < 2 < away
+    reads_ = finished(one)
+    assert reads_.pop(2500) == [(b"2500", b"1", LARGE.encode())]
+    # no other row is read twice
+    assert {len(each) for each in reads_.values()} == {1}
+    # the log has no value for it
+    assert ("u", "t", (b"2500", b"1", None)) in one.changes
+
+
+def test_a_row_moved_by_a_subtransaction_that_was_running_when_the_snapshot_began_is_read(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.connect(autocommit=False) as connection:
+
+        def move() -> None:
+            connection.execute("create temp table mine (id int)")
+            connection.execute("savepoint within")
+            connection.execute("update t set n = 1 where id = 2500")
+            connection.execute("release savepoint within")
+            # later ids are in use before the snapshot is taken
+            database.execute("select pg_current_xact_id()")
+
+        one = half_read(database, query, monkeypatch, move)
+        one.kill()
+        connection.commit()
+    assert page(database, 2500) < 2
+    assert finished(one)[2500] == [(b"2500", b"1", LARGE.encode())]
+
+
+def test_rows_are_looked_for_after_every_restart_and_each_read_is_an_event_of_its_own(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = half_read(database, query, monkeypatch)
+    numbers: list[int] = []
+    moved = []
+    for candidates in ([2500], range(1900, 2000)):
+        one.kill()
+        for number in candidates:
+            database.execute(f"update t set n = 1 where id = {number}")
+            if page(database, number) < 2:
+                break
+        else:
+            pytest.fail("no row moves to the pages that were read")
+        moved.append(number)
+        start = one.committed
+        assert start is not None
+        one.planned = one.planner.latest_offset(start, None, one.max_bytes)
+        numbers += [task.chunk.number for task in one.planner.partitions(start, one.planned)]
+        one.step()
+    assert len(set(numbers)) == len(numbers)
+    found = finished(one)
+    assert moved[0] == 2500
+    assert found[2500][0] == (b"2500", b"1", LARGE.encode())
+    assert found[moved[1]] == [(str(moved[1]).encode(), b"1", None)]
+
+
+def test_an_offset_that_does_not_tell_when_the_snapshot_began_has_all_rows_looked_through(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = half_read(database, query, monkeypatch)
+    read_before = {int(change[2][0]) for change in one.changes}
+    assert one.committed is not None
+    del one.committed["snapshot"]["xmin"]
+    one.kill()
+    found = finished(one)
+    assert {number for number, each in found.items() if len(each) == 2} == read_before
+
+
+@pytest.mark.parametrize(
+    ("since", "later", "earlier"),
+    [
+        (1000, [1000, 1001, 2**31], [999, 3, 2, 1]),
+        # ids of 32 bits come around
+        (2**32 - 5, [2**32 - 5, 2**32 - 1, 3, 1000], [2**32 - 6, 2, 1]),
+        (7 * 2**32 + 10, [10, 2**31], [9, 3, 2**32 - 1]),
+    ],
+)
+def test_rows_are_looked_for_by_ids_that_come_around(
+    database: Database, since: int, later: list[int], earlier: list[int]
+) -> None:
+    table = TableSchema(TableId("d", "public", "t"), (), ())
+    (chunk,) = SnapshotPlan((PlannedTable("public", "t", 1),), 1).chunks(0, 1)
+    _, condition = select_statement(table, {}, chunk, "r", since).split(" where ")
+    with database.connect() as connection:
+        found = connection.execute(
+            f"select xmin from unnest(%s::int8[]) xmin where {condition}".encode(), (later + earlier,)
+        ).fetchall()
+    assert [xmin for (xmin,) in found] == later

@@ -164,7 +164,10 @@ def test_an_option_that_the_client_does_not_know_is_an_error_without_its_value()
     assert "s3cret" not in str(caught.value)
 
 
-def test_brokers_that_cannot_be_reached_are_told_once_and_stop_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_brokers_that_cannot_be_reached_are_told_once_and_stop_nothing(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "_METADATA_S", 0.1)
     named = config(signal__enabled__channels="kafka", signal__kafka__bootstrap__servers="127.0.0.1:1")
     channel = kafka.KafkaChannel(named)
     with caplog.at_level(logging.WARNING, "tailrace"):
@@ -174,6 +177,7 @@ def test_brokers_that_cannot_be_reached_are_told_once_and_stop_nothing(caplog: p
 
 
 def test_brokers_that_do_not_answer_are_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka, "_METADATA_S", 0.1)
     named = config(signal__enabled__channels="kafka", signal__kafka__bootstrap__servers="127.0.0.1:1")
     channel = kafka.KafkaChannel(named)
     asked: list[int | None] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from tailrace.columns.batch import Marker
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
@@ -47,7 +48,8 @@ def test_offsets_come_back_from_their_json_and_keep_their_text() -> None:
         SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3), 4),
         Visible(10, 20, frozenset({12, 15}), 99),
     )
-    for one in (offset, PostgresOffset()):
+    aged = replace(offset, snapshot=SnapshotProgress(PLAN, SnapshotOrigin(1, 2, 3, 4, 5 << 32), 4))
+    for one in (offset, aged, PostgresOffset()):
         text = json.dumps(one.to_json())
         assert PostgresOffset.from_json(json.loads(text)) == one
         assert json.dumps(PostgresOffset.from_json(json.loads(text)).to_json()) == text

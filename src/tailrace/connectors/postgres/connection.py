@@ -153,6 +153,7 @@ def refused(error: psycopg.Error) -> TailraceError:
         return ConnectionFailed(
             f"A statement was cut off: {text}.",
             "See what holds it up (pg_stat_activity, pg_locks), or raise database.query.timeout.ms; 0: no limit.",
+            is_lasting=True,
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return PrerequisiteError(

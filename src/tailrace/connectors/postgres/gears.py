@@ -22,7 +22,8 @@ import numpy as np
 
 from tailrace.columns.batch import Bytes, Int64s
 from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.position import lsn_text
+from tailrace.connectors.postgres.position import ForgettableLsn, ReadLsn, confirmed, lsn_text, sent
+from tailrace.connectors.postgres.spill import spool_failed
 from tailrace.errors import ConnectionFailed, DecodeError
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _LENGTH = struct.Struct(">qI")
 _EPOCH_S = 946_684_800
 # Messages that carry a transaction id of their own inside a stream block.
 _STREAMED_KINDS = frozenset(b"RYIUDTM")
+_ORIGIN, _RELATION, _TRUNCATE, _MESSAGE = b"ORTM"
+_ROWS = frozenset(b"IUD")
 
 
 class Builder:
@@ -82,13 +85,19 @@ class _InProgress:
 
     file: IO[bytes]
     aborted: set[int] = field(default_factory=set)
+    has_messages: bool = False
+
+
+class UnclearTransaction(ConnectionFailed):
+    """A large transaction of which it cannot be told what was rolled back; it must be sent after its commit instead."""
 
 
 class StreamedTransactions:
     """Large transactions that the server sends while they are in progress, kept until their commit.
 
     Each has a spooled file: in memory up to `memory_limit` bytes, then on disk. A record is the message's LSN and
-    length, the id of the subtransaction that wrote it, and the message without that id.
+    length, the id of the subtransaction that wrote it, and the message without that id. All of them belong to one
+    session: the next one sends them anew. What cannot be kept raises SpoolFailed, and ends the session.
     """
 
     def __init__(self, memory_limit: int = 8 << 20) -> None:
@@ -109,12 +118,20 @@ class StreamedTransactions:
 
     def add(self, message: bytes, lsn: int) -> None:
         assert self.current is not None
-        if message[0] not in _STREAMED_KINDS or len(message) < 5:
-            raise DecodeError(f"a message {chr(message[0])} inside a stream block")
-        subtransaction = message[1:5]
-        body = message[:1] + message[5:]
-        file = self._open[self.current].file
-        file.write(_LENGTH.pack(lsn, len(body)) + subtransaction + body)
+        kind = message[0] if message else 0
+        transaction = self._open[self.current]
+        if kind == _ORIGIN:
+            # the one message without an id: it stands behind the first start of a block, as behind a Begin
+            subtransaction, body = struct.pack(">I", self.current), message
+        elif kind in _STREAMED_KINDS and len(message) >= 5:
+            subtransaction, body = message[1:5], message[:1] + message[5:]
+        else:
+            raise DecodeError(f"a message {chr(kind)} inside a stream block")
+        transaction.has_messages |= kind == _MESSAGE
+        try:
+            transaction.file.write(_LENGTH.pack(lsn, len(body)) + subtransaction + body)
+        except OSError as error:
+            raise spool_failed(error) from error
 
     def abort(self, message: bytes) -> None:
         top, sub = struct.unpack_from(">II", message, 1)
@@ -122,30 +139,73 @@ class StreamedTransactions:
         if transaction is None:
             return
         if top == sub:
-            self._open.pop(top).file.close()
+            _close(self._open.pop(top).file)
         else:
             transaction.aborted.add(sub)
 
     def commit(self, message: bytes, lsn: int) -> Iterator[tuple[bytes, int]]:
-        """The committed transaction's messages, as protocol 1 would have sent them."""
+        """The committed transaction's messages, as protocol 1 would have sent them.
+
+        Raises UnclearTransaction when it has logical messages and rolled back subtransactions: the server sends such
+        messages with the id of the whole transaction.
+        """
         _, xid, flags, commit_lsn, end_lsn, at = _STREAM_COMMIT.unpack(message)
-        transaction = self._open.pop(xid, None)
+        transaction = self._open.get(xid)
         if transaction is None:
-            return
+            raise DecodeError(f"the commit of the transaction {xid}, of which no stream block came")
+        if transaction.has_messages and transaction.aborted:
+            raise UnclearTransaction(f"The server does not tell which messages the transaction {xid} has rolled back.")
         yield _BEGIN.pack(b"B", commit_lsn, at, xid), lsn
-        with transaction.file as file:
-            file.seek(0)
-            while head := file.read(_LENGTH.size + 4):
-                position, length = _LENGTH.unpack_from(head)
-                body = file.read(length)
-                if int.from_bytes(head[_LENGTH.size :], "big") not in transaction.aborted:
-                    yield body, position
+        try:
+            yield from _surviving(transaction)
+        except OSError as error:
+            raise spool_failed(error) from error
         yield _COMMIT.pack(b"C", flags, commit_lsn, end_lsn, at), lsn
+        del self._open[xid]
+        _close(transaction.file)
 
     def close(self) -> None:
         for transaction in self._open.values():
-            transaction.file.close()
+            _close(transaction.file)
         self._open.clear()
+
+
+def _surviving(transaction: _InProgress) -> Iterator[tuple[bytes, int]]:
+    """The messages of a transaction without those of its subtransactions that were rolled back.
+
+    A Relation message counts for all changes of its table up to the next one, whichever subtransaction it came with:
+    one that was rolled back is handed out if such a change needs it.
+    """
+    file = transaction.file
+    file.seek(0)
+    held: dict[bytes, tuple[bytes, int]] = {}
+    while head := file.read(_LENGTH.size + 4):
+        position, length = _LENGTH.unpack_from(head)
+        body = file.read(length)
+        kind = body[0]
+        if int.from_bytes(head[_LENGTH.size :], "big") in transaction.aborted:
+            if kind == _RELATION:
+                held[body[1:5]] = body, position
+            continue
+        if held:
+            for oid in _tables(body):
+                relation = held.pop(oid, None)
+                if relation is not None and kind != _RELATION:
+                    yield relation
+        yield body, position
+
+
+def _tables(body: bytes) -> list[bytes]:
+    """The oids of the tables that a message belongs to."""
+    if body[0] == _TRUNCATE:
+        return [body[at : at + 4] for at in range(6, len(body), 4)]
+    return [body[1:5]] if body[0] in _ROWS or body[0] == _RELATION else []
+
+
+def _close(file: IO[bytes]) -> None:
+    # what is still to be written does not matter any more
+    with suppress(OSError):
+        file.close()
 
 
 class Bell:
@@ -195,28 +255,38 @@ class Streaming:
         self._streamed = StreamedTransactions()
         self._builder = Builder()
         self._released: Iterator[tuple[bytes, int]] | None = None
-        self.flushed = 0
+        # Status messages tell the server that it may forget what is before.
+        self.flushed = confirmed(0)
         # The server has sent everything before this LSN.
-        self.sent_lsn = 0
+        self.sent_lsn = sent(0)
 
     def start(
-        self, slot: str, publication: str, from_lsn: int, server_version: int, further: Mapping[str, str]
+        self,
+        slot: str,
+        publication: str,
+        from_lsn: ReadLsn,
+        forgettable: ForgettableLsn,
+        server_version: int,
+        further: Mapping[str, str],
+        in_progress: bool = True,
     ) -> None:
         """Send START_REPLICATION; the first messages may follow at once. Raises ConnectionFailed.
 
-        `further` are parameters of pgoutput beside the protocol and the publication.
+        The server sends what commits from `from_lsn` on, and may forget what is before `forgettable`. `further` are
+        parameters of pgoutput beside the protocol and the publication; with `in_progress` large transactions may be
+        sent before their commit.
         """
         from psycopg import pq
 
         options = {"proto_version": "1", "publication_names": _quoted(publication), **further}
-        if server_version >= 140000:
+        if server_version >= 140000 and in_progress:
             options |= {"proto_version": "2", "streaming": "on"}
         listed = ", ".join(f"{_quoted(name)} {_literal(value)}" for name, value in options.items())
         command = f"START_REPLICATION SLOT {_quoted(slot)} LOGICAL {lsn_text(from_lsn)} ({listed})"
         result = self._pg.exec_(command.encode())
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise replication_error(result)
-        self.flushed = from_lsn
+        self.flushed = forgettable
         self._pg.nonblocking = 1
 
     def poll(self, seconds: float, hurried: Callable[[], bool] = lambda: False) -> Messages | None:
@@ -280,10 +350,10 @@ class Streaming:
             _, lsn, _, _ = _XLOG_DATA.unpack_from(message)
             payload = message[_XLOG_DATA.size :]
             self._payload(payload, lsn, builder)
-            self.sent_lsn = max(self.sent_lsn, lsn)
+            self.sent_lsn = max(self.sent_lsn, sent(lsn))
         elif kind == b"k":
             _, end, _, reply = _KEEPALIVE.unpack(message)
-            self.sent_lsn = max(self.sent_lsn, end)
+            self.sent_lsn = max(self.sent_lsn, sent(end))
             if reply:
                 self.send_status()
         else:
@@ -311,6 +381,11 @@ class Streaming:
         """Whether a committed large transaction is still being handed out."""
         return self._released is not None
 
+    def acknowledge(self, forgettable: ForgettableLsn) -> None:
+        """Let the server forget what is before `forgettable`, now and in every later status message."""
+        self.flushed = forgettable
+        self.send_status()
+
     def status_if_due(self) -> None:
         if time.monotonic() - self._last_status >= self._status_interval:
             self.send_status()
@@ -336,8 +411,8 @@ class Streaming:
 class CatchUp:
     """The catch-up gear: slices of WAL from a temporary copy of the slot, which the server drops with the session.
 
-    The copy is consumed as it is read; the slot itself stays
-    where Spark's commits have put it. `further` is as in `Streaming.start`.
+    The copy is consumed as it is read; the slot itself stays where Spark's commits have put it. `further` is as in
+    `Streaming.start`.
     """
 
     def __init__(
@@ -349,7 +424,7 @@ class CatchUp:
         self._options = ", ".join(_literal(text) for option in options.items() for text in option)
         connection.execute(f"select pg_copy_logical_replication_slot({_literal(slot)}, {_literal(name)}, true)")
 
-    def advance(self, lsn: int) -> None:
+    def advance(self, lsn: ReadLsn) -> None:
         """Skip what has been read before; a no-op when the copy stands there already."""
         self._connection.execute(
             f"select from pg_replication_slots s, "
@@ -358,7 +433,10 @@ class CatchUp:
         )
 
     def slice(self, upto_lsn: int) -> Iterator[Messages]:
-        """The transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB."""
+        """The transactions that commit before `upto_lsn` and were not read yet, in runs of some 16 MB.
+
+        The server stops where its log is flushed to, or behind the record at `upto_lsn`: `position` says where.
+        """
         batches = self._connection.query(
             "select pg_lsn_send(lsn), data from pg_logical_slot_get_binary_changes("
             f"{_literal(self._name)}, '{lsn_text(upto_lsn)}', null, {self._options})"
@@ -366,6 +444,14 @@ class CatchUp:
         for batch in batches:
             if batch.num_rows:
                 yield _from_arrow(batch)
+
+    def position(self) -> ReadLsn:
+        """Where the copy stands: behind the last record that the slices were made of."""
+        batches = self._connection.query(
+            "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8 from pg_replication_slots "
+            f"where slot_name = {_literal(self._name)}"
+        )
+        return sent(max(lsn for batch in batches for lsn in batch.column(0).to_pylist()))
 
     def close(self) -> None:
         self._connection.close()

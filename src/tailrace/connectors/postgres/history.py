@@ -209,6 +209,9 @@ class SchemaHistory:
         self._start = start
         self._changes: list[Change] = []
         self._decided: dict[int, Place] = {}
+        # what was added and not kept: the changes, and where each table was decided before them
+        self._added: list[Change] = []
+        self._decided_before: dict[int, Place | None] = {}
         self._final = start
         if replayed is not None:
             before, self._final = replayed
@@ -232,9 +235,28 @@ class SchemaHistory:
         """The attributes that were found for a Relation message, which comes after all that were added before."""
         before = self.at(oid, place)
         with self._lock:
+            self._decided_before.setdefault(oid, self._decided.get(oid))
             self._decided[oid] = max(place, self._decided.get(oid, place))
             if before != attributes:
-                self._changes.append(Change(place, oid, attributes))
+                self._added.append(Change(place, oid, attributes))
+                self._changes.append(self._added[-1])
+
+    def keep(self) -> None:
+        """What follows the messages for which something was added is kept, too. No batch can end there before."""
+        with self._lock:
+            self._added, self._decided_before = [], {}
+
+    def discard(self) -> None:
+        """Take back what was added since `keep`."""
+        with self._lock:
+            added = set(map(id, self._added))
+            self._changes = [change for change in self._changes if id(change) not in added]
+            for oid, place in self._decided_before.items():
+                if place is None:
+                    del self._decided[oid]
+                else:
+                    self._decided[oid] = place
+            self._added, self._decided_before = [], {}
 
     def upto(self, start: LogPosition, end: LogPosition) -> History:
         """The history for the offset of a batch `(start, end]`."""

@@ -5,7 +5,7 @@ No tuple is decoded here. What is found is what batches are cut by and segments 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
 from tailrace.connectors.postgres import pgoutput, scan
 from tailrace.connectors.postgres.numbering import Numbering, Numbers
-from tailrace.connectors.postgres.position import LogPosition
+from tailrace.connectors.postgres.position import NOWHERE, LogPosition, sent
 from tailrace.connectors.postgres.relations import UNCAPTURED
 from tailrace.connectors.postgres.versions import Run, Tables, Versions
 from tailrace.errors import DecodeError
@@ -39,8 +39,9 @@ class Chunk:
     message, and `BOUNDARY` for the Begin and Commit messages, which are rows where transaction metadata is wanted.
     Then `numbers` has the events' numbers, and `counts` the transactions that end in the chunk, by their place in
     `transactions`. The `end_*` arrays describe the commits in the chunk: the number of rows up to each, its LSN, its
-    end LSN and its time in µs since 1970. A logical message outside of transactions is a transaction and a commit of
-    its own (see `LogPosition`), with the transaction id 0.
+    end LSN, the end LSN of the last one up to it that was not left out (-1: none was), and its time in µs since 1970.
+    A logical message outside of transactions is a transaction and a commit of its own (see `LogPosition`), with the
+    transaction id 0.
     """
 
     data: Bytes
@@ -55,6 +56,7 @@ class Chunk:
     end_rows: Int64s
     end_commit: Int64s
     end_end: Int64s
+    end_seen: Int64s
     end_us: Int64s
     truncated: dict[int, tuple[int, ...]] = field(default_factory=dict)
     numbers: Numbers | None = None
@@ -69,7 +71,27 @@ class Chunk:
 
     def end(self, place: int) -> LogPosition:
         """The position after the commit at `place` of the `end_*` arrays."""
-        return LogPosition(int(self.end_commit[place]), int(self.end_end[place]), at_us=int(self.end_us[place]))
+        end, seen = int(self.end_end[place]), max(int(self.end_seen[place]), 0)
+        return LogPosition(
+            int(self.end_commit[place]),
+            seen,
+            idle_lsn=sent(end) if end > seen else NOWHERE,
+            at_us=int(self.end_us[place]),
+        )
+
+    def reached(self, before: LogPosition) -> LogPosition:
+        """How far the log has been read with the chunk, when it had been read to `before`.
+
+        A session that begins anew sends what was read before: that leads nowhere.
+        """
+        found = before
+        if len(self):
+            seen = int(self.end_seen[-1]) if len(self.end_seen) else before.end_lsn
+            commit_lsn = int(self.transactions.commit_lsn[self.transaction[-1]])
+            found = LogPosition(commit_lsn, max(seen, 0), int(self.ordinal[-1]) + 1)
+        if len(self.end_commit) and int(self.end_commit[-1]) >= found.commit_lsn:
+            found = self.end(len(self.end_commit) - 1)
+        return found if before.is_before(found) else before
 
     def is_message_alone(self, row: int) -> bool:
         """Whether the row is a logical message outside of transactions."""
@@ -130,6 +152,7 @@ class Chunk:
             end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
             end_commit=np.concatenate([self.end_commit, other.end_commit]),
             end_end=np.concatenate([self.end_end, other.end_end]),
+            end_seen=np.concatenate([self.end_seen, other.end_seen]),
             end_us=np.concatenate([self.end_us, other.end_us]),
             truncated=self.truncated | {messages + message: found for message, found in other.truncated.items()},
             numbers=numbers,
@@ -146,8 +169,44 @@ class Chunk:
         return low + int(np.searchsorted(self.ordinal[low:high], position.consumed, "left"))
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far an indexer has come: whatever the chunk of the next run depends on, and nothing that is not kept.
+
+    Rows up to and including `position` are dropped. `last_end` is the end LSN of the last commit that was not left
+    out, -1 when there was none, `last_us` the time of the last commit. The transaction that is open has its id, commit
+    LSN, time and the `last_end` before it in `open`, the number of its changes so far in `next_ordinal`, and the
+    counts of its events by table in `counts`. `versions` are the table versions in effect, by oid. `unchanged` counts
+    the updates that were left out because they changed nothing that is shown.
+    """
+
+    position: LogPosition
+    last_end: int
+    last_us: int
+    open: tuple[int, int, int, int] | None = None
+    next_ordinal: int = 0
+    versions: Mapping[int, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The chunk of a run, and how far the indexer has come once that is kept.
+
+    `is_wanted` is false of a chunk that nothing is lost with: it has no row, and no commit that others wait for.
+    """
+
+    chunk: Chunk
+    after: Reached
+    is_wanted: bool
+
+
 class Indexer:
-    """Turns runs of protocol 1 messages into chunks; keeps the open transaction from one run to the next.
+    """Turns runs of protocol 1 messages into chunks.
+
+    `index` only computes, from `reached` and a run; `keep` takes over how far that leads, when the chunk has been kept.
+    So a run that fails anywhere between the two is as if it had not been read, and a new session reads it again.
 
     `tables` gives the ids of table versions. `skip(xid, commit_lsn)` tells whether a transaction is left out
     as a whole (a snapshot has shown it already), but for its logical messages, which no snapshot shows; with
@@ -155,7 +214,7 @@ class Indexer:
     `position` are dropped. With `numbering` Begin and Commit messages are rows too, and the events are
     numbered. `takes(prefix)` tells which logical messages are rows; None: none is. `compared(version)` gives the
     places of the columns that an update must change to be a row, and the number of columns; None: every update is
-    one. `unchanged` counts those that are not.
+    one.
     """
 
     def __init__(
@@ -170,44 +229,44 @@ class Indexer:
     ) -> None:
         self._compared = compared
         self._covers = covers
-        self.unchanged = 0
         self._numbering = numbering
         self._takes = takes
-        self.position = position
-        self.last_end = position.end_lsn or -1
-        self._last_us = position.at_us
         self._skip = skip
-        self._versions = Versions(tables)
-        self._open: tuple[int, int, int, int] | None = None
-        self._next_ordinal = 0
+        self._tables = tables
+        self.reached = Reached(position, position.end_lsn or -1, position.at_us)
 
     def reset(self) -> None:
         """Forget the open transaction and the relations: a new decoding session sends both again."""
-        self._versions.clear()
-        self._open = None
-        self._next_ordinal = 0
-        if self._numbering is not None:
-            self._numbering.reset()
+        forgotten = Reached(self.reached.position, self.reached.last_end, self.reached.last_us)
+        self.reached = replace(forgotten, unchanged=self.reached.unchanged)
 
     @property
     def is_open(self) -> bool:
-        """Whether the run before ended inside a transaction."""
-        return self._open is not None
+        """Whether the last run that was kept ended inside a transaction."""
+        return self.reached.open is not None
 
-    def advance(self, chunk: Chunk) -> None:
-        """The chunk has been kept: a decoding session that sends its rows again has them dropped."""
-        last = int(chunk.row_commits()[-1]) if len(chunk) else 0
-        end_lsn = int(chunk.end_end[-1]) if len(chunk.end_end) else self.position.end_lsn
-        if len(chunk.end_commit) and int(chunk.end_commit[-1]) >= last:
-            self.position = chunk.end(len(chunk.end_commit) - 1)
-        elif len(chunk):
-            self.position = LogPosition(last, end_lsn, int(chunk.ordinal[-1]) + 1)
+    @property
+    def position(self) -> LogPosition:
+        """How far the log has been read and kept."""
+        return self.reached.position
 
-    def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> Chunk:
-        """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`.
+    @property
+    def unchanged(self) -> int:
+        """How many updates were left out because they changed nothing that is shown."""
+        return self.reached.unchanged
 
-        Raises DecodeError when they do not follow the protocol.
+    def keep(self, step: Step) -> None:
+        """The step's chunk has been kept. Fails never."""
+        self._tables.keep()
+        self.reached = step.after
+
+    def index(self, data: Bytes, offsets: Int64s, lsn: Int64s) -> Step:
+        """Index the messages `data[offsets[i]:offsets[i + 1]]` sent at `lsn[i]`, which follow what was kept last.
+
+        Raises DecodeError when they do not follow the protocol, and what `tables` raises.
         """
+        before = self.reached
+        self._tables.begin()
         kinds, relations = scan.scan(data, offsets)
         begins = np.flatnonzero(kinds == _BEGIN)
         commits = np.flatnonzero(kinds == _COMMIT)
@@ -215,9 +274,10 @@ class Indexer:
         alone = np.array([row for row, found in messages.items() if not found.flags & 1], np.int64)
         if len(alone):
             self._check_alone(offsets, kinds, alone)
-        ends = _ends(data, offsets, commits, alone, messages, self._last_us)
+        ends = _ends(data, offsets, commits, alone, messages, before.last_us)
         openers = np.sort(np.concatenate([begins, alone])) if len(alone) else begins
-        transactions, carried = self._transactions(data, offsets, begins, openers, ends)
+        transactions, seen = self._transactions(data, offsets, begins, openers, ends)
+        carried = before.open is not None
         is_change: npt.NDArray[np.bool_] = _IS_CHANGE[kinds]
         opens = kinds == _BEGIN
         opens[alone] = True
@@ -227,10 +287,11 @@ class Indexer:
         counted: Int64s = np.cumsum(is_change)
         base = np.empty(len(transactions), np.int64)
         if carried:
-            base[0] = -self._next_ordinal
+            base[0] = -before.next_ordinal
         # a message outside of transactions opens one and is its first change
         base[len(base) - len(openers) :] = counted[openers] - is_change[openers]
-        version = self._versions.assign(
+        versions = Versions(self._tables, dict(before.versions))
+        version = versions.assign(
             Run(
                 data, offsets, kinds, relations, transaction, transactions,
                 counted - is_change - base[transaction] if len(base) else counted,
@@ -239,7 +300,7 @@ class Indexer:
         )  # fmt: skip
         truncated = {}
         for message in np.flatnonzero(kinds == _TRUNCATE):
-            captured = self._truncated(data, offsets, int(message))
+            captured = _truncated(data, offsets, int(message), versions)
             if captured:
                 truncated[int(message)] = captured
                 version[message] = SEVERAL
@@ -249,20 +310,22 @@ class Indexer:
         for row, found in messages.items():
             if self._takes is not None and self._takes(found.prefix):
                 version[row] = MESSAGE
+        unchanged = before.unchanged
         if self._compared is not None:
             idle = self._unchanged(data, offsets, kinds, version)
-            # a transaction that was read to its end before is not counted again
-            reached = self.position.commit_lsn + (self.position.consumed is None)
-            self.unchanged += int((transactions.commit_lsn[transaction[idle]] >= reached).sum())
+            # what was read before is not counted again
+            ordinal = counted[idle] - base[transaction[idle]] - 1
+            unchanged += int(self._beyond(transactions, transaction[idle], ordinal).sum())
             version[idle] = UNCAPTURED
         rows = np.flatnonzero(is_change & (version != UNCAPTURED))
         numbers: Numbers | None = None
         counts: dict[int, Counts] = {}
+        going_on: Mapping[str, int] = before.counts
         if self._numbering is not None:
             changes = np.setdiff1d(rows, alone, assume_unique=True)
-            numbers, counts = self._numbering.number(
+            numbers, counts, going_on = self._numbering.number(
                 data, offsets, changes, kinds[changes], version[changes], transaction[changes], truncated,
-                len(transactions), [int(place) for place in transaction[commits]],
+                len(transactions), [int(place) for place in transaction[commits]], before.counts,
             )  # fmt: skip
             version[begins] = version[commits] = BOUNDARY
             rows = np.flatnonzero(version != UNCAPTURED)
@@ -277,8 +340,7 @@ class Indexer:
         rows, row_transaction, ordinal = rows[keep], row_transaction[keep], ordinal[keep]
 
         end_rows = np.searchsorted(rows, ends.messages, "right")
-        self._carry(transactions, counted, base, begins, commits)
-        return Chunk(
+        chunk = Chunk(
             data=data,
             offsets=offsets,
             rows=rows,
@@ -291,11 +353,26 @@ class Indexer:
             end_rows=end_rows.astype(np.int64),
             end_commit=ends.commit_lsn,
             end_end=ends.end_lsn,
+            end_seen=seen[1:],
             end_us=ends.at_us,
             truncated=truncated,
             numbers=None if numbers is None else numbers.kept(keep),
             counts=counts,
         )
+        opened, next_ordinal = _still_open(before, transactions, counted, base, begins, commits)
+        after = Reached(
+            position=chunk.reached(before.position),
+            last_end=int(seen[-1]),
+            last_us=int(ends.at_us[-1]) if len(ends.at_us) else before.last_us,
+            open=opened,
+            next_ordinal=next_ordinal,
+            versions=versions.current,
+            counts=going_on,
+            unchanged=unchanged,
+        )
+        # a run may end between a transaction's last row and its commit, and so may what was read before a restart
+        waits = carried or before.position.consumed is not None
+        return Step(chunk, after, bool(len(chunk) or (waits and len(chunk.end_commit))))
 
     @staticmethod
     def _messages(data: Bytes, offsets: Int64s, kinds: Bytes) -> dict[int, pgoutput.Message]:
@@ -326,11 +403,13 @@ class Indexer:
 
     def _transactions(
         self, data: Bytes, offsets: Int64s, begins: Int64s, openers: Int64s, ends: _Ends
-    ) -> tuple[Transactions, bool]:
+    ) -> tuple[Transactions, Int64s]:
         """The transactions of the run: the one that was open before it, if any, then one for each of `openers`.
 
-        Those are the Begin messages, and the messages outside of transactions.
+        Those are the Begin messages, and the messages outside of transactions. Beside them, the end of the last commit
+        that was not left out, as of before the run and after each of its ends.
         """
+        before = self.reached
         # Begin: Int64 final LSN, Int64 time, Int32 xid.
         fields = _fields(data, offsets, begins, 1, 20)
         commit_lsn, commit_us, xid = np.zeros((3, len(openers)), np.int64)
@@ -342,35 +421,25 @@ class Indexer:
             # those that are closed by themselves
             _, opened, closed = np.intersect1d(openers, ends.messages, assume_unique=True, return_indices=True)
             commit_lsn[opened], commit_us[opened] = ends.commit_lsn[closed], ends.at_us[closed]
-        known = [self.last_end]
+        known = [before.last_end]
         if self._skip is None or self._covers is not None:
             known.extend(ends.end_lsn.tolist())
         else:
             # to a source block, a transaction that is left out is none that was seen
-            ended = [(self._open or (0,))[0], *xid.tolist()]
+            ended = [(before.open or (0,))[0], *xid.tolist()]
             places = np.searchsorted(openers, ends.messages, "right")
             for place, commit, end in zip(places, ends.commit_lsn.tolist(), ends.end_lsn.tolist(), strict=True):
                 left_out = ended[place] and self._skip(ended[place], commit)
                 known.append(known[-1] if left_out else end)
+        seen = np.array(known, np.int64)
         # The last commit up to a Begin is the one before it in the run; that of a message alone is itself.
-        previous = np.array(known, np.int64)[np.searchsorted(ends.messages, openers, "right")]
-        carried = self._open is not None
-        if self._open is not None:
-            first = [np.array([value], np.int64) for value in self._open]
+        previous = seen[np.searchsorted(ends.messages, openers, "right")]
+        if before.open is not None:
+            first = [np.array([value], np.int64) for value in before.open]
             xid, commit_lsn, commit_us, previous = (
                 np.concatenate(pair) for pair in zip(first, (xid, commit_lsn, commit_us, previous), strict=True)
             )
-        self.last_end = known[-1]
-        if len(ends.at_us):
-            self._last_us = int(ends.at_us[-1])
-        return Transactions(xid=xid, commit_lsn=commit_lsn, commit_us=commit_us, previous_end=previous), carried
-
-    def _truncated(self, data: Bytes, offsets: Int64s, message: int) -> tuple[int, ...]:
-        """The versions of the captured tables that a Truncate names, in its order."""
-        truncate = pgoutput.parse(bytes(data[offsets[message] : offsets[message + 1]]))
-        assert isinstance(truncate, pgoutput.Truncate)
-        found = (self._versions.at(oid, message) for oid in truncate.relation_ids)
-        return tuple(version for version in found if version != UNCAPTURED)
+        return Transactions(xid=xid, commit_lsn=commit_lsn, commit_us=commit_us, previous_end=previous), seen
 
     def _skipped(self, transactions: Transactions) -> npt.NDArray[np.bool_] | None:
         """Which transactions are left out; None where none ever is."""
@@ -392,29 +461,39 @@ class Indexer:
 
     def _beyond(self, transactions: Transactions, transaction: Int64s, ordinal: Int64s) -> npt.NDArray[np.bool_]:
         """Which rows stand after the position reached."""
+        position = self.reached.position
         commit = transactions.commit_lsn[transaction]
-        keep: npt.NDArray[np.bool_] = commit > self.position.commit_lsn
-        if self.position.consumed is not None:
-            keep |= (commit == self.position.commit_lsn) & (ordinal >= self.position.consumed)
+        keep: npt.NDArray[np.bool_] = commit > position.commit_lsn
+        if position.consumed is not None:
+            keep |= (commit == position.commit_lsn) & (ordinal >= position.consumed)
         return keep
 
-    def _carry(
-        self, transactions: Transactions, counted: Int64s, base: Int64s, begins: Int64s, commits: Int64s
-    ) -> None:
-        last_begin = int(begins[-1]) if len(begins) else -1
-        last_commit = int(commits[-1]) if len(commits) else -1
-        if last_begin < 0 and last_commit < 0 and self._open is None:
-            return
-        if last_commit > last_begin or (last_commit >= 0 and last_begin < 0):
-            self._open, self._next_ordinal = None, 0
-        else:
-            self._open = (
-                int(transactions.xid[-1]),
-                int(transactions.commit_lsn[-1]),
-                int(transactions.commit_us[-1]),
-                int(transactions.previous_end[-1]),
-            )
-            self._next_ordinal = int(counted[-1] - base[-1]) if len(counted) else self._next_ordinal
+
+def _still_open(
+    before: Reached, transactions: Transactions, counted: Int64s, base: Int64s, begins: Int64s, commits: Int64s
+) -> tuple[tuple[int, int, int, int] | None, int]:
+    """The transaction that is open at the end of the run, as `Reached.open`, and the number of its changes so far."""
+    last_begin = int(begins[-1]) if len(begins) else -1
+    last_commit = int(commits[-1]) if len(commits) else -1
+    if last_begin < 0 and last_commit < 0 and before.open is None:
+        return None, before.next_ordinal
+    if last_commit > last_begin:
+        return None, 0
+    opened = (
+        int(transactions.xid[-1]),
+        int(transactions.commit_lsn[-1]),
+        int(transactions.commit_us[-1]),
+        int(transactions.previous_end[-1]),
+    )
+    return opened, int(counted[-1] - base[-1]) if len(counted) else before.next_ordinal
+
+
+def _truncated(data: Bytes, offsets: Int64s, message: int, versions: Versions) -> tuple[int, ...]:
+    """The versions of the captured tables that a Truncate names, in its order."""
+    truncate = pgoutput.parse(bytes(data[offsets[message] : offsets[message + 1]]))
+    assert isinstance(truncate, pgoutput.Truncate)
+    found = (versions.at(oid, message) for oid in truncate.relation_ids)
+    return tuple(version for version in found if version != UNCAPTURED)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ snapshot shows. If it is not, the task reads nothing, and the planner, which fin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from tailrace.snapshot.incremental import Collection, Cursor, Key
 
 if TYPE_CHECKING:
     import psycopg
+    import pyarrow as pa
 
     from tailrace.connectors.postgres.reconcile import Superseded
 
@@ -36,14 +37,15 @@ join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
 """
 
-# The catalog rows that a DDL statement on the table, or on one of its partitions, leaves changed.
+# The catalog rows that a DDL statement on the table, or on one of its partitions, leaves changed: also one that another
+# statement has undone since, as a table that was renamed twice.
 _FINGERPRINT = """
 with recursive tree(oid) as (
   select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
 )
 select md5(string_agg(line, ';' order by line)) from (
-  select 'c' || c.oid || ':' || c.relfilenode || ':' || c.relname as line
-  from pg_catalog.pg_class c join tree on c.oid = tree.oid
+  select 'c' || c.oid || ':' || c.xmin || ':' || c.relfilenode || ':' || n.oid || ':' || n.xmin as line
+  from pg_catalog.pg_class c join tree on c.oid = tree.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
   union all
   select 'a' || a.attrelid || ':' || a.attnum || ':' || a.xmin
   from pg_catalog.pg_attribute a join tree on a.attrelid = tree.oid
@@ -77,7 +79,10 @@ class KeyChunk:
 
 
 class ChangedTable(Exception):
-    """A table that is being altered, or was since the snapshot: what the snapshot shows of it may be nothing at all."""
+    """A table that is being altered, or was since the snapshot: what the snapshot shows of it may be nothing at all.
+
+    Also one that the server cannot read just now.
+    """
 
 
 class UnusableTable(Exception):
@@ -281,22 +286,20 @@ def read_rows(
 ) -> Iterator[ChangeBatch]:
     """The rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
 
-    Gives nothing when the table has changed since the snapshot. `connection` is closed at the end.
+    Gives nothing when the table has changed since the snapshot. Raises what the driver raises for everything else, a
+    snapshot that is gone among it. `connection` is closed at the end.
     """
-    import adbc_driver_manager
-
     try:
         connection.execute("begin isolation level repeatable read read only")
-        try:
-            connection.execute(f"lock table {table.source} in access share mode")
-            connection.execute(f"set transaction snapshot '{snapshot}'")
-            # to its end: a connection with rows left to send is not kept
-            (still,) = connection.query(f"select coalesce({table.still}, false)")
-        except adbc_driver_manager.Error as error:
-            if getattr(error, "sqlstate", None) in GONE:
-                return
-            raise
-        if not still.column(0)[0].as_py():
+        if not _is_there(lambda: connection.execute(f"lock table {table.source} in access share mode")):
+            return
+        # What fails here is the snapshot, whose session has ended, and never the table: from PostgreSQL 17 on both are
+        # refused with the same SQLSTATE.
+        connection.execute(f"set transaction snapshot '{snapshot}'")
+        still: list[pa.RecordBatch] = []
+        # to its end: a connection with rows left to send is not kept
+        query = f"select coalesce({table.still}, false)"
+        if not _is_there(lambda: still.extend(connection.query(query))) or not still[0].column(0)[0].as_py():
             return
         source = SnapshotOrigin(origin.lsn, origin.xid, origin.at_us, origin.previous_end)
         ordinal = (chunk.number + 1) << 40
@@ -310,6 +313,19 @@ def read_rows(
             ordinal += count
     finally:
         connection.close()
+
+
+def _is_there(statement: Callable[[], None]) -> bool:
+    """Run a statement about a table; False where it is refused because the table is gone or changed."""
+    import adbc_driver_manager
+
+    try:
+        statement()
+    except adbc_driver_manager.Error as error:
+        if getattr(error, "sqlstate", None) in GONE:
+            return False
+        raise
+    return True
 
 
 # SQLSTATEs of what a table that was dropped or changed meanwhile is refused with: table, schema, column, object.

@@ -6,7 +6,7 @@ and not in the tasks: a transaction may be spread over tables, tasks and batches
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,7 @@ class Numbers:
 
 
 class Numbering:
-    """Counts on from run to run; `versions` is the reader's list, `skipped` the operations that give no events.
+    """Numbers the events of runs; `versions` is the reader's list, `skipped` the operations that give no events.
 
     Debezium counts each logical message as a collection of its own, and so does this: it is the first of its
     collection, and END lists each of them.
@@ -60,10 +60,6 @@ class Numbering:
         self._versions = versions
         self._weights = np.array([0 if _OPS.get(kind, "") in skipped else 1 for kind in range(256)], np.int64)
         self._key_change_weight = ("d" not in skipped) + ("c" not in skipped)
-        self._open: dict[str, int] = {}
-
-    def reset(self) -> None:
-        self._open = {}
 
     def number(
         self,
@@ -76,11 +72,13 @@ class Numbering:
         truncated: dict[int, tuple[int, ...]],
         transactions: int,
         ends: Sequence[int],
-    ) -> tuple[Numbers, dict[int, Counts]]:
+        carried: Mapping[str, int],
+    ) -> tuple[Numbers, dict[int, Counts], dict[str, int]]:
         """Number the changes `messages` of a run, and count the transactions that it ends.
 
         `transaction[i]` is the place of change i's transaction in the run; `ends` the places of those that end in
-        it. The counts are by place. A run that starts inside a transaction (place 0) goes on with its counts.
+        it. The counts are by place. A run that starts inside a transaction (place 0) goes on with its counts by table,
+        `carried`; what is open at its end has those that are returned last.
         """
         weights = self._weights[kinds].copy()
         weights[self._key_changes(data, offsets, messages, kinds, version)] = self._key_change_weight
@@ -98,7 +96,6 @@ class Numbering:
         of_version = np.array([known[name] for name in names] or [0], np.int64)
         table = np.where(entry_version < 0, len(known), of_version[np.maximum(entry_version, 0)])
         weight, place = weights[entry_row], transaction[entry_row]
-        carried = self._open
         total = _running(weight, place)
         total[place == 0] += sum(carried.values())
         by_table = _running(weight, place * (len(known) + 1) + table)
@@ -107,8 +104,8 @@ class Numbering:
                 by_table[(place == 0) & (table == known[name])] += count
         by_table[table == len(known)] = 1
         names = [*known, _MESSAGES]
-        counts, self._open = self._count(place, table, weight, names, transactions, ends, carried)
-        return self._spread(rows, kinds, messages, entry_row, total, by_table), counts
+        counts, still_open = self._count(place, table, weight, names, transactions, ends, carried)
+        return self._spread(rows, kinds, messages, entry_row, total, by_table), counts, still_open
 
     def _key_changes(self, data: Bytes, offsets: Int64s, messages: Int64s, kinds: Bytes, version: Int32s) -> Int64s:
         """The updates that become a delete and a create, as rows."""
@@ -133,7 +130,7 @@ class Numbering:
         names: list[str],
         transactions: int,
         ends: Sequence[int],
-        carried: dict[str, int],
+        carried: Mapping[str, int],
     ) -> tuple[dict[int, Counts], dict[str, int]]:
         """The counts of the ended transactions, and those of the one that is still open."""
         sums: dict[int, dict[str, int]] = {0: dict(carried)}

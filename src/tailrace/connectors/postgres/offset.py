@@ -7,6 +7,7 @@ from typing import Any
 
 from tailrace.connectors.postgres.history import NOTHING, History
 from tailrace.connectors.postgres.position import START, LogPosition
+from tailrace.connectors.postgres.server import ServerId
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, Visible
 from tailrace.snapshot.plan import SnapshotPlan
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
@@ -31,7 +32,7 @@ class PostgresOffset:
     it; `visible` what a snapshot has shown of the log that is still to come; `heartbeat_ms` the time of the newest
     heartbeat, in ms since 1970, 0 when there was none; `xmin` what the source blocks of the batch that ends here say
     of the slot, 0 for nothing; `progress` belongs to signals and incremental snapshots; `schemas` is what the log does
-    not tell of the tables.
+    not tell of the tables; `server` whose log was read, None in offsets of earlier versions and where none is read.
     """
 
     log: LogPosition = START
@@ -41,6 +42,7 @@ class PostgresOffset:
     xmin: int = 0
     progress: Progress = NO_PROGRESS
     schemas: History = NOTHING
+    server: ServerId | None = None
 
     @property
     def is_initial(self) -> bool:
@@ -59,6 +61,8 @@ class PostgresOffset:
             }
             if origin.previous_end >= 0:
                 fields["snapshot"]["previous_end"] = origin.previous_end
+            if origin.xmin:
+                fields["snapshot"]["xmin"] = origin.xmin
         if self.visible is not None:
             fields["visible"] = self.visible.to_json()
         if self.heartbeat_ms:
@@ -69,6 +73,8 @@ class PostgresOffset:
             fields["progress"] = self.progress.to_json()
         if self.schemas != NOTHING:
             fields["schemas"] = self.schemas.to_text()
+        if self.server is not None:
+            fields["server"] = self.server.to_json()
         return dict(_sorted(fields))
 
     @classmethod
@@ -81,7 +87,13 @@ class PostgresOffset:
             if snapshot is None
             else SnapshotProgress(
                 SnapshotPlan.from_json(snapshot["plan"]),
-                SnapshotOrigin(snapshot["lsn"], snapshot["xid"], snapshot["at_us"], snapshot.get("previous_end", -1)),
+                SnapshotOrigin(
+                    snapshot["lsn"],
+                    snapshot["xid"],
+                    snapshot["at_us"],
+                    snapshot.get("previous_end", -1),
+                    snapshot.get("xmin", 0),
+                ),
                 snapshot["done"],
             ),
             None if visible is None else Visible.from_json(visible),
@@ -90,6 +102,7 @@ class PostgresOffset:
             Progress.from_json(fields.get("progress", {})),
             # offsets of earlier versions have none: the catalog tells, as it did then
             History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
+            ServerId.from_json(fields["server"]) if "server" in fields else None,
         )
 
 

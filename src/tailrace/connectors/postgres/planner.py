@@ -6,7 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,12 @@ from tailrace.connectors.postgres.history import History, SchemaHistory
 from tailrace.connectors.postgres.incremental import Incremental
 from tailrace.connectors.postgres.notices import TableNotices
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
-from tailrace.connectors.postgres.position import LogPosition
+from tailrace.connectors.postgres.position import Committed, LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.reader import LogReader
 from tailrace.connectors.postgres.reading import Connections, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
 from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.server import CatalogXmin, present
 from tailrace.connectors.postgres.snapshot import BATCHES, Visible
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.tasks import (
@@ -85,36 +87,40 @@ class PostgresPlanner:
         self._takes = None if settings.legacy or prefixes.excludes_all else prefixes.includes
         self._names = Admission(settings, FORM)
         self._control: psycopg.Connection[Any] | None = None
+        self._mode = snapshot_mode(config)
+        self._target: TargetLsn | None = None
+        # whether a query's start is over, and with it what belongs to each start
+        self._has_started = False
+        self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Nothing has been read or prepared: what a planner is at first, and after a call that has failed."""
+        config = self._config
         self._captured: list[setup.CapturedTable] = []
         self._reader: LogReader | None = None
-        self._mode = snapshot_mode(config)
-        self._snapshots = Snapshots(config, settings, self._tables, self._connect, self._names.admit)
-        self._slot_connection: psycopg.Connection[Any] | None = None
+        self._snapshots = Snapshots(config, self._settings, self._tables, self._connect, self._names.admit)
         self._prepared = False
         self._begun = False
-        # the tables at the start of a query, until an offset has them
-        self._schemas = History()
-        self._target: int | None = None
         self._idle_since = time.monotonic()
         self._heartbeats = StatementHeartbeats(config, self._connect)
         self._delay = StreamingDelay(config)
         self._dispatch = DispatchInterval(config)
-        self._xmin_due = 0.0
-        self._slot_xmin = 0
-        self._parallelism = config["event.order.segments"] or os.cpu_count() or 1
+        self._xmin = CatalogXmin(config, self._connect)
         self._notices = TableNotices(config)
         self._rehearsed = False
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
+            shaping = self._settings.shaping
             self._incremental = Incremental(
                 config,
-                legacy=settings.legacy,
+                legacy=self._settings.legacy,
                 parallelism=self._parallelism,
                 connect=lambda: connections.connect(config),
                 captured=self._captured_names,
                 is_captured=self._tables.includes,
-                admit=lambda table: settings.shaping.read(self._names.admit(table)),
-                comments=settings.shaping.comments,
+                admit=lambda table: shaping.read(self._names.admit(table)),
+                comments=shaping.comments,
             )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
@@ -127,30 +133,39 @@ class PostgresPlanner:
     @connections.explained
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
         since = PostgresOffset.from_json(start)
+        with self._wholly():
+            # Spark asks to go on from what it has committed
+            found = self._next_offset(since, Committed(since.log), max_rows, max_bytes)
+        self._has_started = True
+        return start if found == since else found.to_json()
+
+    def _next_offset(
+        self, since: PostgresOffset, committed: Committed, max_rows: int | None, max_bytes: int | None
+    ) -> PostgresOffset:
         began = self._begin(since)
         if began is not None:
-            return began.to_json()
+            return began
         if since.snapshot is not None and not since.snapshot.is_complete:
-            return self._next_chunks(since, max_rows is None and max_bytes is None).to_json()
+            return self._next_chunks(since, max_rows is None and max_bytes is None)
         if not self._mode.streams:
-            return start
-        self._close_snapshot()
+            return since
+        self._snapshots.close()
         if not self._may_stream(since):
-            return start
+            return since
         if since.is_initial:
             # Nothing is read before the checkpoint has a position and the tables at it: a slot that is missing later
             # would be created again otherwise.
-            first = PostgresOffset(self._slot_position(None), schemas=self._schemas)
+            first = self._slot_start()
             self._read_log(first)
-            return first.to_json()
+            return first
         reader = self._read_log(since)
-        reader.committed(since.log)
+        reader.committed(committed)
         reader.refresh()
         limits = max_rows or _UNLIMITED, max_bytes or _UNLIMITED
         if self._incremental is not None and since.progress.blocking:
             blocked = self._block(self._incremental, since)
             if blocked is not None:
-                return blocked.to_json()
+                return blocked
             reader = self._read_log(since)
         progress = past = replace(since.progress, notices=(), reading=())
         if self._incremental is None:
@@ -163,20 +178,24 @@ class PostgresPlanner:
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
             found = reader.idle_position(since.log)
         elif not moved:
-            return start
+            return since
         visible = since.visible
         if visible is not None and found.commit_lsn >= visible.before_lsn:
             visible = None
-        xmin = self._xmin() if since.log.is_before(found) else since.xmin
+        xmin = self._xmin.now() if since.log.is_before(found) else since.xmin
         schemas = reader.history(since.log, found)
-        end = PostgresOffset(found, None, visible, heartbeat_ms, xmin, progress, schemas).to_json()
+        server = reader.server or since.server
+        end = PostgresOffset(found, None, visible, heartbeat_ms, xmin, progress, schemas, server)
         if self._incremental is not None:
-            self._incremental.planned(end)
+            self._incremental.planned(end.to_json())
         return end
 
     @connections.explained
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
-        since, until = PostgresOffset.from_json(start), PostgresOffset.from_json(end)
+        with self._wholly():
+            return self._tasks(PostgresOffset.from_json(start), PostgresOffset.from_json(end), end)
+
+    def _tasks(self, since: PostgresOffset, until: PostgresOffset, end: Offset) -> list[Task]:
         tasks: list[Task] = []
         snapshot = until.snapshot
         if snapshot is not None:
@@ -228,14 +247,14 @@ class PostgresPlanner:
 
     @connections.explained
     def stop_at_present(self) -> None:
-        row = self._connect().execute("select (pg_current_wal_lsn() - '0/0'::pg_lsn)::int8").fetchone()
-        assert row is not None
-        self._target = int(row[0])
+        setup.refuse_standby(self._connect())
+        self._target = present(self._connect())
 
     def status(self) -> Offset | None:
         if self._reader is None or not self._reader.head_lsn:
             return None
-        newest = PostgresOffset(LogPosition(idle_lsn=self._reader.head_lsn)).to_json()
+        newest = PostgresOffset().to_json()
+        newest["log"]["idle"] = lsn_text(self._reader.head_lsn)
         if self._config["skip.messages.without.change"]:
             newest["unchanged"] = self._reader.unchanged
         running = None if self._incremental is None else self._incremental.status()
@@ -244,14 +263,28 @@ class PostgresPlanner:
         return newest
 
     def close(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-        self._close_snapshot()
-        if self._incremental is not None:
-            self._incremental.close()
+        self._release()
         if self._control is not None:
             self._control.close()
             self._control = None
+
+    @contextmanager
+    def _wholly(self) -> Iterator[None]:
+        """A call that fails may have done half of its work: the next one begins anew, as after a crash."""
+        try:
+            yield
+        except BaseException:
+            self._release()
+            self._begin_anew()
+            raise
+
+    def _release(self) -> None:
+        """End the reader, the snapshot and the sessions of windows."""
+        if self._reader is not None:
+            self._reader.close()
+        self._snapshots.close()
+        if self._incremental is not None:
+            self._incremental.close()
 
     # --- the start -----------------------------------------------------------------------------------------------
 
@@ -265,6 +298,7 @@ class PostgresPlanner:
         if self._prepared:
             return
         control = self._connect()
+        setup.refuse_standby(control)
         catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
         self._captured = setup.captured_tables(catalog.tables(), self._tables)
         guard_number(self._config, len(self._captured))
@@ -284,44 +318,31 @@ class PostgresPlanner:
 
     def _begin(self, since: PostgresOffset) -> PostgresOffset | None:
         """What precedes the log: the offset of the first batch of a snapshot, or of the new slot; None when done."""
-        if not self._begun:
-            self._begun = True
-            self._prepare()
-            running = since.snapshot is not None and not since.snapshot.is_complete
-            lost = self._mode.mends and not since.is_initial and self._lost(since)
-            wanted = self._mode.reads == "each start" or (self._mode.reads == "once" and since.is_initial)
-            if lost or (wanted and not running):
-                return self._start_snapshot(since, lost)
-            if not running:
-                self._notices.skipped()
-        return None
+        if self._begun:
+            return None
+        self._prepare()
+        running = since.snapshot is not None and not since.snapshot.is_complete
+        lost = self._mode.mends and not since.is_initial and self._lost(since)
+        each = self._mode.reads == "each start" and not self._has_started
+        wanted = each or (self._mode.reads == "once" and since.is_initial)
+        first = self._start_snapshot(since, lost) if lost or (wanted and not running) else None
+        if first is None and not running and not self._has_started:
+            self._notices.skipped()
+        self._begun = True
+        return first
 
     def _lost(self, since: PostgresOffset) -> bool:
         """Whether the log no longer reaches the checkpoint; then a slot that cannot be read any more is dropped."""
-        reason = setup.lost_position(self._connect(), self._config, since.log.safe_lsn)
+        reason = setup.lost_position(self._connect(), self._config, since.log, since.server)
         if reason:
             log.warning("%s: a new snapshot is taken", reason)
         return bool(reason)
 
-    def _slot_position(self, snapshot_wanted: list[str] | None) -> LogPosition:
-        """Where a query without checkpoint starts to read: the existing slot's position, or a new slot's start.
-
-        A snapshot exported by the slot's creation is put into `snapshot_wanted`; without it the slot's connection is
-        closed again.
-        """
-        control = self._connect()
-        confirmed = setup.find_slot(control, self._config)
-        if confirmed is not None:
-            return LogPosition(idle_lsn=confirmed)
-        replication = connections.connect(self._config, replication=True)
-        created = setup.create_slot(replication, self._config["slot.name"], self._config["slot.failover"])
-        if snapshot_wanted is None:
-            self._schemas = self._snapshots.history_at(created.snapshot)
-            replication.close()
-        else:
-            snapshot_wanted.append(created.snapshot)
-            self._slot_connection = replication
-        return LogPosition(idle_lsn=created.consistent_lsn)
+    def _slot_start(self) -> PostgresOffset:
+        """Where a query without snapshot starts to read: the slot's position, and the tables when it was created."""
+        with closing(setup.slot_start(self._connect(), self._config)) as slot:
+            schemas = History() if slot.snapshot is None else self._snapshots.history_at(slot.snapshot)
+            return PostgresOffset(slot.position, schemas=schemas, server=slot.server)
 
     def _start_snapshot(self, since: PostgresOffset, lost: bool = False) -> PostgresOffset:
         """Plan a snapshot; its first chunks are the first batch. `lost`: the position in the log is of no use."""
@@ -331,13 +352,15 @@ class PostgresPlanner:
             self._reader = None
         time.sleep(self._config["snapshot.delay.ms"] / 1000)
         self._choose(())
-        exported: list[str] = []
         # Source blocks tell of no commit before the snapshot.
         position = replace(since.log, end_lsn=0, idle_lsn=since.log.safe_lsn)
-        if self._mode.streams and (since.is_initial or lost):
-            position = self._slot_position(exported)
-        plan, is_cut = self._snapshots.start(exported[0] if exported else None, self._parallelism)
-        self._close_slot_connection()
+        server, exported = since.server, None
+        with ExitStack() as until_taken_over:
+            if self._mode.streams and (since.is_initial or lost):
+                slot = setup.slot_start(self._connect(), self._config)
+                until_taken_over.enter_context(closing(slot))
+                position, server, exported = slot.position, slot.server, slot.snapshot
+            plan, is_cut = self._snapshots.start(exported, self._parallelism)
         log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
         position = replace(position, at_us=self._snapshots.session.origin.at_us)
         # An older slot still holds what the snapshot shows; a new one begins exactly where its snapshot ends.
@@ -350,7 +373,7 @@ class PostgresPlanner:
             schemas = self._snapshots.history(None if visible is None else visible.tables)
         self._notices.started(self._snapshots.count() if self._notices.are_wanted else {})
         return self._next_chunks(
-            PostgresOffset(position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas), False
+            PostgresOffset(position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server), False
         )
 
     def _shown_by_snapshot(self) -> Visible:
@@ -370,13 +393,13 @@ class PostgresPlanner:
         except ConfigError as error:
             # a signal must not end the query, let alone at each of its starts
             log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error.message)
-            self._close_snapshot()
+            self._snapshots.close()
             self._notices.given_up()
             told = self._notices.add_to(replace(since.progress, blocking=(), notices=()))
             return replace(since, progress=told)
         session = self._snapshots.session
         if incremental.streamed.hidden(session.visible, since.log.commit_lsn):
-            self._close_snapshot()
+            self._snapshots.close()
             return None
         if self._reader is not None:
             self._reader.close()
@@ -395,16 +418,6 @@ class PostgresPlanner:
         """Let snapshots read `tables`, each by its filter, a whole statement, where it has one; none: the options'."""
         self._snapshots.choose({str(one): one.filter for one in tables} if tables else None)
 
-    def _close_slot_connection(self) -> None:
-        if self._slot_connection is not None:
-            # the session's own transaction holds the snapshot from now on
-            self._slot_connection.close()
-            self._slot_connection = None
-
-    def _close_snapshot(self) -> None:
-        self._snapshots.close()
-        self._close_slot_connection()
-
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def _next_chunks(self, since: PostgresOffset, everything: bool) -> PostgresOffset:
@@ -413,7 +426,7 @@ class PostgresPlanner:
         total = len(since.snapshot.plan)
         step = total if everything else self._chunks_per_batch(total)
         done = min(total, since.snapshot.done + step)
-        self._notices.chunks(since.snapshot.plan, since.snapshot.done, done)
+        self._notices.chunks(since.snapshot.plan, since.snapshot.done, done, asked=bool(since.progress.reading))
         told = self._notices.add_to(replace(since.progress, notices=()))
         return replace(since, snapshot=replace(since.snapshot, done=done), progress=told)
 
@@ -492,6 +505,8 @@ class PostgresPlanner:
                 self._names.admit,
             ),
             start=since.log,
+            server=since.server if until is None else until.server or since.server,
+            reached_lsn=(until or since).log.reached_lsn,
             visible=since.visible,
             target_lsn=self._target,
             numbered_without=(
@@ -555,19 +570,6 @@ class PostgresPlanner:
         if since.snapshot is None or self._reader is not None:
             return True
         return self._delay.is_over(wholly=self._target is not None)
-
-    def _xmin(self) -> int:
-        """The slot's catalog xmin, read once in `xmin.fetch.interval.ms`; 0 where it is not wanted or not known."""
-        interval = self._config["xmin.fetch.interval.ms"] / 1000
-        now = time.monotonic()
-        if interval and now >= self._xmin_due:
-            self._xmin_due = now + interval
-            row = self._connect().execute(
-                "select coalesce(catalog_xmin::text::int8, 0) from pg_replication_slots where slot_name = %s",
-                (self._config["slot.name"],),
-            ).fetchone()  # fmt: skip
-            self._slot_xmin = 0 if row is None else int(row[0])
-        return self._slot_xmin
 
     def _idle(self, reader: LogReader, start: LogPosition) -> LogPosition:
         """`start`, or once in a while a position beyond what held no captured change, so that the slot can follow."""

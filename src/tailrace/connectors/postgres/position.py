@@ -2,12 +2,43 @@
 
 A change is identified by `(commit LSN, ordinal in the transaction)`. An LSN alone identifies nothing: the changes
 of interleaved transactions go back and forth in LSN, and the rows of one COPY share one.
+
+LSNs that must not be taken for each other have types of their own. What may be forgotten has been read, and what has
+been read was flushed; a type checker accepts one for another in this direction only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NewType
+
+FlushedLsn = NewType("FlushedLsn", int)
+"""The server has flushed its log up to here. It sends nothing beyond, whatever has been written or committed there."""
+
+ReadLsn = NewType("ReadLsn", FlushedLsn)
+"""Every transaction that commits before this LSN has been read, or has no captured change.
+
+It comes from what the server has sent (`sent`) or from an offset, never from what was asked for."""
+
+ForgettableLsn = NewType("ForgettableLsn", ReadLsn)
+"""The server may forget what commits before: Spark has committed it (`may_forget`), or the slot stands there already
+(`confirmed`)."""
+
+TargetLsn = NewType("TargetLsn", int)
+"""What commits before this LSN is wanted. It may not have been flushed yet, or not even be in the log."""
+
+
+def sent(lsn: int) -> ReadLsn:
+    """An LSN by which the server says how far it has sent its log."""
+    return ReadLsn(FlushedLsn(lsn))
+
+
+NOWHERE = sent(0)
+
+
+def confirmed(lsn: int) -> ForgettableLsn:
+    """Where the server says that the slot stands."""
+    return ForgettableLsn(sent(lsn))
 
 
 def lsn_text(lsn: int) -> str:
@@ -41,13 +72,18 @@ class LogPosition:
     commit_lsn: int = 0
     end_lsn: int = 0
     consumed: int | None = None
-    idle_lsn: int = 0
+    idle_lsn: ReadLsn = NOWHERE
     at_us: int = field(default=0, compare=False)
 
     @property
-    def safe_lsn(self) -> int:
-        """The slot may be advanced to here, and reading resumes here."""
-        return max(self.end_lsn, self.idle_lsn)
+    def safe_lsn(self) -> ReadLsn:
+        """Every transaction that commits before has been read completely: reading resumes here."""
+        return max(sent(self.end_lsn), self.idle_lsn)
+
+    @property
+    def reached_lsn(self) -> int:
+        """The log was read up to here, at least: behind the commit record of a transaction that is read in part."""
+        return max(self.safe_lsn, self.commit_lsn + 1 if self.commit_lsn else 0)
 
     def is_before(self, other: LogPosition) -> bool:
         if self.commit_lsn != other.commit_lsn:
@@ -73,9 +109,17 @@ class LogPosition:
             lsn_value(fields["commit"]),
             lsn_value(fields["end"]),
             fields.get("consumed"),
-            lsn_value(fields.get("idle", "0/0")),
+            sent(lsn_value(fields.get("idle", "0/0"))),
             fields.get("at_us", 0),
         )
 
 
 START = LogPosition()
+
+Committed = NewType("Committed", LogPosition)
+"""A position that Spark has committed: a batch that ends there is in its commit log, and is not asked for again."""
+
+
+def may_forget(position: Committed) -> ForgettableLsn:
+    """What the server may forget once Spark has committed `position`; there is no other way to know it."""
+    return ForgettableLsn(position.safe_lsn)

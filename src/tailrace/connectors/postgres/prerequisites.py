@@ -14,7 +14,7 @@ from tailrace.config import Config, TableFilter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import connect
-from tailrace.connectors.postgres.setup import CapturedTable, captured_tables
+from tailrace.connectors.postgres.setup import NAME_PRIMARY, CapturedTable, captured_tables
 from tailrace.connectors.postgres.signal_table import SignalTable
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.errors import TailraceError
@@ -83,15 +83,10 @@ class _Inspection:
                 f"PostgreSQL {version} lacks functions that the reader needs (copies of slots, pg_current_snapshot).",
                 "Use version 13 or newer.",
             )
-        elif standby and number < 160_000:
-            yield Finding(
-                "error",
-                "server",
-                f"This is a standby, and PostgreSQL {version} decodes on primaries only.",
-                "Name the primary in database.hostname.",
-            )
+        elif standby:
+            yield Finding("error", "server", "This server is a standby.", NAME_PRIMARY)
         else:
-            yield Finding("ok", "server", f"PostgreSQL {version}{', a standby' if standby else ''}.")
+            yield Finding("ok", "server", f"PostgreSQL {version}.")
         if level == "logical" or not self.streams:
             yield Finding("ok", "wal_level", f"wal_level is {level}.")
         else:

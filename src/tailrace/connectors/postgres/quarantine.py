@@ -17,14 +17,16 @@ from tailrace.events.quarantine import Change, put_aside, tell
 from tailrace.events.settings import EventSettings
 
 
-def decoded(segment: Segment, settings: EventSettings) -> Iterator[ChangeBatch | pa.RecordBatch]:
+def decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, ChangeBatch | pa.RecordBatch]]:
     """The segment's changes, with the record of a message that cannot be decoded in its place between them.
+
+    Each part comes with the number of its first message in the segment.
 
     Raises DecodeError, naming table and position, where the mode is `fail`; in any mode when the segment as a whole
     is at fault.
     """
     try:
-        yield _batch(segment, 0, len(segment))
+        yield 0, _batch(segment, 0, len(segment))
         return
     except DecodeError as error:
         broken = _broken(segment)
@@ -39,14 +41,14 @@ def decoded(segment: Segment, settings: EventSettings) -> Iterator[ChangeBatch |
     low = 0
     for row, reason in broken.items():
         if low < row:
-            yield _batch(segment, low, row)
+            yield low, _batch(segment, low, row)
         tell(_change(segment, row), f"a message cannot be decoded: {reason}", settings)
         raw = segment.data[segment.offsets[row] : segment.offsets[row + 1]].tobytes()
         payload = {"op": None, "column": None, "reason": reason, "key": None, "message": raw}
-        yield put_aside(_change(segment, row), payload, settings)
+        yield row, put_aside(_change(segment, row), payload, settings)
         low = row + 1
     if low < len(segment):
-        yield _batch(segment, low, len(segment))
+        yield low, _batch(segment, low, len(segment))
 
 
 def _broken(segment: Segment) -> dict[int, str]:

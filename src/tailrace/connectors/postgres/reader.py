@@ -18,17 +18,37 @@ import numpy as np
 from tailrace.columns.batch import Int32s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.gears import Bell, CatchUp, Messages, Streaming
+from tailrace.connectors.postgres.endings import (
+    DUPLICATE_OBJECT,
+    NO_SLOT_LEFT,
+    OBJECT_IN_USE,
+    SlotInUse,
+    classify,
+    exhausted,
+)
+from tailrace.connectors.postgres.gears import Bell, CatchUp, Messages, Streaming, UnclearTransaction
 from tailrace.connectors.postgres.history import History
 from tailrace.connectors.postgres.indexing import Indexer
 from tailrace.connectors.postgres.numbering import Numbering
-from tailrace.connectors.postgres.position import LogPosition, lsn_text
+from tailrace.connectors.postgres.position import (
+    Committed,
+    FlushedLsn,
+    LogPosition,
+    ReadLsn,
+    TargetLsn,
+    confirmed,
+    lsn_text,
+    may_forget,
+    sent,
+)
 from tailrace.connectors.postgres.reading import Connections, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
+from tailrace.connectors.postgres.server import ServerId, flushed_end, identify
+from tailrace.connectors.postgres.setup import decodes_behind_standbys, refuse_standby
 from tailrace.connectors.postgres.snapshot import Visible
 from tailrace.connectors.postgres.spool import Rows, Spool
 from tailrace.connectors.postgres.windows import Streamed
-from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,11 +58,14 @@ log = logging.getLogger("tailrace")
 
 # The longest that a refresh takes, in s.
 REFRESH_SECONDS = 0.02
+# How often the reader looks whether the server has flushed what is wanted, in s.
+FLUSH_SECONDS = 0.02
 
 
 class LogReader:
     """Reads the slot from `start` into a spool until it is closed.
 
+    `server` is whose log was read before, up to `reached_lsn`: the log of another one is refused; None: any is taken.
     `relations` turns Relation messages into the table versions that segments need; `visible` is what a snapshot has
     shown of the log already; with `target_lsn` nothing that commits after it is wanted, and reading ends there; with
     `numbered_without` events are numbered within their transactions, but for operations that give none. With `comments`
@@ -60,8 +83,10 @@ class LogReader:
         database: str,
         relations: Relations,
         start: LogPosition,
+        server: ServerId | None = None,
+        reached_lsn: int = 0,
         visible: Visible | None = None,
-        target_lsn: int | None = None,
+        target_lsn: TargetLsn | None = None,
         numbered_without: frozenset[str] | None = None,
         comments: bool = False,
         takes: Callable[[str], bool] | None = None,
@@ -71,7 +96,7 @@ class LogReader:
         self._shows = shows
         self.settings = settings
         self._streamed = streamed
-        self._wanted_lsn = 0
+        self._wanted_lsn = FlushedLsn(0)
         self._bell = Bell()
         # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
         self._asked = self._answered = 0
@@ -94,12 +119,19 @@ class LogReader:
         covers = None if tables is None else lambda version: str(self.versions[version].id) in tables
         self._indexer = Indexer(known, relations, visible, numbering, takes, compared, covers)
         self._control: psycopg.Connection[Any] | None = None
-        self._acknowledge_lsn = start.safe_lsn
-        self._acknowledged = 0
+        self._replication: psycopg.Connection[Any] | None = None
+        # What Spark has committed, and where the slot stands as far as it is known.
+        self._forgettable = confirmed(0)
+        self._acknowledged = confirmed(0)
         # Every transaction that commits before this LSN is in the spool or had no captured change.
         self._read_lsn = start.safe_lsn
-        self.head_lsn = 0
+        # whose log it is, known from the first session on
+        self.server = server
+        self._reached_lsn = max(start.reached_lsn, reached_lsn)
+        self.head_lsn = FlushedLsn(0)
         self.gear = "starting"
+        # whether the server may send transactions before their commit
+        self._in_progress = True
         self._failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tailrace-reader", daemon=True)
@@ -126,7 +158,7 @@ class LogReader:
         if self._failure is not None:
             raise self._failure
 
-    def has_read(self, lsn: int) -> bool:
+    def has_read(self, lsn: TargetLsn | FlushedLsn) -> bool:
         """Whether every transaction that commits before `lsn` has been read."""
         return self._read_lsn >= lsn
 
@@ -135,7 +167,7 @@ class LogReader:
         """Bytes of the log that are known to be there and have not been read."""
         return max(0, self.head_lsn - self._read_lsn)
 
-    def read_through(self, lsn: int, seconds: float) -> bool:
+    def read_through(self, lsn: FlushedLsn, seconds: float) -> bool:
         """Wait until every transaction that commits before `lsn` has been read; False when that takes too long.
 
         It takes for ever when the spool is full: what it holds must be delivered first.
@@ -176,10 +208,10 @@ class LogReader:
         self.spool.wait(seconds, since)
         self._is_awaited = False
 
-    def extend(self, lsn: int) -> None:
+    def extend(self, lsn: FlushedLsn) -> None:
         """Let a reader that ends at a target go on to `lsn`."""
         if self._target_lsn is not None:
-            self._target_lsn = max(self._target_lsn, lsn)
+            self._target_lsn = max(self._target_lsn, TargetLsn(lsn))
 
     def is_filling(self, max_bytes: int) -> bool:
         """Whether a backlog is being read and less than half of a batch of `max_bytes` is there."""
@@ -192,25 +224,28 @@ class LogReader:
         self.check()
         end = self.spool.plan(start, max_rows, max_bytes, upto)
         if end == start and self.spool.full:
-            return self.spool.plan(start, max_rows, max(self.spool.size // 2, 1), upto)
+            return self.spool.plan(start, max_rows, max_bytes, upto, cut=True)
         return end
 
     def take(self, start: LogPosition, end: LogPosition) -> list[Rows]:
-        """The rows in `(start, end]`, waiting until they have been read (a replay after a restart)."""
-        while True:
-            self.check()
-            complete = self.spool.holds_rows_after(end) or (
-                self._read_lsn >= end.end_lsn if end.consumed is None else self._indexer.position == end
-            )
-            if complete:
-                return self.spool.take(start, end)
-            self.spool.wait(1.0)
+        """The rows in `(start, end]`, waiting until they have been read (a replay after a restart).
 
-    def committed(self, position: LogPosition) -> None:
+        The spool takes them in whatever its limits are. Raises SpoolFailed.
+        """
+        with self.spool.requiring(end):
+            while True:
+                self.check()
+                seen = self.spool.version
+                # of the transaction that the batch ends with, nothing may be captured any more
+                if self.spool.has_reached(end) or self._read_lsn > end.commit_lsn:
+                    return self.spool.take(start, end)
+                self.spool.wait(1.0, seen)
+
+    def committed(self, position: Committed) -> None:
         """Spark has committed everything up to `position`: forget it, and let the slot forget it in time."""
         self.spool.release(position)
         self._relations.history.forget(position)
-        self._acknowledge_lsn = max(self._acknowledge_lsn, position.safe_lsn)
+        self._forgettable = max(self._forgettable, may_forget(position))
 
     def history(self, start: LogPosition, end: LogPosition) -> History:
         """What the offset at the end of the batch `(start, end]` says of the tables."""
@@ -222,10 +257,11 @@ class LogReader:
         Committing such a position lets the slot advance: an idle captured table beside a busy one must not make the
         server keep its WAL.
         """
-        read = self._read_lsn
+        # in this order: what is known of the commits must not be older than how far they have been read
+        read, reached = self._read_lsn, self._indexer.reached
         if start.consumed is not None or read <= start.safe_lsn or self.spool.holds_rows_after(start):
             return start
-        return replace(start, idle_lsn=read)
+        return replace(start, end_lsn=max(start.end_lsn, reached.last_end), idle_lsn=read, at_us=reached.last_us)
 
     # --- the reader's thread -------------------------------------------------------------------------------------
 
@@ -255,7 +291,7 @@ class LogReader:
                 log.warning("reading slot %s failed (%s); trying again in %.1f s", settings.slot, error, delay)
                 self._stop.wait(delay)
             finally:
-                self._close_control()
+                self._close_session()
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error
@@ -267,7 +303,7 @@ class LogReader:
         self._relations.use(Catalog(self._control, self._database, self._comments))
         self._resume()
         while not self._stop.is_set():
-            self.head_lsn = self._current_lsn()
+            self.head_lsn = self._flushed_end()
             target = self._target_lsn
             if target is not None and self._read_lsn >= target:
                 # everything that is wanted has been read: only acknowledgements remain
@@ -281,6 +317,7 @@ class LogReader:
     def _resume(self) -> None:
         """Where a new decoding session begins: after the last transaction that was read completely."""
         assert self._control is not None
+        server = self._identify()
         row = self._control.execute(
             "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, active_pid from pg_replication_slots "
             "where slot_name = %s",
@@ -291,34 +328,57 @@ class LogReader:
                 f"The replication slot {self.settings.slot} is gone.",
                 "Changes since the last commit are lost: delete the checkpoint to start again with a snapshot.",
             )
-        confirmed, holder = row
+        stands, holder = confirmed(int(row[0])), row[1]
         if holder is not None:
             raise SlotInUse(self.settings.slot, holder)
+        end = self._flushed_end()
         if self._read_lsn == 0:
-            self._read_lsn = confirmed
-        elif confirmed > self._read_lsn:
+            self._read_lsn = stands
+        elif end < self._read_lsn:
             raise PositionLost(
-                f"The replication slot {self.settings.slot} stands at {lsn_text(confirmed)}, ahead of the checkpoint "
-                f"at {lsn_text(self._read_lsn)}: it was created anew or read by someone else.",
-                "The changes between are lost: delete the checkpoint to start again with a snapshot.",
-            )
-        elif self._current_lsn() < self._read_lsn:
-            raise PositionLost(
-                f"The server's log ends at {lsn_text(self._current_lsn())}, before the checkpoint at "
+                f"The server's log ends at {lsn_text(end)}, before the checkpoint at "
                 f"{lsn_text(self._read_lsn)}: this is another server, or one restored to an earlier time.",
                 "Delete the checkpoint to start again with a snapshot.",
             )
-        self._acknowledged = confirmed
+        self._check_begins(stands)
+        self._acknowledged, self.server = stands, server
 
-    def _current_lsn(self) -> int:
+    def _identify(self) -> ServerId:
+        """The server of this session. Raises PositionLost when its log is not the one that was read so far.
+
+        One that has become a standby raises ConnectionFailed: another server is the primary soon, under the same name.
+        """
         assert self._control is not None
-        row = self._control.execute("select (pg_current_wal_lsn() - '0/0'::pg_lsn)::int8").fetchone()
-        assert row is not None
-        return int(row[0])
+        try:
+            refuse_standby(self._control)
+        except PrerequisiteError as error:
+            raise ConnectionFailed(error.message, error.remedy) from None
+        self._replication = self._connections.replication()
+        reached = max(self._reached_lsn, self._read_lsn, self._indexer.position.reached_lsn)
+        return identify(self._replication, self.server, reached)
+
+    def _check_begins(self, lsn: ReadLsn) -> None:
+        """Raises PositionLost when what is read next begins at `lsn`, behind what has been read."""
+        if lsn > self._read_lsn:
+            raise PositionLost(
+                f"The replication slot {self.settings.slot} stands at {lsn_text(lsn)}, ahead of the checkpoint "
+                f"at {lsn_text(self._read_lsn)}: it was created anew or read by someone else.",
+                "The changes between are lost: delete the checkpoint to start again with a snapshot.",
+            )
+
+    def _flushed_end(self) -> FlushedLsn:
+        assert self._control is not None
+        return flushed_end(self._control)
 
     def _catch_up(self) -> None:
-        """Read the backlog in slices; when the server has no slot to spare for the copy, stream it."""
+        """Read the backlog in slices; stream it when the server has no slot to spare for a copy, or the copy would not
+        wait for standbys as the slot does."""
         settings = self.settings
+        assert self._control is not None
+        if decodes_behind_standbys(self._control, settings.slot):
+            log.info("the slot waits for standbys, and copies of it do not: streaming the backlog instead")
+            self._stream(may_catch_up=False)
+            return
         connection = self._connections.arrow()
         try:
             name = f"{settings.slot[:40]}_catchup"
@@ -333,22 +393,28 @@ class LogReader:
         try:
             self.gear = "catch-up"
             gear.advance(self._read_lsn)
+            self._check_begins(gear.position())
             size = settings.first_slice_bytes
             while not self._stop.is_set() and not self._is_caught_up():
                 while self.spool.full and not self._stop.is_set():
                     self.spool.wait(0.5)
                     self._advance_slot(force=False)
-                upto = min(self._target_lsn or self.head_lsn, self._read_lsn + size)
+                if self.head_lsn <= self._read_lsn:
+                    # what is wanted has been written and not flushed: the server gives none of it before
+                    self._stop.wait(FLUSH_SECONDS)
+                    self.head_lsn = self._flushed_end()
+                    continue
+                upto = min(self.head_lsn, self._target_lsn or self.head_lsn, self._read_lsn + size)
                 self._indexer.reset()
                 for run in gear.slice(upto):
                     self._accept(run)
                     if self._stop.is_set():
                         return
-                self._read_to(upto)
+                self._read_to(gear.position())
                 size = settings.slice_bytes
                 self._advance_slot(force=False)
                 if self._target_lsn is None and self._is_caught_up():
-                    self.head_lsn = self._current_lsn()
+                    self.head_lsn = self._flushed_end()
             self._advance_slot(force=True)
         finally:
             gear.close()
@@ -370,11 +436,21 @@ class LogReader:
         """Stream until closed, or until the backlog has grown so large that catching up is faster."""
         settings = self.settings
         assert self._control is not None
-        connection = self._connections.replication()
+        # the one that has said whose log it is, or another one after that
+        connection, self._replication = self._replication or self._connections.replication(), None
         gear = Streaming(connection, settings.status_interval, self._bell)
         try:
             version = self._control.info.server_version
-            gear.start(settings.slot, settings.publication, self._read_lsn, version, self._parameters())
+            forgettable = max(self._acknowledged, self._forgettable)
+            gear.start(
+                settings.slot,
+                settings.publication,
+                self._read_lsn,
+                forgettable,
+                version,
+                self._parameters(),
+                self._in_progress,
+            )
             self._indexer.reset()
             self.gear = "streaming"
             checked = time.monotonic()
@@ -400,9 +476,12 @@ class LogReader:
                 self.head_lsn = max(self.head_lsn, gear.sent_lsn)
                 if run is not None and may_catch_up and time.monotonic() - checked > 1.0:
                     checked = time.monotonic()
-                    self.head_lsn = self._current_lsn()
+                    self.head_lsn = self._flushed_end()
                     if self.head_lsn - self._read_lsn > settings.catch_up_above:
                         return
+        except UnclearTransaction as error:
+            log.info("%s From now on the server sends transactions after their commit.", error)
+            self._in_progress = False
         finally:
             gear.close()
 
@@ -415,39 +494,43 @@ class LogReader:
         return self._answered < self._asked or self._is_awaited or self._is_wanted
 
     def _accept(self, run: Messages) -> None:
-        inside = self._indexer.is_open
-        chunk = self._indexer.index(run.data, run.offsets, run.lsn)
-        self._indexer.advance(chunk)
+        """Index a run and keep its chunk; only then have its messages been read. What fails changes nothing."""
+        step = self._indexer.index(run.data, run.offsets, run.lsn)
+        chunk = step.chunk
         if self._streamed is not None and len(chunk):
+            # before it can be planned; a transaction may be added twice
             self._streamed.add(chunk.transactions.xid, chunk.transactions.commit_lsn)
-        # A run may end between a transaction's last row and its commit: without the commit the rows would wait.
-        if len(chunk) or (inside and len(chunk.end_commit)):
+        if step.is_wanted:
             self.spool.put(chunk.compacted())
-        if len(chunk.end_end):
-            self._read_to(int(chunk.end_end[-1]))
+        self._indexer.keep(step)
+        if step.after.open is not None:
+            # transactions come in the order of their commits
+            self._read_to(sent(step.after.open[1]))
+        elif len(chunk.end_end):
+            self._read_to(sent(int(chunk.end_end[-1])))
 
-    def _read_to(self, lsn: int) -> None:
+    def _read_to(self, lsn: ReadLsn) -> None:
         if lsn > self._read_lsn:
             self._read_lsn = lsn
             self.spool.wake()
 
     def _acknowledge(self, gear: Streaming) -> None:
-        if self._acknowledge_lsn > gear.flushed:
-            gear.flushed = self._acknowledge_lsn
-            self._acknowledged = gear.flushed
+        forgettable = self._forgettable
+        if forgettable > gear.flushed:
             # at most one message a poll; the periodic status carries it otherwise
-            gear.send_status()
+            gear.acknowledge(forgettable)
+            self._acknowledged = forgettable
 
     def _advance_slot(self, force: bool) -> None:
         """Move the slot to what Spark has committed. It decodes the WAL on the way, so not after every slice."""
         assert self._control is not None
-        target = self._acknowledge_lsn
-        if target <= self._acknowledged or not (force or target - self._acknowledged > 8 * self.settings.slice_bytes):
+        forgettable, done = self._forgettable, self._acknowledged
+        if forgettable <= done or not (force or forgettable - done > 8 * self.settings.slice_bytes):
             return
         self._control.execute(
-            "select pg_replication_slot_advance(%s, %s::pg_lsn)", (self.settings.slot, lsn_text(target))
+            "select pg_replication_slot_advance(%s, %s::pg_lsn)", (self.settings.slot, lsn_text(forgettable))
         )
-        self._acknowledged = target
+        self._acknowledged = forgettable
 
     def _compared(self, version: int) -> tuple[Int32s, int]:
         """The places of the columns that an update of the table version must change, and how many columns there are."""
@@ -456,67 +539,8 @@ class LogReader:
         places = sorted({table.index(name) for name in self._shows(table)})
         return np.array(places, np.int32), len(table.columns)
 
-    def _close_control(self) -> None:
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-
-
-# SQLSTATEs of errors that another try does not mend.
-UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_IN_STATE = "42704", "55006", "55000"
-# SQLSTATEs that a copy of the slot is refused with.
-NO_SLOT_LEFT, DUPLICATE_OBJECT = "53400", "42710"
-_AUTHORISATION = ("28000", "28P01", "42501", "3D000")
-
-
-class SlotInUse(PrerequisiteError):
-    """Another client reads the slot; perhaps a walsender that has not noticed yet that its client is gone."""
-
-    sqlstate = OBJECT_IN_USE
-
-    def __init__(self, slot: str, pid: int) -> None:
-        super().__init__(
-            f"The replication slot {slot} is in use by process {pid}.",
-            "Stop the other reader, or give this one a slot of its own with slot.name.",
-        )
-        self.args = (slot, pid)
-
-
-def classify(error: Exception, slot: str) -> TailraceError | None:
-    """The lasting error behind `error`, or None when a new session may succeed."""
-    if isinstance(error, TailraceError) and not isinstance(error, ConnectionFailed):
-        return error
-    state = getattr(error, "sqlstate", None)
-    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    if state == NOT_IN_STATE:
-        return PositionLost(
-            f"The replication slot {slot} cannot be read any more: {text}.",
-            "The server has removed WAL that it needs (max_slot_wal_keep_size): drop the slot and the checkpoint to "
-            "start again with a snapshot.",
-        )
-    if state == UNDEFINED_OBJECT:
-        return PrerequisiteError(f"{text}.", "Create the publication, or let publication.autocreate.mode create it.")
-    if state in _AUTHORISATION:
-        return ConnectionFailed(
-            f"PostgreSQL refuses the session: {text}.", "Check the user, its rights and the password."
-        )
-    module = type(error).__module__
-    if isinstance(error, ConnectionFailed | OSError) or (
-        module.startswith(("psycopg", "adbc")) and type(error).__name__ in _SESSION_ERRORS
-    ):
-        return None
-    return TailraceError(f"Reading slot {slot} failed: {type(error).__name__}: {text}")
-
-
-def exhausted(error: Exception, slot: str) -> TailraceError:
-    """The error of a session that is not tried again any more."""
-    if isinstance(error, TailraceError):
-        return error
-    text = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-    return ConnectionFailed(
-        f"Reading slot {slot} failed again and again: {text}.",
-        "Start again with the same checkpoint when the server is back; errors.max.retries limits the attempts.",
-    )
-
-
-_SESSION_ERRORS = ("OperationalError", "AdminShutdown", "CannotConnectNow", "CrashShutdown", "InterfaceError")
+    def _close_session(self) -> None:
+        for connection in (self._control, self._replication):
+            if connection is not None:
+                connection.close()
+        self._control = self._replication = None

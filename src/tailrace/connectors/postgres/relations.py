@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres.catalog import Catalog
@@ -12,6 +12,21 @@ from tailrace.connectors.postgres.history import Attributes, SchemaHistory
 from tailrace.connectors.postgres.pgoutput import Relation
 
 UNCAPTURED = -1
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of the tables at one point of the log, by their oids, and of enums."""
+
+    current: dict[int, tuple[Relation, int]] = field(default_factory=dict)
+    # The oldest transaction whose work on the table was held back, as 32 bits.
+    held: dict[int, int] = field(default_factory=dict)
+    # The transaction id that was next when the catalog was read for the table, as 32 bits.
+    read_before: dict[int, int] = field(default_factory=dict)
+    labels: dict[int, frozenset[tuple[int, str]]] = field(default_factory=dict)
+
+    def copy(self) -> _Known:
+        return _Known(dict(self.current), dict(self.held), dict(self.read_before), dict(self.labels))
 
 
 class Relations:
@@ -33,18 +48,34 @@ class Relations:
         self._captured = captured
         self._admit = admit
         self._catalog: Catalog | None = None
-        self._current: dict[int, tuple[Relation, int]] = {}
         self._present: dict[int, Present] = {}
         self._expected: set[int] = set()
-        # The oldest transaction whose work on the table was held back, as 32 bits.
-        self._held: dict[int, int] = {}
-        # The transaction id that was next when the catalog was read for the table, as 32 bits.
-        self._read_before: dict[int, int] = {}
-        self._labels: dict[int, frozenset[tuple[int, str]]] = {}
+        self._known = _Known()
+        # The same as of the last `keep`, and how many versions there were; None where nothing has come since.
+        self._kept: tuple[_Known, int] | None = None
 
     def use(self, catalog: Catalog) -> None:
         """Read `catalog` from now on."""
         self._catalog = catalog
+
+    def begin(self) -> None:
+        """A run begins. What the one before has brought is taken back, unless it was kept."""
+        if self._kept is not None:
+            self._known, count = self._kept
+            del self.versions[count:]
+            self._kept = None
+            self.history.discard()
+
+    def keep(self) -> None:
+        """What the run has brought is kept."""
+        self._kept = None
+        self.history.keep()
+
+    def _changing(self) -> None:
+        """Remember what is kept, before the first change after it."""
+        if self._kept is None:
+            self._kept = self._known, len(self.versions)
+            self._known = self._known.copy()
 
     def expect(self, announced: Sequence[Relation]) -> None:
         """A run begins in which these messages stand. What the catalog says is read anew for them."""
@@ -58,11 +89,11 @@ class Relations:
         """
         if not self._captured(relation):
             return UNCAPTURED
+        self._changing()
         oid = relation.relation_id
         if self.history.is_decided(oid, at.place):
             attributes = self.history.at(oid, at.place)
             assert attributes is not None
-            self._held.pop(oid, None)
         else:
             attributes = self._decide(relation, at, resent)
         return self._version(relation, attributes)
@@ -71,24 +102,24 @@ class Relations:
         """Whether a change of the transaction `xid` comes after work that was held back, and that no message announces:
         a label of an enum, or what a transaction with an older id did late.
         """
-        held = self._held.get(oid)
+        held = self._known.held.get(oid)
         return held is not None and is_after(xid, held)
 
     @property
     def has_held(self) -> bool:
         """Whether `is_due` can be true for any table."""
-        return bool(self._held)
+        return bool(self._known.held)
 
     def review(self, oid: int, at: Moment) -> int:
         """The version id of a table for which `is_due` is true, from the change at `at` on."""
-        relation, _ = self._current[oid]
+        self._changing()
+        relation, _ = self._known.current[oid]
         if self.history.is_decided(oid, at.place):
-            self._held.pop(oid, None)
             attributes = self.history.at(oid, at.place)
             assert attributes is not None
         else:
             # Whatever was read at the last message and not announced since was before this change.
-            before = self._read_before.get(oid)
+            before = self._known.read_before.get(oid)
             is_later = before is not None and is_after(at.xid, before - 1)
             attributes = self._decide(relation, at, resent=is_later)
         return self._version(relation, attributes)
@@ -98,10 +129,10 @@ class Relations:
         older = self.history.at(oid, at.place)
         present = self._read(relation)
         attributes, held = evolve(relation, older, present, at, resent)
-        self._read_before[oid] = present.next_xid & 0xFFFFFFFF
-        self._held.pop(oid, None)
+        self._known.read_before[oid] = present.next_xid & 0xFFFFFFFF
+        self._known.held.pop(oid, None)
         if held:
-            self._held[oid] = held
+            self._known.held[oid] = held
         self.history.add(oid, at.place, attributes)
         return attributes
 
@@ -116,7 +147,7 @@ class Relations:
 
     def _version(self, relation: Relation, attributes: Attributes) -> int:
         assert self._catalog is not None
-        known = self._current.get(relation.relation_id)
+        known = self._known.current.get(relation.relation_id)
         version = self.versions[known[1]].version + 1 if known else 1
         schema = self._admit(self._catalog.streamed(relation, attributes, version))
         if known is not None and schema == replace(self.versions[known[1]], version=version):
@@ -126,23 +157,24 @@ class Relations:
             place = len(self.versions) - 1
             for kind in attributes.types:
                 if kind.labels:
-                    self._labels.setdefault(kind.oid, frozenset(kind.labels))
-        self._current[relation.relation_id] = (relation, place)
+                    self._known.labels.setdefault(kind.oid, frozenset(kind.labels))
+        self._known.current[relation.relation_id] = (relation, place)
         return place
 
     def _watch_labels(self) -> None:
         """A label that is added to an enum is announced by no message: tables that use it are reviewed."""
-        if not self._labels:
+        if not self._known.labels:
             return
         assert self._catalog is not None
-        for oid, (labels, newest) in self._catalog.labels(list(self._labels)).items():
-            if self._labels[oid] == labels:
+        for oid, (labels, newest) in self._catalog.labels(list(self._known.labels)).items():
+            if self._known.labels[oid] == labels:
                 continue
-            self._labels[oid] = labels
+            self._changing()
+            self._known.labels[oid] = labels
             self._present.clear()
-            for table, (_, place) in self._current.items():
+            for table, (_, place) in self._known.current.items():
                 if any(_uses(column, oid) for column in self.versions[place].columns):
-                    self._held.setdefault(table, newest)
+                    self._known.held.setdefault(table, newest)
 
 
 def _uses(column: Column | None, oid: int) -> bool:

@@ -20,6 +20,7 @@ class Segment:
     (no transaction id after the kind byte), whatever protocol version it was read with. A Truncate of several
     tables stands in the segment of each of them. `offsets` has one element more than there are messages.
     `transaction[i]` is an index into `transactions`. `total_order` and `table_order` are those of ChangeBatch.
+    `place[i]` ascends in log order over all segments of the topic in a batch; None for the only segment of a topic.
     """
 
     table: TableSchema
@@ -31,9 +32,40 @@ class Segment:
     transactions: Transactions
     total_order: Int64s | None = None
     table_order: Int64s | None = None
+    place: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.lsn)
+
+    def cut(self, low: int, high: int) -> Segment:
+        """The messages `[low, high)`, over the same bytes; `offsets` does not begin at 0 then."""
+        if low == 0 and high == len(self):
+            return self
+        of = self.transaction[low:high]
+        # transactions have the order of the log, so that those of neighbours are neighbours
+        first, last = (int(of.min()), int(of.max()) + 1) if high > low else (0, 0)
+        every = self.transactions
+
+        def part(numbers: Int64s | None) -> Int64s | None:
+            return None if numbers is None else numbers[low:high]
+
+        return Segment(
+            self.table,
+            self.data,
+            np.ascontiguousarray(self.offsets[low : high + 1]),
+            self.lsn[low:high],
+            of - np.int32(first),
+            self.ordinal[low:high],
+            Transactions(
+                every.xid[first:last],
+                every.commit_lsn[first:last],
+                every.commit_us[first:last],
+                every.previous_end[first:last],
+            ),
+            part(self.total_order),
+            part(self.table_order),
+            part(self.place),
+        )
 
 
 @dataclass(slots=True)

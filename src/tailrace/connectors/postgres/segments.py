@@ -2,18 +2,20 @@
 
 `event.order=topic` keeps everything of one topic in one task, in log order; `event.order=key` spreads a table over
 several tasks by a hash of its key, each with all changes of its keys in log order. A table with a key change or a
-truncate in the batch stays whole: those order rows of different keys against each other.
+truncate in the batch stays whole: those order rows of different keys against each other. Tables that share a topic
+share its task, or, by key, the tasks of its keys: each row has its place in the log, by which the task puts the
+records of several tables in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
-from tailrace.columns.table import TableSchema
+from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres import scan
 from tailrace.connectors.postgres.indexing import BOUNDARY, MESSAGE, SEVERAL, Chunk
 from tailrace.connectors.postgres.segment import MessageSegment, Segment
@@ -21,6 +23,29 @@ from tailrace.connectors.postgres.spool import Rows
 
 # Below this many rows another task costs more than it saves.
 SMALL_BATCH_ROWS = 4096
+
+
+# How far the places of two rows are apart at least: a truncate has one for each of its tables.
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Rows of one version in a chunk, in log order; `base` + i is the number of the chunk's row i in the batch."""
+
+    chunk: Chunk
+    rows: Int64s
+    base: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def places(self, version: int) -> Int64s:
+        """See Segment. A truncate's tables follow one another as it names them."""
+        found = (self.rows + self.base) * _STEP
+        for place in np.flatnonzero(self.chunk.version[self.rows] == SEVERAL):
+            found[place] += self.chunk.truncated[int(self.chunk.rows[self.rows[place]])].index(version)
+        return found
 
 
 @dataclass(slots=True)
@@ -43,7 +68,7 @@ def tasks(
 ) -> list[list[Segment]]:
     """The segments of a batch, grouped by the task that gets them: at most `parallelism` groups."""
     picked = _by_version(rows)
-    total = sum(len(taken) for parts in picked.values() for _, taken in parts)
+    total = sum(len(part) for parts in picked.values() for part in parts)
     split = by_key and parallelism > 1 and total >= SMALL_BATCH_ROWS
     topics: dict[str, list[int]] = {}
     for version in picked:
@@ -52,7 +77,7 @@ def tasks(
     for members in topics.values():
         buckets = _buckets(members, picked, versions, parallelism) if split else None
         if buckets is None:
-            units.append(_Unit([_segment(versions, version, picked[version]) for version in members]))
+            units.append(_Unit(_segments(versions, [(version, picked[version]) for version in members])))
         else:
             units.extend(_Unit([segment for segment in bucket if len(segment)]) for bucket in buckets)
     if not split and (total < SMALL_BATCH_ROWS or parallelism == 1):
@@ -60,14 +85,17 @@ def tasks(
     return _spread(units, parallelism)
 
 
-def _by_version(rows: Sequence[Rows], only: frozenset[int] | None = None) -> dict[int, list[tuple[Chunk, Int64s]]]:
+def _by_version(rows: Sequence[Rows], only: frozenset[int] | None = None) -> dict[int, list[_Taken]]:
     """Table version -> the rows of each chunk that belong to it, in log order, truncates included.
 
     `only` are the versions that are wanted, None all of them.
     """
-    picked: dict[int, list[tuple[Chunk, Int64s]]] = {}
+    picked: dict[int, list[_Taken]] = {}
+    number = 0
     for part in rows:
         chunk = part.chunk
+        base = number - part.first
+        number += part.last - part.first
         taken = np.arange(part.first, part.last)
         version = chunk.version[part.first : part.last]
         present = [int(found) for found in np.unique(version) if found >= 0]
@@ -80,7 +108,7 @@ def _by_version(rows: Sequence[Rows], only: frozenset[int] | None = None) -> dic
             mine = taken[version == found]
             if found in extra:
                 mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
-            picked.setdefault(found, []).append((chunk, mine))
+            picked.setdefault(found, []).append(_Taken(chunk, mine, base))
     return picked
 
 
@@ -92,27 +120,36 @@ def changes_of(rows: Sequence[Rows], versions: Sequence[TableSchema], oid: int) 
     return [decode(_segment(versions, version, parts)) for version, parts in picked.items()]
 
 
-def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[tuple[Chunk, Int64s]]) -> Segment:
+def _segments(versions: Sequence[TableSchema], taken: Sequence[tuple[int, Sequence[_Taken]]]) -> list[Segment]:
+    """The segments of a topic, or of a part of its keys; with places where there are several."""
+    found = [_segment(versions, version, parts) for version, parts in taken]
+    if len(found) > 1:
+        for segment, (version, parts) in zip(found, taken, strict=True):
+            segment.place = np.concatenate([part.places(version) for part in parts])
+    return found
+
+
+def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Taken]) -> Segment:
     """One segment of the given rows, all of table version `version`."""
     data, offsets = _gathered(parts)
     numbers, transactions = _transactions(parts)
-    orders = [_orders(chunk, taken, version) for chunk, taken in parts if chunk.numbers is not None]
+    orders = [_orders(part.chunk, part.rows, version) for part in parts if part.chunk.numbers is not None]
     return Segment(
         table=versions[version],
         data=data,
         offsets=offsets,
-        lsn=np.concatenate([chunk.lsn[taken] for chunk, taken in parts]),
+        lsn=np.concatenate([part.chunk.lsn[part.rows] for part in parts]),
         transaction=numbers,
-        ordinal=np.concatenate([chunk.ordinal[taken] for chunk, taken in parts]),
+        ordinal=np.concatenate([part.chunk.ordinal[part.rows] for part in parts]),
         transactions=transactions,
         total_order=np.concatenate([total for total, _ in orders]) if orders else None,
         table_order=np.concatenate([table for _, table in orders]) if orders else None,
     )
 
 
-def _gathered(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[Bytes, Int64s]:
+def _gathered(parts: Sequence[_Taken]) -> tuple[Bytes, Int64s]:
     """The messages of the given rows, copied together: their bytes and their offsets."""
-    gathered = [scan.gather(chunk.data, chunk.offsets, chunk.rows[taken]) for chunk, taken in parts]
+    gathered = [scan.gather(part.chunk.data, part.chunk.offsets, part.chunk.rows[part.rows]) for part in parts]
     lengths = [np.diff(offsets) for _, offsets in gathered]
     offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
     np.cumsum(np.concatenate(lengths), out=offsets[1:])
@@ -122,16 +159,16 @@ def _gathered(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[Bytes, Int64s]:
 def messages(rows: Sequence[Rows]) -> MessageSegment | None:
     """The logical messages among the rows: they have one topic, and so one task. None when there are none."""
     found = [
-        (part.chunk, part.first + np.flatnonzero(part.chunk.version[part.first : part.last] == MESSAGE))
+        _Taken(part.chunk, part.first + np.flatnonzero(part.chunk.version[part.first : part.last] == MESSAGE), 0)
         for part in rows
     ]
-    parts = [(chunk, taken) for chunk, taken in found if len(taken)]
+    parts = [part for part in found if len(part)]
     if not parts:
         return None
     data, offsets = _gathered(parts)
     transaction, transactions = _transactions(parts)
-    orders = [chunk.numbers.total[taken] for chunk, taken in parts if chunk.numbers is not None]
-    ordinal = np.concatenate([chunk.ordinal[taken] for chunk, taken in parts])
+    orders = [part.chunk.numbers.total[part.rows] for part in parts if part.chunk.numbers is not None]
+    ordinal = np.concatenate([part.chunk.ordinal[part.rows] for part in parts])
     return MessageSegment(data, offsets, transaction, ordinal, transactions, np.concatenate(orders) if orders else None)
 
 
@@ -169,12 +206,12 @@ def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
     return found
 
 
-def _transactions(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[Int32s, Transactions]:
+def _transactions(parts: Sequence[_Taken]) -> tuple[Int32s, Transactions]:
     """The transactions that the rows belong to, and each row's number among them."""
     numbers, pieces, base = [], [], 0
-    for chunk, taken in parts:
-        used, number = np.unique(chunk.transaction[taken], return_inverse=True)
-        source = chunk.transactions
+    for part in parts:
+        used, number = np.unique(part.chunk.transaction[part.rows], return_inverse=True)
+        source = part.chunk.transactions
         pieces.append((source.xid[used], source.commit_lsn[used], source.commit_us[used], source.previous_end[used]))
         numbers.append((number + base).astype(np.int32))
         base += len(used)
@@ -184,21 +221,21 @@ def _transactions(parts: Sequence[tuple[Chunk, Int64s]]) -> tuple[Int32s, Transa
 
 def _buckets(
     members: Sequence[int],
-    picked: dict[int, list[tuple[Chunk, Int64s]]],
+    picked: dict[int, list[_Taken]],
     versions: Sequence[TableSchema],
     count: int,
 ) -> list[list[Segment]] | None:
     """The rows of a topic by hash of their key, or None when they have to stay together."""
-    if len({versions[version].key for version in members}) > 1:
+    hashed = _hashed([versions[version] for version in members])
+    if not hashed:
         return None
-    chosen: list[list[list[tuple[Chunk, Int64s]]]] = [[] for _ in range(count)]
+    chosen: list[list[tuple[int, list[_Taken]]]] = [[] for _ in range(count)]
     for version in members:
         table = versions[version]
-        if not table.key:
-            return None
-        indexes = np.array([table.index(name) for name in table.key], np.int32)
-        split: list[list[tuple[Chunk, Int64s]]] = [[] for _ in range(count)]
-        for chunk, taken in picked[version]:
+        indexes = np.array([table.index(name) for name in hashed], np.int32)
+        split: list[list[_Taken]] = [[] for _ in range(count)]
+        for part in picked[version]:
+            chunk, taken = part.chunk, part.rows
             if (chunk.version[taken] == SEVERAL).any():
                 return None
             hashes, moved = scan.key_hashes(chunk.data, chunk.offsets, chunk.rows[taken], indexes, len(table.columns))
@@ -208,13 +245,45 @@ def _buckets(
             for number in range(count):
                 mine = taken[bucket == number]
                 if len(mine):
-                    split[number].append((chunk, mine))
+                    split[number].append(replace(part, rows=mine))
         for number in range(count):
-            chosen[number].append(split[number])
+            if split[number]:
+                chosen[number].append((version, split[number]))
+    return [_segments(versions, bucket) for bucket in chosen]
+
+
+def _hashed(tables: Sequence[TableSchema]) -> list[str]:
+    """The columns of the key by which the rows of `tables` may be spread: equal keys of events have equal texts there.
+
+    Empty where there are none, or the tables' keys are not alike.
+    """
+    (key, *others) = {table.key for table in tables}
+    if others:
+        return []
     return [
-        [_segment(versions, version, parts) for version, parts in zip(members, bucket, strict=True) if parts]
-        for bucket in chosen
+        name
+        for name in key
+        if len(found := {_kind_of_text(table.columns[table.index(name)], table) for table in tables}) == 1
+        and None not in found
     ]
+
+
+# Types of which two texts are never one value in a key, by what tells them apart from the others.
+_KINDS = {16: "bool", 17: "bytes", 20: "whole", 21: "whole", 23: "whole", 26: "whole"}
+_KINDS |= dict.fromkeys((19, 25, 1042, 1043, 2950), "text")
+_NUMERIC, _EXACT_DIGITS = 1700, 15
+
+
+def _kind_of_text(column: Column, table: TableSchema) -> object:
+    """What the texts of a key column are, None where two of them may be the same value in keys of events."""
+    of = column.element if column.kind == "domain" and column.element is not None else column
+    if of.kind == "enum":
+        return "text"
+    if of.type_oid == _NUMERIC and of.modifier > 0 and (of.modifier - 4) >> 16 <= _EXACT_DIGITS:
+        # as many digits behind the point in each, and not too many for a double
+        return _NUMERIC, of.modifier
+    kind = _KINDS.get(of.type_oid)
+    return None if kind == "text" and table.any_bytes else kind
 
 
 def _spread(units: list[_Unit], parallelism: int) -> list[list[Segment]]:

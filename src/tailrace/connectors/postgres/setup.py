@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.config.filters import compile_expression
-from tailrace.connectors.postgres.position import lsn_value
+from tailrace.connectors.postgres.connection import connect
+from tailrace.connectors.postgres.position import ForgettableLsn, LogPosition, confirmed, lsn_value
+from tailrace.connectors.postgres.server import ServerId, branched_off, flushed_end, identify
 from tailrace.connectors.postgres.snapshot import qualified, quoted
 from tailrace.errors import ConfigError, PrerequisiteError
 
@@ -30,7 +33,7 @@ class NewSlot:
     The snapshot lasts as long as the replication connection that created the slot stays idle.
     """
 
-    consistent_lsn: int
+    consistent_lsn: ForgettableLsn
     snapshot: str
 
 
@@ -260,7 +263,7 @@ def _identify(connection: psycopg.Connection[Any], entry: CapturedTable, identit
     return ""
 
 
-def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> int | None:
+def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> ForgettableLsn | None:
     """The LSN that the slot is confirmed to, None when there is no such slot.
 
     Raises PrerequisiteError for a slot of another database, plugin or kind.
@@ -273,37 +276,78 @@ def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) ->
     ).fetchone()
     if row is None:
         return None
-    plugin, kind, database, confirmed = row
+    plugin, kind, database, stands = row
     if kind != "logical" or plugin != "pgoutput" or database != config["database.dbname"]:
         raise PrerequisiteError(
             f"The replication slot {name} is a {kind} slot of plugin {plugin} in database {database}; a logical "
             f"slot of pgoutput in {config['database.dbname']} is needed.",
             "Choose another slot.name, or drop that slot.",
         )
-    return int(confirmed)
+    return confirmed(int(stands))
 
 
-def lost_position(connection: psycopg.Connection[Any], config: Mapping[str, Any], position: int) -> str:
-    """Why the slot does not lead on from LSN `position`, as the beginning of a sentence; empty when it does.
+def lost_position(
+    connection: psycopg.Connection[Any], config: Mapping[str, Any], position: LogPosition, server: ServerId | None
+) -> str:
+    """Why the slot does not lead on from `position` in the log of `server`, as the beginning of a sentence; empty when
+    it does.
 
     A slot that the server has cut off is dropped, so that it can be created anew.
     """
     name = config["slot.name"]
-    confirmed = find_slot(connection, config)
-    if confirmed is None:
+    stands = find_slot(connection, config)
+    if stands is None:
         return f"the replication slot {name} is gone"
     row = connection.execute(
-        "select (pg_current_wal_lsn() - '0/0'::pg_lsn)::int8, restart_lsn is null or wal_status is not distinct from "
-        "'lost' from pg_replication_slots where slot_name = %s",
+        "select restart_lsn is null or wal_status is not distinct from 'lost' from pg_replication_slots "
+        "where slot_name = %s",
         (name,),
     ).fetchone()
     assert row is not None
-    if row[1]:
+    if row[0]:
         connection.execute("select pg_drop_replication_slot(%s)", (name,))
         return f"the server has removed log that the replication slot {name} needs"
-    if confirmed > position:
+    if stands > position.safe_lsn:
         return f"the replication slot {name} stands ahead of the checkpoint"
-    return "the server's log ends before the checkpoint" if row[0] < position else ""
+    if flushed_end(connection) < position.safe_lsn:
+        return "the server's log ends before the checkpoint"
+    if server is not None:
+        with closing(connect(config, replication=True)) as replication:
+            reason = branched_off(replication, server, position.reached_lsn)
+            if reason:
+                return f"the server's log is not the one that was read: {reason}"
+    return ""
+
+
+@dataclass(slots=True)
+class SlotStart:
+    """Where a query without checkpoint begins: at the position of its slot, in the log of `server`.
+
+    `snapshot` was exported by the slot's creation and lasts until `close`; None for a slot that was there before.
+    """
+
+    position: LogPosition
+    server: ServerId
+    snapshot: str | None
+    _replication: psycopg.Connection[Any]
+
+    def close(self) -> None:
+        self._replication.close()
+
+
+def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> SlotStart:
+    """The slot's position; the slot is created where there is none. Raises as `find_slot` and `create_slot`."""
+    replication = connect(config, replication=True)
+    try:
+        server = identify(replication)
+        stands = find_slot(connection, config)
+        if stands is not None:
+            return SlotStart(LogPosition(idle_lsn=stands), server, None, replication)
+        created = create_slot(replication, config["slot.name"], config["slot.failover"])
+        return SlotStart(LogPosition(idle_lsn=created.consistent_lsn), server, created.snapshot, replication)
+    except BaseException:
+        replication.close()
+        raise
 
 
 def create_slot(replication: psycopg.Connection[Any], name: str, failover: bool = False) -> NewSlot:
@@ -330,7 +374,7 @@ def create_slot(replication: psycopg.Connection[Any], name: str, failover: bool 
         ) from None
     found = row.fetchone()
     assert found is not None
-    return NewSlot(lsn_value(found[1]), found[2])
+    return NewSlot(confirmed(lsn_value(found[1])), found[2])
 
 
 def warn_of_failover(connection: psycopg.Connection[Any], slot: str) -> str:
@@ -343,3 +387,28 @@ def warn_of_failover(connection: psycopg.Connection[Any], slot: str) -> str:
     text = f"the replication slot {slot} was made without slot.failover: no standby keeps it"
     log.warning("%s", text)
     return text
+
+
+def refuse_standby(connection: psycopg.Connection[Any]) -> None:
+    """Raises PrerequisiteError when the server is a standby: nothing can be made there, no publication and no slot."""
+    row = connection.execute("select pg_is_in_recovery()").fetchone()
+    if row is not None and row[0]:
+        raise PrerequisiteError("The server is a standby.", NAME_PRIMARY)
+
+
+NAME_PRIMARY = "Name the primary in database.hostname: changes are read from primaries only."
+"""The remedy for a configuration that names a standby."""
+
+
+def decodes_behind_standbys(connection: psycopg.Connection[Any], slot: str) -> bool:
+    """Whether the server sends no more of the log than standbys have confirmed (synchronized_standby_slots).
+
+    It does so for slots that standbys keep, and not for copies of them.
+    """
+    row = connection.execute(
+        "select coalesce((to_jsonb(s) ->> 'failover')::bool, false) and "
+        "coalesce(current_setting('synchronized_standby_slots', true), '') <> '' "
+        "from pg_replication_slots s where slot_name = %s",
+        (slot,),
+    ).fetchone()
+    return row is not None and bool(row[0])

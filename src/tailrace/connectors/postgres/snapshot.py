@@ -38,13 +38,15 @@ class SnapshotOrigin:
     """What every row of a snapshot says of its source: one LSN, transaction id and time (µs since 1970).
 
     `previous_end` is the end of the last commit before it, -1 where none has been seen: where the log was read before
-    (a blocking snapshot), the position of the snapshot itself.
+    (a blocking snapshot), the position of the snapshot itself. `xmin`, of 64 bits, is the oldest transaction that the
+    snapshot's beginning may not show; 0 where an earlier version has not kept it.
     """
 
     lsn: int
     xid: int
     at_us: int
     previous_end: int = -1
+    xmin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,8 @@ class SnapshotSession:
         # up the creation of other slots. Its end also puts a record between the snapshot's LSN and the next change's.
         found = other.execute("select case when pg_is_in_recovery() then null else txid_current() end").fetchone()
         assert found is not None
-        self.origin = SnapshotOrigin(row[2], (found[0] or self.visible.xmax) & 0xFFFFFFFF, row[3])
+        xid = (found[0] or self.visible.xmax) & 0xFFFFFFFF
+        self.origin = SnapshotOrigin(row[2], xid, row[3], xmin=self.visible.xmin)
 
     def catalog(self, database: str, comments: bool) -> Catalog:
         """The catalog as the snapshot shows it."""
@@ -325,14 +328,26 @@ def override_error(table: TableId, what: str) -> ConfigError:
     )
 
 
-def select_statement(table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str) -> str:
-    """The query of one chunk, its columns in the forms that `texts` takes."""
+def select_statement(
+    table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str, since: int | None = None
+) -> str:
+    """The query of one chunk, its columns in the forms that `texts` takes.
+
+    With `since`, a transaction id of 64 bits, only the rows that this transaction or a later one has written: some that
+    are older than half of all ids may be among them. Subtransactions have ids that are later than their transaction's.
+    """
     columns = ", ".join(selected(column, quoted(column.name), outputs) for column in table.columns)
     conditions = []
     if chunk.first_page:
         conditions.append(f"ctid >= '({chunk.first_page},0)'")
     if chunk.last_page is not None:
         conditions.append(f"ctid < '({chunk.last_page},0)'")
+    if since is not None:
+        # Ids of 32 bits that come around, those below 3 aside, which are of rows that every snapshot shows. A frozen
+        # row still has its own.
+        conditions.append(
+            f"xmin::text::int8 > 2 and ((xmin::text::int8 - {since & 0xFFFFFFFF}) & 4294967295) < 2147483648"
+        )
     where = f" where {' and '.join(conditions)}" if conditions else ""
     return f"select {columns or '1'} from {only(relkind)}{quoted(table.id.schema)}.{quoted(table.id.table)}{where}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tailrace.columns.batch import LogicalMessage
+from tailrace.columns.batch import Int32s, LogicalMessage
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import KeptConnection
 from tailrace.connectors.postgres.pgoutput import Message, parse
@@ -30,7 +30,7 @@ _MESSAGE_BLOCK = 4096
 
 @dataclass(frozen=True, slots=True)
 class LogTask:
-    """Segments to decode one after another. Pure: everything it needs is in it.
+    """Segments to decode, topic after topic, each in log order. Pure: everything it needs is in it.
 
     `xmin` is what source blocks tell of the slot, 0 for nothing.
     """
@@ -40,18 +40,35 @@ class LogTask:
     xmin: int = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.interleaving import in_log_order
+        from tailrace.events import names
+
+        topics: dict[str, list[Segment]] = {}
+        for segment in self.segments:
+            topics.setdefault(names.topic(self.settings, segment.table.id), []).append(segment)
+        for parts in topics.values():
+            places = [part.place for part in parts if part.place is not None]
+            if len(parts) > 1 and len(places) == len(parts):
+                yield from in_log_order(parts, places, Segment.cut, self._records)
+            else:
+                for part in parts:
+                    for rows, _ in self._records(part):
+                        yield rows
+
+    def _records(self, segment: Segment) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+        """The records of a segment, each with the number of its message."""
         from tailrace.columns.batch import ChangeBatch
         from tailrace.connectors.postgres.form import FORM
         from tailrace.connectors.postgres.quarantine import decoded
-        from tailrace.events.records import to_rows
+        from tailrace.events.records import numbered_rows
 
-        for segment in self.segments:
-            for part in decoded(segment, self.settings):
-                if isinstance(part, ChangeBatch):
-                    part.xmin = self.xmin or None
-                    yield from to_rows(part, self.settings, FORM)
-                else:
-                    yield part
+        for first, part in decoded(segment, self.settings):
+            if isinstance(part, ChangeBatch):
+                part.xmin = self.xmin or None
+                for rows, change in numbered_rows(part, self.settings, FORM):
+                    yield rows, change + np.int32(first)
+            else:
+                yield part, np.full(1, first, np.int32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,18 @@ _ROWS = [ord(kind) for kind in "IUD"]
 
 
 class Tables(Protocol):
-    """Knows the table versions by their ids. Called for each run of messages, in the order of the log."""
+    """Knows the table versions by their ids. Called for each run of messages, in the order of the log.
+
+    What a run has brought is taken over by `keep` alone: `begin` takes back what came since the last one.
+    """
+
+    def begin(self) -> None:
+        """A run begins, which follows what was kept."""
+        ...
+
+    def keep(self) -> None:
+        """What the run has brought is kept. Fails never."""
+        ...
 
     def expect(self, announced: Sequence[pgoutput.Relation]) -> None:
         """The Relation messages of the run that begins."""
@@ -72,15 +83,15 @@ class Run:
 
 @dataclass(slots=True)
 class Versions:
-    """The versions in effect from one run to the next: `current` by oid. A new decoding session starts with none."""
+    """The versions in effect in one run: `current` by oid, those before it and at last those at its end.
+
+    A new decoding session starts with none.
+    """
 
     tables: Tables
     current: dict[int, int] = field(default_factory=dict)
     _before: dict[int, int] = field(default_factory=dict)
     _steps: list[tuple[int, int, int]] = field(default_factory=list)
-
-    def clear(self) -> None:
-        self.current.clear()
 
     def assign(self, run: Run) -> Int32s:
         """The version of each message: the one that the last Relation message for its table before it announced."""
@@ -112,7 +123,7 @@ class Versions:
         return version
 
     def at(self, oid: int, message: int) -> int:
-        """The version of the table `oid` at a message of the run that was assigned last."""
+        """The version of the table `oid` at a message of the run."""
         found = self._before.get(oid, UNCAPTURED)
         for place, table, version in self._steps:
             if table == oid and place <= message:

@@ -24,6 +24,8 @@ from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.connection import hold_open, is_lost
 from tailrace.connectors.postgres.keyed import GONE, ChangedTable, KeyChunk, KeyedTable, UnusableTable, fingerprint
+from tailrace.connectors.postgres.position import FlushedLsn
+from tailrace.connectors.postgres.server import flushed_end, present
 from tailrace.connectors.postgres.snapshot import Visible
 from tailrace.errors import ConnectionFailed
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
@@ -41,6 +43,9 @@ LOCK_MS = 200
 # How long no window is opened after that, in s: each try writes watermarks.
 ALTERED_PAUSE = 0.5
 _LOCK_NOT_AVAILABLE = "55P03"
+# Classes of SQLSTATEs that are not the table's: a conflict, too few resources, an operator's or a time-out's
+# intervention, the system. The same query may be answered later.
+_PASSING = ("40", "53", "57", "58")
 
 
 class Streamed:
@@ -112,7 +117,7 @@ class Window:
     visible: Visible
     at_us: int
     watermark: str | None
-    upto_lsn: int
+    upto_lsn: FlushedLsn
     streamed_lsn: int
 
 
@@ -150,7 +155,8 @@ class Windows:
 
     def open(self, state: IncrementalSnapshot, streamed: Streamed, upto_lsn: int, count: int) -> Window | None:
         """The next window of `state`, of `count` chunks; None when no snapshot shows all that was streamed up to
-        the commit at `upto_lsn` yet, and while the server cannot be reached or the table is being altered.
+        the commit at `upto_lsn` yet, when the snapshot's session has ended, and while the server cannot be reached or
+        the table is being altered.
 
         The exported snapshot lasts until the call after the next one.
         """
@@ -169,21 +175,23 @@ class Windows:
             return None
         snapshot, visible, at_us = taken
         planning.execute("begin isolation level repeatable read read only")
+        planned = None
         try:
-            planning.execute(f"set transaction snapshot '{snapshot}'".encode())
-            planning.execute(f"set local lock_timeout = {LOCK_MS}".encode())
-            planned = self._plan(planning, state, count)
+            if _takes_over(planning, snapshot):
+                planning.execute(f"set local lock_timeout = {LOCK_MS}".encode())
+                planned = self._plan(planning, state, count)
         except ChangedTable as error:
-            log.info("%s is being altered; the incremental snapshot waits", error)
+            log.info("%s is being altered, or cannot be read now; the incremental snapshot waits", error)
             self._due = time.monotonic() + ALTERED_PAUSE
-            planned = None
         finally:
             planning.execute("rollback")
         watermark = self._write_close(planning, name, opened)
         if planned is None:
             return None
         chunks, after, notes = planned
-        upto = self._flushed_lsn(planning, wait=watermark is None)
+        upto = self._behind(planning, wait=watermark is None)
+        if upto is None:
+            return None
         return Window(state, after, chunks, notes, snapshot, visible, at_us, watermark, upto, upto_lsn)
 
     def size(self, window: Window) -> int:
@@ -270,27 +278,25 @@ class Windows:
         return None
 
     @staticmethod
-    def _flushed_lsn(connection: psycopg.Connection[Any], wait: bool) -> int:
-        """An LSN that the log is sent up to, behind every commit that the snapshot shows.
+    def _behind(connection: psycopg.Connection[Any], wait: bool) -> FlushedLsn | None:
+        """An LSN that the log is sent up to, behind every commit that the snapshot shows; None if that takes too long.
 
         The commit of a closing watermark has flushed all that was before it. Without one, `wait` for the server's own
-        flushes: a commit under synchronous_commit=off is shown before it is flushed, which takes at most three times
-        wal_writer_delay; what is unflushed after that is no commit.
+        flushes: a commit under synchronous_commit=off is shown before it is flushed, which takes three times
+        wal_writer_delay at most, unless the server is too busy for that.
         """
-        row = connection.execute(
-            "select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8, "
-            "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
-            "(select setting::int from pg_settings where name = 'wal_writer_delay')"
-        ).fetchone()
+        if not wait:
+            return flushed_end(connection)
+        target = present(connection)
+        row = connection.execute("select setting::int from pg_settings where name = 'wal_writer_delay'").fetchone()
         assert row is not None
-        flushed, inserted, delay_ms = row
-        deadline = time.monotonic() + 3.5 * delay_ms / 1000
-        while wait and flushed < inserted and time.monotonic() < deadline:
+        deadline = time.monotonic() + 3.5 * row[0] / 1000
+        while (flushed := flushed_end(connection)) < target:
+            if time.monotonic() > deadline:
+                log.info("the server has not flushed its log in time; the incremental snapshot waits")
+                return None
             time.sleep(_PAUSE)
-            found = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
-            assert found is not None
-            flushed = found[0]
-        return int(flushed)
+        return flushed
 
     def _write_open(self, connection: psycopg.Connection[Any], name: str) -> datetime:
         now = datetime.now(UTC)
@@ -374,6 +380,9 @@ class Windows:
             connection.execute("rollback to savepoint tailrace_table")
             if error.sqlstate == _LOCK_NOT_AVAILABLE or self._has_gone(connection, table, error.sqlstate):
                 raise ChangedTable(collection) from None
+            if error.sqlstate is not None and error.sqlstate.startswith(_PASSING):
+                log.warning("a query of %s is tried again: %s", collection, error.sqlstate)
+                raise ChangedTable(collection) from None
             log.warning("a query of %s.%s fails: %s", collection.schema, collection.table, error.sqlstate)
             raise UnusableTable("SQL_EXCEPTION") from None
         self._number += len(chunks)
@@ -404,6 +413,18 @@ _REASONS = {
     "NO_PRIMARY_KEY": "it has no primary key, and the signal names no surrogate-key",
     "SQL_EXCEPTION": "its query fails; see the filter of the signal and the user's privileges",
 }
+
+
+def _takes_over(connection: psycopg.Connection[Any], snapshot: str) -> bool:
+    """Whether the transaction now reads under the exported `snapshot`; not where that snapshot's session has ended."""
+    import psycopg
+
+    try:
+        connection.execute(f"set transaction snapshot '{snapshot}'".encode())
+    except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):
+        log.warning("the session that holds a window's snapshot has ended; the window is opened again")
+        return False
+    return True
 
 
 def _instant(at: datetime) -> str:

@@ -1,0 +1,83 @@
+"""Records of several tables that share a topic, in the order of the log. Worker.
+
+Each table's changes are converted as columns, on their own. Where the changes of two tables stand among each other in
+the log, their records are put into its order afterwards, a window of changes at a time: how often the tables take
+turns makes no difference, and what is held stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.columns.batch import Int32s, Int64s
+
+# Changes of all tables of a topic whose records are put into order at a time; with many tables more, so that each has
+# some of them.
+WINDOW, PER_TABLE, MOST = 16_384, 256, 65_536
+# Bytes of records that are copied into another order at a time, to hold no more and to stay below Arrow's 2 GB.
+_MOST_BYTES = 256 << 20
+
+Part = TypeVar("Part")
+Numbered = tuple[pa.RecordBatch, Int32s]
+"""Records, and for each of them the number of the change that it is of; the numbers ascend."""
+
+
+def in_log_order(
+    parts: Sequence[Part],
+    places: Sequence[Int64s],
+    cut: Callable[[Part, int, int], Part],
+    records: Callable[[Part], Iterator[Numbered]],
+) -> Iterator[pa.RecordBatch]:
+    """The records of `parts` in the order of their changes' `places`, which ascend within each part.
+
+    `cut(part, low, high)` gives some changes of a part, `records` converts them; it numbers the changes from 0.
+    """
+    filled = [number for number in range(len(parts)) if len(places[number])]
+    filled.sort(key=lambda number: int(places[number][0]))
+    if all(places[one][-1] < places[other][0] for one, other in pairwise(filled)):
+        for number in filled:
+            for rows, _ in records(parts[number]):
+                yield rows
+        return
+    order = np.sort(np.concatenate([places[number] for number in filled]), kind="stable")
+    window = min(max(WINDOW, PER_TABLE * len(filled)), MOST)
+    low = dict.fromkeys(filled, 0)
+    for last in order[np.r_[window - 1 : len(order) : window, len(order) - 1]].tolist():
+        found: list[pa.RecordBatch] = []
+        at: list[Int64s] = []
+        for number in filled:
+            high = int(np.searchsorted(places[number], last, side="right"))
+            if low[number] < high:
+                own = places[number][low[number] : high]
+                for rows, change in records(cut(parts[number], low[number], high)):
+                    found.append(rows)
+                    at.append(own[change])
+                low[number] = high
+        yield from merged(found, at)
+
+
+def merged(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]]) -> Iterator[pa.RecordBatch]:
+    """The records in the order of their places, which ascend in each batch; those of one place stay as they are.
+
+    A place is a number, or bytes of one width.
+    """
+    if all(one[-1] <= other[0] for one, other in pairwise(places)):
+        yield from found
+        return
+    every = np.sort(np.concatenate(places), kind="stable")
+    pieces = min(1 + sum(rows.nbytes for rows in found) // _MOST_BYTES, len(every))
+    low = [0] * len(found)
+    for last in every[[len(every) * piece // pieces - 1 for piece in range(1, pieces + 1)]].tolist():
+        high = [int(np.searchsorted(own, last, side="right")) for own in places]
+        cuts = [number for number in range(len(found)) if low[number] < high[number]]
+        if cuts:
+            at = np.concatenate([places[number][low[number] : high[number]] for number in cuts])
+            rows = pa.concat_batches([found[number].slice(low[number], high[number] - low[number]) for number in cuts])
+            yield rows.take(pa.array(np.argsort(at, kind="stable")))
+        low = high

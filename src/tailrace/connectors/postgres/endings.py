@@ -1,0 +1,70 @@
+"""What ends a session that reads the log: whether another one may succeed, and the error where none does. Planner."""
+
+from __future__ import annotations
+
+from tailrace.connectors.postgres.spill import SpoolFailed
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+
+# SQLSTATEs of errors that another try does not mend.
+UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_IN_STATE = "42704", "55006", "55000"
+# SQLSTATEs that a copy of the slot is refused with.
+NO_SLOT_LEFT, DUPLICATE_OBJECT = "53400", "42710"
+_AUTHORISATION = ("28000", "28P01", "42501", "3D000")
+
+
+class SlotInUse(PrerequisiteError):
+    """Another client reads the slot; perhaps a walsender that has not noticed yet that its client is gone."""
+
+    sqlstate = OBJECT_IN_USE
+
+    def __init__(self, slot: str, pid: int) -> None:
+        super().__init__(
+            f"The replication slot {slot} is in use by process {pid}.",
+            "Stop the other reader, or give this one a slot of its own with slot.name.",
+        )
+        self.args = (slot, pid)
+
+
+def classify(error: Exception, slot: str) -> TailraceError | None:
+    """The lasting error behind `error`, or None when a new session may succeed."""
+    if isinstance(error, TailraceError) and not isinstance(error, ConnectionFailed | SpoolFailed):
+        return error
+    state = getattr(error, "sqlstate", None)
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if state == NOT_IN_STATE:
+        return PositionLost(
+            f"The replication slot {slot} cannot be read any more: {text}.",
+            "The server has removed WAL that it needs (max_slot_wal_keep_size): drop the slot and the checkpoint to "
+            "start again with a snapshot.",
+        )
+    if state == UNDEFINED_OBJECT:
+        return PrerequisiteError(f"{text}.", "Create the publication, or let publication.autocreate.mode create it.")
+    if state in _AUTHORISATION:
+        return ConnectionFailed(
+            f"PostgreSQL refuses the session: {text}.",
+            "Check the user, its rights and the password.",
+            is_lasting=True,
+        )
+    module = type(error).__module__
+    if isinstance(error, ConnectionFailed | SpoolFailed | OSError) or (
+        module.startswith(("psycopg", "adbc")) and type(error).__name__ in _SESSION_ERRORS
+    ):
+        return None
+    return TailraceError(f"Reading slot {slot} failed: {type(error).__name__}: {text}")
+
+
+def exhausted(error: Exception, slot: str) -> TailraceError:
+    """The error of a session that is not tried again any more."""
+    if isinstance(error, TailraceError):
+        if isinstance(error, ConnectionFailed):
+            error.is_lasting = True
+        return error
+    text = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+    return ConnectionFailed(
+        f"Reading slot {slot} failed again and again: {text}.",
+        "Start again with the same checkpoint when the server is back; errors.max.retries limits the attempts.",
+        is_lasting=True,
+    )
+
+
+_SESSION_ERRORS = ("OperationalError", "AdminShutdown", "CannotConnectNow", "CrashShutdown", "InterfaceError")

@@ -1,0 +1,84 @@
+"""PatientPlanner: a planner that goes on by itself when its server was away for a while. Planner process."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from tailrace.config import Config
+from tailrace.connectors.base import Offset, Task
+from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.errors import ConnectionFailed
+from tailrace.events.settings import EventSettings
+
+log = logging.getLogger("tailrace")
+Result = TypeVar("Result")
+
+# The first pause before another try, in s; each further one is twice as long, up to the option's.
+_FIRST_PAUSE = 0.2
+
+
+class PatientPlanner(PostgresPlanner):
+    """The planner that Spark gets.
+
+    A call of a `PostgresPlanner` that fails leaves everything as it was. So once one has succeeded, a server that
+    cannot be reached is asked again: `errors.max.retries` times in a row (-1: for ever), with pauses that grow up to
+    `retriable.restart.connector.wait.ms`. The first call raises at once, so that a wrong address shows at the start.
+    """
+
+    def __init__(self, config: Config, settings: EventSettings) -> None:
+        super().__init__(config, settings)
+        self._limit: int = config["errors.max.retries"]
+        self._longest: float = config["retriable.restart.connector.wait.ms"] / 1000
+        self._patience: float = config["poll.interval.ms"] / 1000
+        self._has_answered = False
+        self._ends = False
+        self._failures = 0
+        # when the server is asked again
+        self._due = 0.0
+
+    def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
+        """While the server is away this is `start`, so that a query can be stopped meanwhile. A query that ends at
+        the present waits instead: for it, `start` is the end.
+        """
+        while True:
+            left = self._due - time.monotonic()
+            if left > 0 and not self._ends:
+                time.sleep(min(left, self._patience))
+                return start
+            time.sleep(max(left, 0))
+            try:
+                return self._answered(super().latest_offset(start, max_rows, max_bytes))
+            except ConnectionFailed as error:
+                self._note(error)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
+        return self._until_answered(functools.partial(super().partitions, start, end))
+
+    def stop_at_present(self) -> None:
+        self._until_answered(super().stop_at_present)
+        self._ends = True
+
+    def _until_answered(self, call: Callable[[], Result]) -> Result:
+        while True:
+            time.sleep(max(self._due - time.monotonic(), 0))
+            try:
+                return self._answered(call())
+            except ConnectionFailed as error:
+                self._note(error)
+
+    def _answered(self, found: Result) -> Result:
+        self._has_answered, self._failures, self._due = True, 0, 0.0
+        return found
+
+    def _note(self, error: ConnectionFailed) -> None:
+        """Set the time of the next try; raises `error` when there is none."""
+        if not self._has_answered or error.is_lasting or 0 <= self._limit <= self._failures:
+            raise error
+        pause = min(self._longest, _FIRST_PAUSE * 2.0 ** min(self._failures, 30))
+        self._failures += 1
+        self._due = time.monotonic() + pause
+        log.warning("planning a batch failed (%s); trying again in %.1f s", error.message, pause)

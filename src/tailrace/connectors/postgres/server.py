@@ -1,0 +1,130 @@
+"""What a PostgreSQL server says of its log: whose it is, how far it is flushed, what has been committed. Planner."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.postgres.position import FlushedLsn, TargetLsn, lsn_text, lsn_value
+from tailrace.errors import PositionLost
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+def flushed_end(connection: psycopg.Connection[Any]) -> FlushedLsn:
+    """The end of the log as far as it is flushed: so much of it can be read now."""
+    row = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
+    assert row is not None
+    return FlushedLsn(int(row[0]))
+
+
+def present(connection: psycopg.Connection[Any]) -> TargetLsn:
+    """An LSN behind every commit that others can see now; the server flushes its log up to there soon.
+
+    A commit under synchronous_commit=off is seen before it is flushed. The WAL writer flushes up to the last such
+    commit, within three times wal_writer_delay, and no further: so one is written behind what is unflushed, that of
+    a transaction without changes. The LSN itself may be a page's header ahead of where the last record ends.
+    """
+    row = connection.execute(
+        "select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
+        "pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()"
+    ).fetchone()
+    assert row is not None
+    inserted, is_ahead = row
+    if is_ahead:
+        connection.execute("select txid_current()")
+    return TargetLsn(int(inserted))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerId:
+    """Whose log it is: `system` is the cluster's identifier, the same on its standbys and in copies of its files;
+    `timeline` the branch of its log, a new one from each promotion and each recovery to a point in time on."""
+
+    system: str
+    timeline: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"system": self.system, "timeline": self.timeline}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> ServerId:
+        return cls(fields["system"], fields["timeline"])
+
+
+def identify(replication: psycopg.Connection[Any], known: ServerId | None = None, reached: int = 0) -> ServerId:
+    """The server behind a replication connection.
+
+    Raises PositionLost when its log is not the one that was read from the server `known` up to the LSN `reached`.
+    """
+    reason = "" if known is None else branched_off(replication, known, reached)
+    if reason:
+        raise PositionLost(
+            f"The server's log is not the one that was read: {reason}.",
+            "This is another server, or one that was promoted or restored to an earlier time: delete the checkpoint "
+            "and drop the slot to start again with a snapshot.",
+        )
+    row = replication.execute("IDENTIFY_SYSTEM").fetchone()
+    assert row is not None
+    return ServerId(_text(row[0]), int(row[1]))
+
+
+def branched_off(replication: psycopg.Connection[Any], known: ServerId, reached: int) -> str:
+    """Why the server's log is not the one that was read from the server `known` up to the LSN `reached`, as the rest of
+    a sentence; empty when it is.
+
+    A copy of the server's files that went on by itself has the same identifier and the same timeline: it cannot be
+    told from the original.
+    """
+    found = identify(replication)
+    if found.system != known.system:
+        return f"its system identifier is {found.system}, that of the log that was read is {known.system}"
+    if found.timeline == known.timeline:
+        return ""
+    if found.timeline > known.timeline:
+        for timeline, end in _ancestors(replication, found.timeline):
+            if timeline == known.timeline:
+                if reached <= end:
+                    return ""
+                return f"it left timeline {timeline} at {lsn_text(end)}, before {lsn_text(reached)}, which was read"
+    return f"it is on timeline {found.timeline}, and does not come from timeline {known.timeline}, which was read"
+
+
+def _ancestors(replication: psycopg.Connection[Any], timeline: int) -> Iterator[tuple[int, int]]:
+    """The timelines that `timeline` comes from, each with the LSN at which it was left."""
+    row = replication.execute(f"TIMELINE_HISTORY {timeline}".encode()).fetchone()
+    assert row is not None
+    for line in _text(row[1]).splitlines():
+        fields = line.split("#", 1)[0].split(None, 2)
+        if len(fields) > 1:
+            yield int(fields[0]), lsn_value(fields[1])
+
+
+def _text(content: str | bytes) -> str:
+    return content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+
+
+class CatalogXmin:
+    """The slot's catalog xmin, read once in `xmin.fetch.interval.ms`; `connect` gives a connection."""
+
+    def __init__(self, config: Mapping[str, Any], connect: Callable[[], psycopg.Connection[Any]]) -> None:
+        self._interval = config["xmin.fetch.interval.ms"] / 1000
+        self._slot = config["slot.name"]
+        self._connect = connect
+        self._due = 0.0
+        self._known = 0
+
+    def now(self) -> int:
+        """0 where it is not wanted or not known."""
+        now = time.monotonic()
+        if self._interval and now >= self._due:
+            row = self._connect().execute(
+                "select coalesce(catalog_xmin::text::int8, 0) from pg_replication_slots where slot_name = %s",
+                (self._slot,),
+            ).fetchone()  # fmt: skip
+            self._known = 0 if row is None else int(row[0])
+            self._due = now + self._interval
+        return self._known

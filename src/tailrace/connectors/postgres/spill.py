@@ -1,0 +1,134 @@
+"""Bytes of the log that wait on disk: a few unlinked temporary files, appended to and given back as a whole. Planner.
+
+The files stand in Python's directory for temporary files, which TMPDIR names. They have no name there, so that
+nothing is left of them whatever ends the process.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+
+from tailrace.columns.batch import Bytes
+from tailrace.errors import TailraceError
+
+# A file that has this many bytes gets no more: it can only be given back when all that it holds has been released.
+FILE_BYTES = 32 << 20
+
+
+class SpoolFailed(TailraceError):
+    """What was read from the log cannot be kept on disk, or not be read from there. It is read again in a while."""
+
+
+def spool_failed(error: OSError) -> SpoolFailed:
+    """The error for what went wrong with a temporary file."""
+    try:
+        directory = tempfile.gettempdir()
+    except OSError:
+        directory = "the directory for temporary files"
+    return SpoolFailed(
+        f"Changes that wait for Spark cannot be kept in {directory}: {error.strerror or error}.",
+        "Make room there, or name another directory with TMPDIR. What waits is bounded by max.queue.size.in.bytes; "
+        "large transactions in progress come on top.",
+    )
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    """A file of which the first `end` bytes are kept, in `places` pieces that are still held."""
+
+    file: IO[bytes]
+    end: int = 0
+    places: int = 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Place:
+    """Where `size` bytes stand in a file."""
+
+    file: _File
+    start: int
+    size: int
+
+
+class Spill:
+    """Keeps pieces of bytes in files of some `file_bytes`. One thread appends, others read and release."""
+
+    def __init__(self, file_bytes: int = FILE_BYTES) -> None:
+        self._file_bytes = file_bytes
+        self._lock = threading.Lock()
+        self._last: _File | None = None
+        self._open: set[_File] = set()
+
+    @property
+    def files(self) -> int:
+        """How many files, and so descriptors, are held."""
+        return len(self._open)
+
+    def append(self, data: Bytes) -> Place:
+        """Keep `data`. Raises SpoolFailed; then nothing of it is kept."""
+        try:
+            place = self._reserve(int(data.nbytes))
+        except OSError as error:
+            raise spool_failed(error) from error
+        try:
+            _write(place.file.file.fileno(), data, place.start)
+        except OSError as error:
+            # what was written of it takes no room
+            with suppress(OSError):
+                os.ftruncate(place.file.file.fileno(), place.start)
+            self.release(place)
+            raise spool_failed(error) from error
+        place.file.end += place.size
+        return place
+
+    def read(self, place: Place, first: int, last: int) -> Bytes:
+        """The bytes `[first, last)` of a piece. Raises SpoolFailed."""
+        data = np.empty(last - first, np.uint8)
+        try:
+            _read(place.file.file.fileno(), data, place.start + first)
+        except OSError as error:
+            raise spool_failed(error) from error
+        return data
+
+    def release(self, place: Place) -> None:
+        """The piece is not needed any more. A file without pieces is closed, which frees its room."""
+        with self._lock:
+            place.file.places -= 1
+            if not place.file.places:
+                self._open.discard(place.file)
+                if self._last is place.file:
+                    self._last = None
+                place.file.file.close()
+
+    def _reserve(self, size: int) -> Place:
+        with self._lock:
+            if self._last is None or self._last.end >= self._file_bytes:
+                # closed by `release`
+                file = tempfile.TemporaryFile(buffering=0, prefix="tailrace-spool-")  # noqa: SIM115
+                self._last = _File(file)
+                self._open.add(self._last)
+            self._last.places += 1
+            return Place(self._last, self._last.end, size)
+
+
+def _write(descriptor: int, data: Bytes, start: int) -> None:
+    left = np.ascontiguousarray(data).data
+    while left:
+        written = os.pwrite(descriptor, left, start)
+        left, start = left[written:], start + written
+
+
+def _read(descriptor: int, data: Bytes, start: int) -> None:
+    left = data.data
+    while left:
+        count = os.preadv(descriptor, [left], start)
+        if not count:
+            raise OSError(f"a temporary file ends {len(left)} bytes too early")
+        left, start = left[count:], start + count

@@ -1,0 +1,75 @@
+"""What was read, flushed, wanted, committed and may be forgotten cannot be taken for each other."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from tests.architecture import typing_rules
+
+callers = partial(typing_rules.callers, "postgres")
+
+MIXED = """
+from dataclasses import replace
+
+from tailrace.connectors.postgres import position as p
+from tailrace.connectors.postgres.gears import CatchUp, Streaming
+from tailrace.connectors.postgres.reader import LogReader
+from tailrace.connectors.postgres.server import flushed_end, present
+
+
+def acknowledge(gear: Streaming, read: p.ReadLsn, flushed: p.FlushedLsn, committed: p.Committed) -> None:
+    gear.acknowledge(p.may_forget(committed))
+    gear.acknowledge(read)  # wrong
+    gear.acknowledge(flushed)  # wrong
+    gear.acknowledge(committed.safe_lsn)  # wrong
+    gear.acknowledge(committed.end_lsn)  # wrong
+    gear.flushed = gear.sent_lsn  # wrong
+    gear.start("slot", "publication", read, p.may_forget(committed), 180000, {})
+    gear.start("slot", "publication", read, read, 180000, {})  # wrong
+    gear.start("slot", "publication", flushed, p.may_forget(committed), 180000, {})  # wrong
+
+
+def commit(reader: LogReader, planned: p.LogPosition, committed: p.Committed) -> None:
+    reader.committed(committed)
+    reader.committed(planned)  # wrong
+    p.may_forget(planned)  # wrong
+    reader._forgettable = reader._read_lsn  # wrong
+    reader._forgettable = max(reader._forgettable, reader._read_lsn)  # wrong
+
+
+def read(reader: LogReader, copy: CatchUp, flushed: p.FlushedLsn, target: p.TargetLsn, found: p.LogPosition) -> None:
+    reader._read_to(copy.position())
+    reader._read_to(flushed)  # wrong
+    reader._read_to(target)  # wrong
+    reader._read_to(reader.head_lsn)  # wrong
+    reader._read_to(min(reader.head_lsn, reader._read_lsn + 1))  # wrong
+    reader._read_lsn = reader.head_lsn  # wrong
+    replace(found, idle_lsn=reader._read_lsn)
+    replace(found, idle_lsn=reader.head_lsn)  # wrong
+    p.LogPosition(idle_lsn=target)  # wrong
+
+
+def wanted(reader: LogReader, target: p.TargetLsn, flushed: p.FlushedLsn) -> None:
+    reader.head_lsn = flushed
+    reader.head_lsn = reader._read_lsn
+    reader.head_lsn = target  # wrong
+    reader._target_lsn = target
+    reader._target_lsn = 7  # wrong
+"""
+
+
+def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) -> None:
+    typing_rules.check_refused(MIXED, tmp_path)
+
+
+def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten() -> None:
+    assert callers("ForgettableLsn") == ["position.confirmed", "position.may_forget"]
+    # what Spark asks to go on from
+    assert callers("Committed") == ["planner.latest_offset"]
+    assert callers("may_forget") == ["reader.committed"]
+    # a new slot, one that was found, and what is known before there is one
+    assert set(callers("confirmed")) == {"setup.create_slot", "setup.find_slot", "reader._resume"} | {
+        "gears.__init__",
+        "reader.__init__",
+    }

@@ -1,0 +1,39 @@
+"""What the tests of types share: lines that the type checker must refuse, and who calls a function."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CONNECTORS = ROOT / "src" / "tailrace" / "connectors"
+
+
+def check_refused(source: str, folder: Path) -> None:
+    """Fail unless mypy refuses just the lines of `source` that end with `# wrong`. `folder` is for the test alone."""
+    snippet = folder / "mixed.py"
+    snippet.write_text(source)
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--no-error-summary"]
+    environment = os.environ | {"MYPYPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [*command, str(snippet)], cwd=ROOT, capture_output=True, text=True, check=False, env=environment
+    )
+    refused = {int(line) for line in re.findall(r"mixed\.py:(\d+): error: ", done.stdout)}
+    lines = enumerate(source.splitlines(), 1)
+    assert refused == {number for number, line in lines if line.endswith("# wrong")}, done.stdout + done.stderr
+
+
+def callers(connector: str, name: str) -> list[str]:
+    """The functions of a connector that call `name`, as `file.function`."""
+    found = []
+    for path in sorted((CONNECTORS / connector).glob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                calls = [one for one in ast.walk(function) if isinstance(one, ast.Call)]
+                if any(getattr(one.func, "id", getattr(one.func, "attr", "")) == name for one in calls):
+                    found.append(f"{path.stem}.{function.name}")
+    return found

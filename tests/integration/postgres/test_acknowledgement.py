@@ -1,0 +1,254 @@
+"""What the server is told that it may forget, and what counts as read, against servers that flush late."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.postgres import windows
+from tailrace.connectors.postgres.offset import PostgresOffset
+from tailrace.connectors.postgres.reading import ReaderSettings
+from tailrace.connectors.postgres.server import flushed_end, present
+from tailrace.connectors.postgres.windows import Windows
+from tailrace.embedded import THROWAWAY, Server
+from tailrace.errors import PositionLost
+from tests.fix_postgres import Database, Postgres, create, describe, drop
+from tests.fix_query import Query
+
+LAZY = {
+    "wal_writer_delay": "10s",
+    "wal_writer_flush_after": "1GB",
+    "wal_buffers": "64kB",
+    "autovacuum": "off",
+    "bgwriter_lru_maxpages": "0",
+}
+"""Settings of a server that flushes its log at synchronous commits, and hardly ever of its own."""
+
+
+@pytest.fixture(scope="module")
+def lazy_server() -> Iterator[Postgres]:
+    with Server(settings={**THROWAWAY, **LAZY}) as server:
+        yield describe(server.dsn())
+
+
+@pytest.fixture
+def lazy(lazy_server: Postgres) -> Iterator[Database]:
+    """A database whose server has written more of its log than it has flushed, once `commit_unflushed` was called."""
+    made = create(lazy_server, "lazy")
+    yield made
+    drop(lazy_server, "lazy")
+
+
+@pytest.fixture
+def closing() -> Iterator[list[Query]]:
+    made: list[Query] = []
+    yield made
+    for one in made:
+        one.planner.close()
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not come"
+        time.sleep(0.01)
+
+
+def lsn(database: Database, expression: str) -> int:
+    with database.connect() as connection:
+        row = connection.execute(f"select (({expression}) - '0/0'::pg_lsn)::int8".encode()).fetchone()
+    assert row is not None
+    return -1 if row[0] is None else int(row[0])
+
+
+def flushed(database: Database) -> int:
+    return lsn(database, "pg_current_wal_flush_lsn()")
+
+
+def commit_unflushed(database: Database, first: int, count: int) -> None:
+    """Transactions of one row, visible and in the written log, but not in the flushed one."""
+    with database.connect() as connection:
+        connection.execute("set synchronous_commit = off")
+        before = flushed(database)
+        for number in range(first, first + count):
+            connection.execute("insert into t values (%s, repeat('x', 1000))", (number,))
+        assert flushed(database) == before
+        assert lsn(database, "pg_current_wal_lsn()") > before
+
+
+def ids(query: Query) -> list[int]:
+    return [int(change[2][0]) for change in query.changes if change[1] == "t" and change[2] and change[2][0]]
+
+
+def shrink(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
+    original = ReaderSettings.of
+    monkeypatch.setattr(ReaderSettings, "of", lambda config: replace(original(config), **sizes))
+
+
+def committed(query: Query) -> int:
+    assert query.committed is not None
+    return PostgresOffset.from_json(query.committed).log.safe_lsn
+
+
+def slot(query: Query) -> str:
+    return f"select %s from pg_replication_slots where slot_name = '{query.options['slot.name']}'"
+
+
+def stands(query: Query) -> int:
+    return lsn(query.database, slot(query) % "confirmed_flush_lsn")
+
+
+def acknowledged(query: Query) -> int:
+    """The flushed position of the last status message of the slot's walsender; -1 while there was none."""
+    with query.database.connect() as connection:
+        row = connection.execute(
+            "select coalesce((r.flush_lsn - '0/0'::pg_lsn)::int8, -1) from pg_stat_replication r "
+            "join pg_replication_slots s on s.active_pid = r.pid where s.slot_name = %s",
+            (query.options["slot.name"],),
+        ).fetchone()
+    return -1 if row is None else int(row[0])
+
+
+def test_a_catch_up_that_ends_at_unflushed_log_loses_nothing(
+    lazy: Database, closing: list[Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrink(monkeypatch, catch_up_above=1 << 12, stream_below=0, first_slice_bytes=1 << 15)
+    lazy.execute("create table t (id int primary key, v text)")
+    one = Query(lazy, **{"snapshot.mode": "no_data"})
+    closing.append(one)
+    one.step()
+    one.planner.close()
+    lazy.execute("insert into t select i, repeat('y', 1000) from generate_series(0, 19) i")
+    commit_unflushed(lazy, 20, 280)
+    one.planner = one.start()
+    one.until(20)
+
+    wait_for(lambda: one.planner._reader is not None and one.planner._reader.gear == "streaming")
+    # a synchronous commit flushes all that is before it
+    lazy.execute("insert into t values (300, 'last')")
+    one.until(301)
+    assert ids(one) == list(range(301))
+
+
+def test_available_now_waits_for_what_is_committed_and_not_flushed(lazy: Database, closing: list[Query]) -> None:
+    lazy.execute("create table t (id int primary key, v text)")
+    one = Query(lazy, **{"snapshot.mode": "no_data"})
+    closing.append(one)
+    one.step()
+    lazy.execute("insert into t values (0, 'flushed')")
+    commit_unflushed(lazy, 1, 299)
+    end = flushed(lazy)
+    drained = threading.Thread(target=one.drain_now)
+    drained.start()
+    wait_for(lambda: not drained.is_alive() or (one.planner._reader is not None and one.planner._reader.has_read(end)))
+    lazy.execute("insert into t values (300, 'later')")
+    drained.join()
+    assert ids(one)[:300] == list(range(300))
+    one.drain_now()
+    assert ids(one) == list(range(301))
+
+
+def test_nothing_is_acknowledged_that_is_only_read(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a catch-up, and after a reconnect while rows wait for Spark."""
+    shrink(monkeypatch, catch_up_above=1 << 15, stream_below=1 << 12, first_slice_bytes=1 << 15)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data", "status.update.interval.ms": "100"})
+    one.step()
+    one.planner.close()
+    database.execute(*(f"insert into t values ({number}, repeat('x', 1000))" for number in range(100)))
+    one.planner = one.start()
+    while one.planned is None:
+        one.step(commit=False)
+    wait_for(lambda: one.planner._reader.gear == "streaming" and acknowledged(one) > 0)
+    assert acknowledged(one) <= committed(one)
+    assert stands(one) <= committed(one)
+
+    database.execute("select pg_terminate_backend(active_pid) from pg_replication_slots where active_pid is not null")
+    database.execute("insert into t values (100, 'after')")
+    end = flushed(database)
+    wait_for(lambda: one.planner._reader.has_read(end) and acknowledged(one) > 0)
+    assert acknowledged(one) <= committed(one)
+    assert stands(one) <= committed(one)
+
+    one.kill()
+    one.until(101)
+    assert ids(one) == list(range(101))
+    wait_for(lambda: not one.step() and acknowledged(one) == committed(one))
+
+
+class Clock:
+    """A clock that a test moves: `sleeps` are the calls of `sleep`, each of which does the next of `steps`."""
+
+    def __init__(self, *steps: Callable[[Clock], Any]) -> None:
+        self.now = 0.0
+        self._steps = list(steps)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self._steps.pop(0)(self)
+
+
+def test_a_window_without_watermarks_ends_behind_what_its_snapshot_shows(
+    lazy: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lazy.execute("create table t (id int primary key, v text)")
+    commit_unflushed(lazy, 0, 100)
+    shown = lsn(lazy, "pg_current_wal_lsn()")
+    # a commit of another session flushes
+    clock = Clock(lambda clock: lazy.execute("insert into t values (100, 'flushes')"))
+    monkeypatch.setattr(windows, "time", clock)
+    with lazy.connect() as connection:
+        upto = Windows._behind(connection, wait=True)
+    assert upto is not None
+    assert upto >= shown
+
+
+def test_a_window_whose_log_is_not_flushed_in_time_is_void(lazy: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    lazy.execute("create table t (id int primary key, v text)")
+    commit_unflushed(lazy, 0, 100)
+
+    def pass_by(clock: Clock) -> None:
+        clock.now += 100
+
+    monkeypatch.setattr(windows, "time", Clock(pass_by, pass_by))
+    with lazy.connect() as connection:
+        assert Windows._behind(connection, wait=True) is None
+
+
+def test_what_is_wanted_at_present_is_flushed_by_the_server_itself(lazy: Database) -> None:
+    """A transaction that has not ended leaves unflushed log behind, and no commit makes the server flush it."""
+    lazy.execute("create table t (id int primary key, v text)", "alter system set wal_writer_delay = '50ms'")
+    try:
+        lazy.execute("select pg_reload_conf()")
+        with lazy.connect(autocommit=False) as writer:
+            writer.execute("insert into t values (1, 'open')")
+            with lazy.connect() as connection:
+                target = present(connection)
+                wait_for(lambda: flushed_end(connection) >= target)
+            writer.rollback()
+    finally:
+        lazy.execute("alter system reset wal_writer_delay", "select pg_reload_conf()")
+
+
+def test_a_slot_that_someone_else_has_read_from_is_noticed_by_each_gear(database: Database, query: Any) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**{"snapshot.mode": "no_data"})
+    one.step()
+    one.planner.close()
+    database.execute("insert into t values (1, 'x')", "insert into t values (2, 'y')")
+    database.execute(f"select pg_replication_slot_advance('{one.options['slot.name']}', pg_current_wal_flush_lsn())")
+    with pytest.raises(PositionLost, match="ahead of the checkpoint"):
+        one.drain_now()
+    one.planner.close()
+    one.planner = one.start()
+    with pytest.raises(PositionLost, match="ahead of the checkpoint"):
+        one.until(2)

@@ -1,0 +1,297 @@
+"""What goes wrong between the server and the spool costs no row: full disks, lost sessions, odd transactions."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+
+from tailrace.connectors.postgres import gears, spill
+from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.postgres.reading import ReaderSettings
+from tailrace.connectors.postgres.spill import SpoolFailed
+from tests.fix_postgres import Database
+from tests.fix_query import Query
+
+NO_SNAPSHOT = {"snapshot.mode": "no_data"}
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost sessions begin anew at once."""
+    settings(monkeypatch, retry_delay=0.02, slot_retries=200, slot_retry_delay=0.05)
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
+    """Give every reader these settings."""
+    original = ReaderSettings.of
+    monkeypatch.setattr(ReaderSettings, "of", lambda config: replace(original(config), **changed))
+
+
+def keys(one: Query) -> list[int]:
+    """The first column of each change, in the order of delivery."""
+    return [int(change[2][0]) for change in one.changes if change[2] is not None]
+
+
+def in_blocks(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Let the server send transactions of some size before their commit; the starts of blocks, as they come."""
+    blocks: list[bytes] = []
+    original = gears.StreamedTransactions.start
+
+    def noted(self: gears.StreamedTransactions, message: bytes) -> None:
+        blocks.append(message)
+        original(self, message)
+
+    monkeypatch.setattr(gears.StreamedTransactions, "start", noted)
+    database.execute(f"alter database {database.name} set logical_decoding_work_mem = '64kB'")
+    return blocks
+
+
+def by_both_gears(database: Database, query: Any, write: Any, count: int) -> list[Query]:
+    """What `write` does in one transaction, as the streaming gear brings it in blocks, and the catch-up gear later."""
+    options = NO_SNAPSHOT | {"provide.transaction.metadata": "true"}
+    database.execute("create publication dbz_publication for all tables")
+    streamed = query(**options, **{"slot.name": f"first_{database.name}"})
+    streamed.step()
+    database.execute(f"select pg_copy_logical_replication_slot('first_{database.name}', 'second_{database.name}')")
+    with database.connect(autocommit=False) as connection:
+        write(connection)
+        connection.commit()
+    streamed.until(count)
+    caught_up = query(**options, **{"slot.name": f"second_{database.name}"})
+    caught_up.step()
+    caught_up.drain_now()
+    assert keys(streamed) == keys(caught_up)
+    assert streamed.messages == caught_up.messages
+    assert streamed.at == caught_up.at
+    assert streamed.boundaries == caught_up.boundaries
+    return [streamed, caught_up]
+
+
+@pytest.mark.parametrize("size", [10, 3000])
+def test_a_transaction_with_an_origin_comes_by_both_gears(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    blocks = in_blocks(database, monkeypatch)
+    database.execute("create table t (id int primary key, v text)")
+    origin = f"origin_{database.name}"
+
+    def write(connection: psycopg.Connection[Any]) -> None:
+        connection.execute("select pg_replication_origin_session_setup(%s)", (origin,))
+        connection.execute("select pg_replication_origin_xact_setup('0/ABCD', now())")
+        connection.execute(f"insert into t select i, repeat('x', 200) from generate_series(1, {size}) i".encode())
+
+    database.execute(f"select pg_replication_origin_create('{origin}')")
+    try:
+        for one in by_both_gears(database, query, write, size):
+            assert keys(one) == list(range(1, size + 1))
+        assert bool(blocks) == (size > 1000)
+    finally:
+        database.execute(f"select pg_replication_origin_drop('{origin}')")
+
+
+def test_what_a_large_transaction_rolls_back_comes_by_neither_gear(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = in_blocks(database, monkeypatch)
+    database.execute("create table t (id int primary key, v text)", "create table other (id int primary key, v text)")
+
+    def write(connection: psycopg.Connection[Any]) -> None:
+        # the tables are announced within what is rolled back, and used outside of it before that is known
+        connection.execute("savepoint a")
+        connection.execute("insert into t select i, repeat('x', 200) from generate_series(1, 1000) i")
+        connection.execute("insert into other values (-1, 'gone')")
+        connection.execute("savepoint b")
+        connection.execute("alter table other add column w text")
+        connection.execute("insert into other select i, repeat('x', 200), 'w' from generate_series(1, 1000) i")
+        connection.execute("rollback to b")
+        connection.execute("insert into other select i, repeat('y', 200) from generate_series(5001, 6000) i")
+        connection.execute("rollback to a")
+        connection.execute("insert into t select i, repeat('z', 200) from generate_series(7001, 8000) i")
+        connection.execute("insert into other values (9000, 'stays')")
+
+    for one in by_both_gears(database, query, write, 1001):
+        assert keys(one) == [*range(7001, 8001), 9000]
+    assert blocks
+
+
+def test_messages_that_a_large_transaction_rolls_back_come_by_neither_gear(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if database.server.version < 14:
+        pytest.skip("servers before 14 send no logical messages")
+    blocks = in_blocks(database, monkeypatch)
+    database.execute("create table t (id int primary key, v text)")
+
+    def write(connection: psycopg.Connection[Any]) -> None:
+        connection.execute("select pg_logical_emit_message(true, 'p', 'first')")
+        connection.execute("savepoint a")
+        connection.execute("select pg_logical_emit_message(true, 'p', 'gone')")
+        connection.execute("insert into t select i, repeat('x', 200) from generate_series(1, 2000) i")
+        connection.execute("rollback to a")
+        connection.execute("insert into t select i, repeat('y', 200) from generate_series(3001, 5000) i")
+        connection.execute("select pg_logical_emit_message(true, 'p', 'last')")
+
+    for one in by_both_gears(database, query, write, 2000):
+        assert one.messages == ["first", "last"]
+        assert keys(one) == list(range(3001, 5001))
+    assert blocks
+
+
+def test_a_session_that_is_lost_between_the_blocks_of_a_transaction_begins_it_anew(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = in_blocks(database, monkeypatch)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    with database.connect(autocommit=False) as connection:
+        connection.execute("insert into t select i, repeat('x', 200) from generate_series(1, 2000) i")
+        database.execute("insert into t values (-1, 'meanwhile')")
+        one.until(1)
+        assert blocks
+        database.execute(
+            "select pg_terminate_backend(active_pid) from pg_replication_slots "
+            f"where slot_name = '{one.options['slot.name']}'"
+        )
+        connection.execute("insert into t select i, repeat('x', 200) from generate_series(2001, 4000) i")
+        connection.commit()
+    one.until(4001)
+    assert keys(one) == [-1, *range(1, 4001)]
+
+
+def test_a_session_that_is_lost_while_a_transaction_is_handed_out_loses_and_repeats_nothing(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_blocks(database, monkeypatch)
+    monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 20_000)
+    poll = gears.Streaming.poll
+    calls: list[int] = []
+
+    def failing(self: gears.Streaming, *arguments: Any) -> gears.Messages | None:
+        found = poll(self, *arguments)
+        if found is not None and len(found.lsn) > 10:
+            calls.append(1)
+            if len(calls) in (3, 7, 20):
+                raise OSError("the connection is gone")
+        return found
+
+    monkeypatch.setattr(gears.Streaming, "poll", failing)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    one.max_rows = 130
+    database.execute("insert into t select i, repeat('x', 200) from generate_series(1, 3000) i")
+    one.until(3000)
+    assert len(calls) > 20
+    assert keys(one) == list(range(1, 3001))
+
+
+def test_a_full_disk_loses_nothing(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings(monkeypatch, memory_limit=4000, disk_limit=1 << 20)
+    monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
+    write = spill._write
+    calls: list[int] = []
+
+    def full(descriptor: int, data: Any, start: int) -> None:
+        calls.append(1)
+        if len(calls) % 3 == 2:
+            os.pwrite(descriptor, b"half", start)
+            raise OSError(28, "No space left on device")
+        write(descriptor, data, start)
+
+    monkeypatch.setattr(spill, "_write", full)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    database.execute("insert into t values (0, 'x')", "insert into t select i, 'x' from generate_series(1, 2000) i")
+    one.until(2001, 60)
+    assert len(calls) > 6
+    assert keys(one) == list(range(2001))
+
+
+def test_a_disk_that_stays_full_ends_the_query_in_its_own_words(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings(monkeypatch, memory_limit=4000, disk_limit=1 << 20, max_retries=2)
+    monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(spill, "_write", full)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    database.execute("insert into t select i, repeat('x', 300) from generate_series(1, 2000) i")
+    with pytest.raises(SpoolFailed, match="No space left"):
+        one.until(2001)
+
+
+def test_a_failing_catalog_does_not_move_the_position_of_a_cut(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("create table t (id int primary key, v text)", "create table u (id int primary key)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    database.execute("insert into t values (0, 'x')")
+    one.until(1)
+    present = Catalog.present
+    failures: list[int] = []
+
+    def failing(self: Catalog, oids: Any) -> Any:
+        if len(failures) < 2:
+            failures.append(1)
+            raise psycopg.OperationalError("the connection is gone")
+        return present(self, oids)
+
+    monkeypatch.setattr(Catalog, "present", failing)
+    with database.connect(autocommit=False) as connection:
+        connection.execute("insert into t select i, 'x' from generate_series(1, 10) i")
+        connection.execute("insert into u select i from generate_series(11, 110) i")
+        connection.commit()
+        connection.execute("insert into u select i from generate_series(111, 120) i")
+        connection.commit()
+    one.max_rows = 30
+    while len(one.changes) < 61:
+        one.step()
+    assert len(failures) == 2
+    assert one.committed is not None
+    assert "consumed" in one.committed["log"]
+    one.kill()
+    one.until(121)
+    assert keys(one) == list(range(121))
+
+
+def test_a_replay_that_no_longer_fits_the_spool_is_read_to_its_end(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    database.execute("insert into t select i, repeat('x', 300) from generate_series(1, 3000) i")
+    planned: list[PostgresPlanner] = []
+    while one.planned is None:
+        one.step(commit=False)
+        planned.append(one.planner)
+    monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
+    one.options["max.queue.size.in.bytes"] = "20000"
+    one.kill()
+    one.until(3000)
+    assert keys(one) == list(range(1, 3001))
+    assert one.planner is not planned[0]
+    # what is not replayed stays within the limit: the reader waits
+    database.execute("insert into t select i, repeat('x', 300) from generate_series(3001, 6000) i")
+    one.max_rows = 1
+    deadline = time.monotonic() + 20
+    while not one.planner._reader.spool.full and time.monotonic() < deadline:
+        one.step()
+    assert 20_000 <= one.planner._reader.spool.size < 40_000
+    one.max_rows = None
+    one.until(6000)
+    assert keys(one) == list(range(1, 6001))

@@ -1,0 +1,107 @@
+"""Tables of a server that share a topic: whoever replays the topic has what the tables hold."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.postgres import segments
+from tests.fix_postgres import Database
+from tests.fix_query import Query
+
+ROUTED = {
+    "topic.naming.strategy": "io.debezium.schema.SchemaRegexTopicNamingStrategy",
+    "topic.regex": r"(.*)\.part.*",
+    "topic.replacement": "$1.parts",
+    "topic.key.enforce.uniqueness": "false",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "snapshot.mode": "no_data",
+}
+
+
+def partitions(database: Database, count: int) -> None:
+    database.execute(
+        "create table whole (id int, region int, v text, primary key (id, region)) partition by list (region)",
+        *(f"create table part{number} partition of whole for values in ({number})" for number in range(count)),
+        # the row keeps its key in the topic when it moves to another partition
+        *(f"alter table part{number} replica identity full" for number in range(count)),
+    )
+
+
+def tasks_rows(one: Query) -> list[list[dict[str, Any]]]:
+    """One trigger: the records of each task; none when nothing was new."""
+    start = one.committed if one.committed is not None else one.planner.initial_offset()
+    end = one.planner.latest_offset(start, None, None)
+    if end == start:
+        return []
+    tasks = one.planner.partitions(start, end)
+    one.committed = end
+    return [[row for batch in task.read() for row in batch.to_pylist()] for task in tasks]
+
+
+def replayed(topic: dict[bytes, bytes], rows: list[dict[str, Any]]) -> None:
+    """What a compacted topic holds after `rows`."""
+    for row in rows:
+        if row["topic"] != "s.public.parts":
+            continue
+        assert row["key"] is not None
+        if row["op"] == "tombstone":
+            topic.pop(row["key"], None)
+        elif row["op"] != "d":
+            topic[row["key"]] = row["value"]
+
+
+@pytest.mark.parametrize("order", ["topic", "key"])
+def test_rows_that_move_between_partitions_stay_in_their_shared_topic(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    monkeypatch.setattr(segments, "SMALL_BATCH_ROWS", 1)
+    partitions(database, 3)
+    one = query(
+        **ROUTED, **{"event.order": order, "event.order.segments": "3", "message.key.columns": "(.*).part.*:id"}
+    )
+    topic: dict[bytes, bytes] = {}
+    tasks_rows(one)
+    drawn = random.Random(7)
+    tasks = []
+    for _ in range(3):
+        with database.connect() as connection:
+            for _ in range(60):
+                number = drawn.randrange(12)
+                region = drawn.randrange(3)
+                kind = drawn.randrange(5)
+                if kind == 0:
+                    connection.execute("delete from whole where id = %s", (number,))
+                elif connection.execute("update whole set region = %s where id = %s", (region, number)).rowcount == 0:
+                    connection.execute("insert into whole values (%s, %s, 'v')", (number, region))
+        while found := tasks_rows(one):
+            tasks.append(len(found))
+            # tasks run beside each other: the last one first is as likely as any other order
+            for rows in reversed(found):
+                replayed(topic, rows)
+        with database.connect() as connection:
+            held = connection.execute("select id, region, v from whole").fetchall()
+        assert sorted(tuple(json.loads(value)["after"].values()) for value in topic.values()) == sorted(held)
+    assert max(tasks) == 1 if order == "topic" else max(tasks) > 1
+
+
+def test_a_truncate_of_several_tables_stands_between_their_changes(database: Database, query: Any) -> None:
+    partitions(database, 2)
+    one = query(**ROUTED, **{"skipped.operations": "none"})
+    tasks_rows(one)
+    database.execute(
+        "insert into whole values (1, 0, 'a'), (2, 1, 'a')", "truncate whole", "insert into whole values (3, 0, 'a')"
+    )
+    found: list[dict[str, Any]] = []
+    while len(found) < 5:
+        found += [row for rows in tasks_rows(one) for row in rows]
+    assert [(row["op"], row["table"]) for row in found[:2] + found[4:]] == [
+        ("c", "part0"),
+        ("c", "part1"),
+        ("c", "part0"),
+    ]
+    assert sorted((row["op"], row["table"]) for row in found[2:4]) == [("t", "part0"), ("t", "part1")]

@@ -1,0 +1,115 @@
+"""What a run has brought of tables is taken back when the run fails, and brought again by the next one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.postgres.evolution import Moment, Present, PresentColumn
+from tailrace.connectors.postgres.history import ColumnFacts as Facts
+from tailrace.connectors.postgres.history import History, SchemaHistory
+from tailrace.connectors.postgres.pgoutput import Relation, RelationColumn
+from tailrace.connectors.postgres.position import LogPosition
+from tailrace.connectors.postgres.relations import Relations
+
+END = LogPosition(1 << 40, 1 << 40)
+
+
+class Catalog:
+    """Shows one table, and fails when it is asked for the `failing`th time."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.failing = -1
+        # what a transaction has done that is newer than the messages
+        self.default_xmin = 0
+
+    def ask(self) -> None:
+        self.asked += 1
+        if self.asked == self.failing:
+            raise OSError("the connection is gone")
+
+    def present(self, oids: Any) -> dict[int, Present]:
+        self.ask()
+        default = PresentColumn(Facts(1, "a", default="1"), 23, -1, 3, self.default_xmin or None)
+        return {oid: Present(2000, 1 << 50, (default, PresentColumn(Facts(2, "b"), 23, -1, 3, None))) for oid in oids}
+
+    def add_types(self, present: Present, oids: Any) -> None:
+        self.ask()
+
+    def streamed(self, relation: Relation, attributes: Any, version: int) -> TableSchema:
+        self.ask()
+        columns = tuple(
+            Column(sent.name, "int4", 23, -1, facts.nullable, facts.default)
+            for sent, facts in zip(relation.columns, attributes.columns, strict=True)
+        )
+        return TableSchema(TableId("d", "s", "t"), columns, (), "d", relation.relation_id, version)
+
+
+def relation(*names: str) -> Relation:
+    return Relation(9, "s", "t", "d", tuple(RelationColumn(0, name, 23, -1) for name in names))
+
+
+def run(one: Relations, commit_lsn: int, *sent: Relation) -> list[int]:
+    """The versions that the messages announce, in one run of one transaction."""
+    one.begin()
+    one.expect(sent)
+    return [one.announce(found, Moment(1000, commit_lsn, 0, place), place > 0) for place, found in enumerate(sent)]
+
+
+def made() -> tuple[Relations, Catalog]:
+    catalog: Any = Catalog()
+    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema)
+    one.use(catalog)
+    assert run(one, 500, relation("a")) == [0]
+    one.keep()
+    return one, catalog
+
+
+def state(one: Relations) -> Any:
+    return list(one.versions), one.history.upto(LogPosition(), END), one._known, one.history._decided
+
+
+@pytest.mark.parametrize("failing", range(1, 5))
+def test_a_catalog_that_fails_leaves_everything_as_it_was(failing: int) -> None:
+    sound, _ = made()
+    expected = run(sound, 600, relation("a", "b"), relation("a"), relation("b", "a"))
+    sound.keep()
+    one, catalog = made()
+    before = state(one)
+    before = (*before[:2], before[2].copy(), dict(before[3]))
+    catalog.failing = catalog.asked + failing
+    with pytest.raises(OSError, match="gone"):
+        run(one, 600, relation("a", "b"), relation("a"), relation("b", "a"))
+    one.begin()
+    assert state(one) == before
+    assert run(one, 600, relation("a", "b"), relation("a"), relation("b", "a")) == expected
+    one.keep()
+    assert state(one) == state(sound)
+
+
+def test_a_run_that_was_not_kept_is_forgotten_by_the_next() -> None:
+    one, _ = made()
+    before = (list(one.versions), one.history.upto(LogPosition(), END))
+    run(one, 600, relation("a", "b"))
+    assert len(one.versions) == 2
+    one.begin()
+    assert (one.versions, one.history.upto(LogPosition(), END)) == before
+    assert run(one, 600, relation("b")) == [1]
+    assert one.versions[1] == replace(one.versions[1], columns=(Column("b", "int4", 23),), version=2)
+
+
+def test_work_that_was_held_back_is_still_due_after_the_message_came_again() -> None:
+    one, catalog = made()
+    # the default is newer than the message: it holds from a later transaction on
+    catalog.default_xmin = 1500
+    run(one, 600, relation("a", "b"))
+    one.keep()
+    assert one.is_due(9, 1600)
+    # another session sends the same message again
+    run(one, 600, relation("a", "b"))
+    one.keep()
+    assert one.is_due(9, 1600)

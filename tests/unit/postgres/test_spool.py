@@ -1,0 +1,147 @@
+"""The spool on disk: few files, whole pieces, an error that says what is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.postgres import spill
+from tailrace.connectors.postgres.endings import classify, exhausted
+from tailrace.connectors.postgres.indexing import Chunk
+from tailrace.connectors.postgres.position import LogPosition
+from tailrace.connectors.postgres.spill import SpoolFailed
+from tailrace.connectors.postgres.spool import Spool
+from tests.property.logs import Change, index, rows, rows_of
+
+BEFORE = LogPosition(idle_lsn=1000, at_us=1)
+
+
+def chunks(count: int) -> tuple[list[Chunk], list[Any]]:
+    """So many chunks, each of one transaction, and all of their rows."""
+    transactions: list[list[Change]] = [[("I", 10, number % 5)] for number in range(count)]
+    # a transaction is its Begin, its change and its Commit; the first has a Relation message, too
+    cuts = [4 + 3 * number for number in range(count)]
+    return index(transactions, cuts, BEFORE, False), rows(index(transactions, [], BEFORE, False))
+
+
+def held() -> int:
+    """How many files this process has open in the directory for temporary files."""
+    names = []
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            names.append(str(link.readlink()))
+        except FileNotFoundError:
+            continue
+    return sum(name.startswith(tempfile.gettempdir()) and name.endswith("(deleted)") for name in names)
+
+
+def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, expected = chunks(200)
+    before = held()
+    spool = Spool(1, 1 << 20)
+    monkeypatch.setattr(spool._spill, "_file_bytes", sum(chunk.data.nbytes for chunk in made) // 3)
+    for chunk in made:
+        spool.put(chunk)
+    assert 2 <= held() - before <= 4
+    end = spool.plan(BEFORE, 1 << 30, 1 << 30)
+    assert rows_of(spool.take(BEFORE, end)) == expected
+    half = spool.plan(BEFORE, 100, 1 << 30)
+    spool.release(half)
+    assert rows_of(spool.take(half, end)) == expected[100:]
+    assert held() - before <= 3
+    spool.release(end)
+    assert held() == before
+    assert spool.size == 0
+
+
+def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = index([[("I", 10, 1)], [("I", 10, number % 5) for number in range(50)]], [4], BEFORE, False)
+    expected = rows(one)
+    read: list[int] = []
+    original = spill.Spill.read
+    monkeypatch.setattr(
+        spill.Spill,
+        "read",
+        lambda self, place, first, last: read.append(last - first) or original(self, place, first, last),
+    )
+    spool = Spool(1, 1 << 20)
+    for chunk in one:
+        spool.put(chunk)
+    position, found = BEFORE, []
+    while (end := spool.plan(position, 7, 1 << 30)) != position:
+        found += rows_of(spool.take(position, end))
+        position = end
+    assert found == expected
+    assert len(read) > 5
+    assert sum(read) <= one[1].data.nbytes
+
+
+def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, expected = chunks(10)
+    spool = Spool(1, 1 << 20)
+    for chunk in made[:5]:
+        spool.put(chunk)
+    size, version, files = spool.size, spool.version, held()
+    pwrite, written = os.pwrite, []
+
+    def full(descriptor: int, data: Any, start: int) -> int:
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(descriptor)
+        return pwrite(descriptor, data[:7], start)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(SpoolFailed) as failed:
+        spool.put(made[5])
+    for word in (tempfile.gettempdir(), "No space left on device", "max.queue.size.in.bytes", "TMPDIR"):
+        assert word in str(failed.value)
+    assert (spool.size, spool.version, held()) == (size, version, files)
+    assert os.fstat(written[0]).st_size == sum(chunk.data.nbytes for chunk in made[1:5])
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    for chunk in made[5:]:
+        spool.put(chunk)
+    assert rows_of(spool.take(BEFORE, spool.plan(BEFORE, 1 << 30, 1 << 30))) == expected
+    # another session may succeed; one that is not tried any more ends with these words
+    assert classify(failed.value, "slot") is None
+    assert exhausted(failed.value, "slot") is failed.value
+
+
+def test_a_directory_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, _ = chunks(2)
+    spool = Spool(1, 1 << 20)
+    spool.put(made[0])
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with pytest.raises(SpoolFailed, match="/nowhere"):
+        spool.put(made[1])
+    assert spool.size == made[0].data.nbytes
+
+
+def test_the_end_of_a_transaction_is_kept_until_it_is_delivered() -> None:
+    # a run ends between the last row and the commit, and the batch is cut there
+    parts = index([[("I", 10, 1), ("I", 10, 2)]], [4], BEFORE, False)
+    spool = Spool(1 << 20, 0)
+    spool.put(parts[0])
+    inside = spool.plan(BEFORE, 1 << 30, 1 << 30, cut=True)
+    assert inside.consumed == 2
+    spool.put(parts[1])
+    spool.release(inside)
+    end = spool.plan(inside, 1 << 30, 1 << 30)
+    assert (end.commit_lsn, end.consumed) == (inside.commit_lsn, None)
+    assert end.safe_lsn > inside.safe_lsn
+    assert spool.take(inside, end) == []
+
+
+@pytest.mark.parametrize("max_rows", [1, 2, 1 << 30])
+def test_a_batch_does_not_pass_where_it_must_end(max_rows: int) -> None:
+    parts = index([[("I", 10, 1)], [("I", 10, 2)] * 5], [], BEFORE, False)
+    spool = Spool(1 << 20, 0)
+    spool.put(parts[0])
+    upto = int(parts[0].end_commit[0])
+    first = spool.plan(BEFORE, max_rows, 1 << 30, upto)
+    assert first.commit_lsn == upto
+    assert spool.plan(first, max_rows, 1 << 30, upto) == first
