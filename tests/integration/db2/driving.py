@@ -15,6 +15,7 @@ from tailrace.connectors.base import Planner
 from tailrace.connectors.changetables.start import planner
 from tailrace.events.settings import EventSettings
 from tests.fix_db2 import Db2Database
+from tests.fix_positions import check_commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,14 @@ class Query:
         found: list[Record] = []
         while (end := self.plan(rows)) is not None:
             found += self.read(end)
+            check_commit(self.start or {"databases": {}}, end, self.newest())
             self.start = end
         return found
+
+    def newest(self) -> dict[str, bytes | None]:
+        """How far the capture program has read the log."""
+        ((position,),) = self.database.capture.session.rows("SELECT MAX(SYNCHPOINT) FROM ASNCDC.IBMSNAP_REGISTER")
+        return {self.database.name: position}
 
     def close(self) -> None:
         self.planner.close()

@@ -313,6 +313,21 @@ def test_tables_are_counted_and_listed(customers: Db2Database, session: Db2Sessi
     assert not any(one.schema == "ASNCDC" for one in session.tables())
 
 
+def test_a_table_whose_deletion_is_not_committed_is_not_empty(customers: Db2Database, session: Db2Session) -> None:
+    customers.execute("INSERT INTO INVENTORY.CUSTOMERS VALUES (1, 'a', 'a')")
+    writer = Connection(config(customers))
+    writer.begin()
+    writer.execute("DELETE FROM INVENTORY.CUSTOMERS")
+    table = TableId(customers.name, "INVENTORY", "CUSTOMERS")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(session.is_empty, table)
+        while not answer.done() and not writer.rows("SELECT 1 FROM SYSCS_DIAG.LOCK_TABLE WHERE STATE = 'WAIT'"):
+            time.sleep(0.01)
+        writer.rollback()
+        assert not answer.result()
+    writer.close()
+
+
 def test_signals_are_written_and_deleted_by_place(db2: Db2Database, session: Db2Session) -> None:
     db2.execute("CREATE TABLE INVENTORY.S (NR VARCHAR(42) NOT NULL PRIMARY KEY, KIND VARCHAR(32), TXT VARCHAR(2048))")
     table = TableId(db2.name, "INVENTORY", "S")

@@ -9,6 +9,7 @@ from tailrace.config import parse
 from tailrace.connectors.registry import planner
 from tailrace.events.settings import EventSettings
 from tests.fix_capture import Event, strict
+from tests.fix_positions import check_commit
 from tests.servers.tds.process import TestDatabase
 
 
@@ -61,7 +62,12 @@ class Capture:
         end = self.plan()
         if end != self.committed:
             self.events += self.read(end)
+            check_commit(self.committed, end, self.newest())
             self.committed = end
+
+    def newest(self) -> dict[str, bytes | None]:
+        """How far each database is captured."""
+        return {one.name: one.query("select sys.fn_cdc_get_max_lsn()")[0][0] for one in self.databases}
 
     def take(self, count: int, seconds: float = 120) -> list[Event]:
         """The next `count` events, and no more than those: a moment longer is waited for one too many."""

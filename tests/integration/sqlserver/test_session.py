@@ -135,6 +135,36 @@ def test_an_update_is_two_rows_and_a_change_of_the_key_too(sqlserver_database: T
         ]  # fmt: skip
 
 
+def test_commands_order_the_rows_of_a_transaction(sqlserver_database: TestDatabase) -> None:
+    """Microsoft's "cdc.<capture_instance>_CT": __$seqval should not be used for ordering, __$command_id should."""
+    sqlserver_database.execute("create table t (id int not null primary key)")
+    sqlserver_database.enable("t")
+    sqlserver_database.execute("insert into t values (1), (2), (3)", "update t set id = id + 1")
+    sqlserver_database.capture()
+    # keys are moved: all rows are deleted first, and the insert of each has its delete's place in the log
+    moved = "from cdc.dbo_t_CT where [__$start_lsn] = (select max([__$start_lsn]) from cdc.dbo_t_CT)"
+    for operation, first in ((1, 100), (2, 200)):
+        for (key,) in sqlserver_database.query(f"select id {moved} and [__$operation] = {operation}"):
+            sqlserver_database.execute(
+                f"update cdc.dbo_t_CT set [__$command_id] = {first + key} where [__$operation] = {operation} "
+                f"and id = {key} and [__$start_lsn] = (select max([__$start_lsn]) from cdc.dbo_t_CT)"
+            )
+    with connected(sqlserver_database) as session:
+        assert changed(session)[3:] == [(1, "1"), (1, "2"), (1, "3"), (2, "2"), (2, "3"), (2, "4")]
+        capture, table = only(session)
+        newest = session.newest()
+        assert newest is not None
+        (rows,) = session.changes(capture, table, START, newest)
+        assert rows.command is not None
+        assert rows.command[3:].tolist() == [101, 102, 103, 202, 203, 204]
+    # a change table from before there were commands
+    sqlserver_database.execute(
+        "drop index [dbo_t_CT_clustered_idx] on cdc.dbo_t_CT", "alter table cdc.dbo_t_CT drop column [__$command_id]"
+    )
+    with connected(sqlserver_database) as session:
+        assert len(changed(session)) == 9
+
+
 @pytest.mark.parametrize("mode", ["direct", "function"])
 def test_a_range_is_open_below_and_closed_above(sqlserver_database: TestDatabase, mode: str) -> None:
     sqlserver_database.execute("create table t (id int not null primary key)")

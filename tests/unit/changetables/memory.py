@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from tailrace.connectors.changetables.dialect import (
     KeyRange,
     Position,
 )
+from tailrace.connectors.changetables.position import Newest
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost
 
 WIDTH = 10
@@ -54,11 +56,17 @@ class Change:
     change: int
     operation: int
     row: dict[str, str | None]
+    command: int = 0
 
 
 @dataclass
 class Server:
-    """One database `db`. `calls` counts the calls of sessions by name; `fail` holds how many of each still fail."""
+    """One database `db`. `calls` counts the calls of sessions by name; `fail` holds how many of each still fail.
+
+    `steps` names everything that sessions have asked the server: calls, and fetches of rows. The connection is lost,
+    once, at the step number `fault` (0: never): before the server does anything, or, where `late`, when it has written
+    and not said so. The next `behind` questions for the newest position are answered by a replica that has nothing.
+    """
 
     name: str
     pairs: bool = False
@@ -69,13 +77,16 @@ class Server:
     changes: dict[str, list[Change]] = field(default_factory=dict)
     commits: list[tuple[int, int]] = field(default_factory=list)
     pending: list[tuple[int, list[tuple[str, int, Row]]]] = field(default_factory=list)
-    oldest: dict[str, int] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     fail: dict[str, int] = field(default_factory=dict)
     executed: list[str] = field(default_factory=list)
     last: int = 0
     failing_fetch: int = -1
     failing_rows: tuple[int, ...] = ()
+    steps: list[str] = field(default_factory=list)
+    fault: int = 0
+    late: bool = False
+    behind: int = 0
 
     def __post_init__(self) -> None:
         # workers keep sessions, so a name is never used twice
@@ -119,7 +130,6 @@ class Server:
         self.captures = [replace(one, start=max(one.start, at(upto))) for one in self.captures]
         for name, changes in self.changes.items():
             self.changes[name] = [change for change in changes if change.commit >= upto]
-            self.oldest[name] = upto
 
     def commit(self, *work: tuple[str, str, Row | None, Row | None]) -> int:
         """A transaction of `(table, op, old row, new row)`, op being c, u or d; its commit position."""
@@ -185,20 +195,37 @@ class MemorySession:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.closed = False
+        self.lost = False
 
-    def called(self, name: str) -> None:
-        assert not getattr(self, "closed", False)
+    def called(self, name: str, *, writes: bool = False) -> None:
+        assert not self.closed
+        assert not self.lost, "a session whose connection was lost is only closed"
         self.server.calls[name] = self.server.calls.get(name, 0) + 1
+        self.server.steps.append(name)
         if self.server.fail.get(name, 0):
             self.server.fail[name] -= 1
-            raise ConnectionFailed(f"The connection was lost at {name}.")
+            self.lose(name)
+        if len(self.server.steps) == self.server.fault and not (writes and self.server.late):
+            self.lose(name)
+
+    def written(self, name: str) -> None:
+        """The server has done what `called` has announced."""
+        if len(self.server.steps) == self.server.fault:
+            self.lose(name)
+
+    def lose(self, name: str) -> NoReturn:
+        self.lost = True
+        raise ConnectionFailed(f"The connection was lost at {name}.")
 
     def check(self) -> None:
         self.called("check")
 
-    def newest(self) -> Position | None:
+    def newest(self) -> Newest | None:
         self.called("newest")
-        return at(max(commit for commit, _ in self.server.commits)) if self.server.commits else None
+        if self.server.behind:
+            self.server.behind -= 1
+            return Newest(at(0))
+        return Newest(at(max(commit for commit, _ in self.server.commits))) if self.server.commits else None
 
     def nth(self, after: Position, count: int) -> Position | None:
         self.called("nth")
@@ -209,9 +236,17 @@ class MemorySession:
         self.called("captures")
         return list(self.server.captures)
 
+    def starts(self) -> dict[tuple[str, int], Position]:
+        self.called("starts")
+        return {(one.name, one.object_id): one.start for one in self.server.captures}
+
     def oldest(self, capture: CaptureTable) -> Position:
         self.called("oldest")
-        return at(self.server.oldest.get(capture.name, int.from_bytes(capture.start, "big")))
+        for one in self.server.captures:
+            if one.name == capture.name:
+                # by its name alone, as sys.fn_cdc_get_min_lsn; one that did not say where it begins tells nothing
+                return one.start if any(capture.start) else capture.start
+        raise PositionLost(f"{capture.name} is gone.")
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
         self.called("describe")
@@ -238,6 +273,7 @@ class MemorySession:
         return sorted(found.items())
 
     def last(self, capture: CaptureTable, upto: Position, skipped: tuple[int, ...]) -> Position | None:
+        self.called("last")
         found = [one.commit for one in self._between(capture, bytes(WIDTH), upto) if one.operation not in skipped]
         return at(max(found)) if found else None
 
@@ -246,16 +282,19 @@ class MemorySession:
     ) -> Iterator[ChangeRows]:
         self.called("changes")
         found = self._between(capture, after, upto)
+        found.sort(key=lambda change: (change.commit, change.command, change.change))
         for number, start in enumerate(range(0, len(found), self.server.fetch)):
+            self.called("fetch")
             if number == self.server.failing_fetch:
                 self.server.failing_fetch = -1
-                raise ConnectionFailed("The connection was lost while rows were fetched.")
+                self.lose("fetch")
             part = found[start : start + self.server.fetch]
             yield ChangeRows(
                 pa.array([at(change.commit) for change in part], pa.binary()),
                 pa.array([at(change.change) for change in part], pa.binary()),
                 np.array([change.operation for change in part], np.uint8),
                 [texts([change.row.get(column.name) for change in part]) for column in table.columns],
+                np.array([change.command for change in part], np.int64),
             )
 
     def commit_times(self, after: Position, upto: Position) -> CommitTimes:
@@ -266,16 +305,20 @@ class MemorySession:
         )
 
     def tables(self) -> list[TableId]:
+        self.called("tables")
         return sorted(table.id for table in self.server.tables.values())
 
     def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
+        self.called("uncaptured")
         others = [table for table in self.server.tables.values() if table.id not in captured]
         return [schema(table.id, table.columns, table.key) for table in sorted(others, key=lambda table: table.id)]
 
     def is_empty(self, table: TableId) -> bool:
+        self.called("is_empty")
         return not self.server.tables[str(table)].rows
 
     def row_count(self, table: TableId) -> int:
+        self.called("row_count")
         return len(self.server.tables[str(table)].rows)
 
     def _rows(self, table: TableSchema, rows: KeyRange) -> list[dict[str, str | None]]:
@@ -299,6 +342,7 @@ class MemorySession:
         return key_of(found[count - 1], rows.key) if len(found) >= count else None
 
     def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
+        self.called("maximum")
         found = self._rows(table, rows)
         return key_of(found[-1], rows.key) if found else None
 
@@ -306,21 +350,29 @@ class MemorySession:
         self.called("rows")
         found = self._rows(table, rows)
         for start in range(0, len(found), self.server.fetch):
+            self.called("fetch")
             if start // self.server.fetch in self.server.failing_rows[:1]:
                 self.server.failing_rows = self.server.failing_rows[1:]
-                raise ConnectionFailed("The connection was lost while rows were fetched.")
+                self.lose("fetch")
             part = found[start : start + self.server.fetch]
             yield [texts([row.get(column.name) for row in part]) for column in table.columns]
 
     def write_signal(self, table: TableId, id: str, kind: str, data: str | None) -> None:  # noqa: A002
+        self.called("write_signal", writes=True)
         self.server.commit((str(table), "c", None, (id, kind, data)))
+        self.written("write_signal")
 
     def delete_signal(self, table: TableId, id: str) -> None:  # noqa: A002
+        self.called("delete_signal", writes=True)
         source = self.server.tables[str(table)]
-        self.server.commit((str(table), "d", source.rows[(id,)], None))
+        if (id,) in source.rows:
+            self.server.commit((str(table), "d", source.rows[(id,)], None))
+        self.written("delete_signal")
 
     def execute(self, statement: str) -> None:
+        self.called("execute", writes=True)
         self.server.executed.append(statement)
+        self.written("execute")
 
     def close(self) -> None:
         self.closed = True

@@ -203,6 +203,34 @@ def test_tables_that_share_a_topic_keep_the_order_of_the_log() -> None:
     assert [event.table for event in events] == ["dbo.a", "dbo.b", "dbo.a"] * 5
 
 
+@pytest.mark.parametrize("numbers", ["false", "true"])
+def test_commands_order_the_changes_of_a_transaction_over_all_tables(numbers: str) -> None:
+    database = server(fetch=2)
+    query = Query(
+        database,
+        snapshot__mode="no_data",
+        provide__transaction__metadata=numbers,
+        topic__naming__strategy="io.debezium.schema.DefaultRegexTopicNamingStrategy",
+        topic__regex=r"(.*)\.[ab]",
+        topic__replacement="$1.all",
+    )
+    query.drain()
+    # what the log notes first was done last
+    database.commit(
+        ("dbo.b", "c", None, ("1", "fourth")),
+        ("dbo.a", "c", None, ("1", "third")),
+        ("dbo.a", "c", None, ("2", "second")),
+        ("dbo.b", "c", None, ("2", "first")),
+    )
+    changes = sorted((one for some in database.changes.values() for one in some), key=lambda one: -one.change)
+    for command, change in enumerate(changes, 1):
+        change.command = command
+    events = query.drain()
+    assert [(event.after or ())[1] for event in events] == ["first", "second", "third", "fourth"]
+    if numbers == "true":
+        assert [event.total for event in events] == [1, 2, 3, 4]
+
+
 def test_too_many_tables_are_an_error_if_they_are_to_be() -> None:
     with pytest.raises(ConfigError, match="2 tables are captured"):
         Query(server(), guardrail__collections__max="1", guardrail__collections__limit__action="fail").drain()

@@ -59,5 +59,5 @@ def test_rows_of_a_statement_have_no_order_to_go_on_in() -> None:
 
 def test_tries_are_counted_from_the_last_row_that_came() -> None:
     assert read(made(Server("db", fetch=3, failing_rows=(1, 1)), retries=1)) == EVERY
-    with pytest.raises(ConnectionFailed, match="lost while rows"):
+    with pytest.raises(ConnectionFailed, match="lost at fetch"):
         read(made(Server("db", fetch=3, failing_rows=(1, 0)), retries=1))

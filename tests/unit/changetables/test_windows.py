@@ -148,6 +148,17 @@ def test_a_blocking_snapshot_reads_the_tables_of_its_signal() -> None:
     assert brief(query.drain()) == [("dbo.a", "c", None, ("2", "x"))]
 
 
+def test_a_blocking_snapshot_of_a_query_that_ends_at_the_present_waits_for_no_later_change() -> None:
+    database = server()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    query = Query(database, **SIGNALS)
+    query.drain()
+    signal(database, type="blocking")
+    query.planner.stop_at_present()
+    database.commit(("dbo.signals", "c", None, ("later", "none", None)))
+    assert [event.op for event in of_a(query.drain())] == ["r"]
+
+
 def test_a_watermark_that_is_not_captured_voids_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "WINDOW_SECONDS", 0.05)
     database = server()

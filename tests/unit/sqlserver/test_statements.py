@@ -22,12 +22,17 @@ A, B, C = column("a"), column("b"), column("c")
 
 
 def test_changes_are_read_in_their_order_from_a_half_open_range() -> None:
-    assert statements.changes("cdc", "dbo_t_CT", [A, B]) == (
-        "select [__$start_lsn], [__$seqval], [__$operation], [a], [b] from [cdc].[dbo_t_CT] "
+    assert statements.changes("cdc", "dbo_t_CT", [A, B], by_command=True) == (
+        "select [__$start_lsn], [__$seqval], [__$operation], isnull([__$command_id], 0), [a], [b] "
+        "from [cdc].[dbo_t_CT] where [__$start_lsn] > ? and [__$start_lsn] <= ? "
+        "order by [__$start_lsn], [__$command_id], [__$seqval], [__$operation]"
+    )
+    assert statements.changes("cdc", "dbo_t_CT", [A], by_command=False) == (
+        "select [__$start_lsn], [__$seqval], [__$operation], 0, [a] from [cdc].[dbo_t_CT] "
         "where [__$start_lsn] > ? and [__$start_lsn] <= ? order by [__$start_lsn], [__$seqval], [__$operation]"
     )
     assert statements.changes_by_function("dbo_t", [A]) == (
-        "select [__$start_lsn], [__$seqval], [__$operation], [a] "
+        "select [__$start_lsn], [__$seqval], [__$operation], 0, [a] "
         "from [cdc].[fn_cdc_get_all_changes_dbo_t](?, ?, N'all update old') "
         "order by [__$start_lsn], [__$seqval], [__$operation]"
     )

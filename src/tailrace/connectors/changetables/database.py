@@ -9,7 +9,7 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session
 from tailrace.connectors.changetables.eras import Era, Eras, Stretch, begun_by
 from tailrace.connectors.changetables.offset import Reached
-from tailrace.connectors.changetables.position import following, nothing
+from tailrace.connectors.changetables.position import Newest, Read, following, from_start, read_to
 from tailrace.connectors.changetables.sessions import lost
 from tailrace.errors import PositionLost
 
@@ -61,10 +61,12 @@ class Database:
         return self._session
 
     def lose(self) -> None:
-        """The connection is gone."""
+        """The connection is gone, and with it what it has said: the next one may lead to another server."""
         if self._session is not None:
             self._session.close()
             self._session = None
+        self._totals.clear()
+        self._empty = None
 
     # --- which change tables -----------------------------------------------------------------------------------------
 
@@ -80,7 +82,7 @@ class Database:
                 "%s has captured nothing yet: its newest position is unknown; is the capture process running?",
                 self.name,
             )
-        position = newest if newest is not None else nothing(self._dialect.width)
+        position = from_start(self._dialect.width) if newest is None else read_to(newest)
         groups = self._captured()
         chosen = []
         for table in sorted(groups):
@@ -97,13 +99,10 @@ class Database:
         try:
             newest = self.session.newest()
             if newest is not None and newest < reached.position:
-                return (
-                    f"The newest position of {self.name} is before the one that was read: the database was restored, "
-                    "or capture was set up anew."
-                )
-            upto = newest if newest is not None else reached.position
-            _, eras = self._observed(reached, upto)
-            for stretch in eras.stretches(reached.position, max(upto, following(reached.position))):
+                return self._restored().message
+            eras = self._observed(reached, newest if newest is not None else reached.position)
+            upto = max(newest or reached.position, following(reached.position))
+            for stretch in eras.stretches(reached.position, upto):
                 if self.session.oldest(stretch.era.capture) > following(stretch.after):
                     raise lost(stretch)
         except PositionLost as error:
@@ -111,17 +110,41 @@ class Database:
         self._tell_uncaptured({era.table.id for era in eras.latest()})
         return ""
 
-    def observe(self, reached: Reached) -> tuple[Position, Eras]:
-        """The newest position, and the change tables up to it; those of `reached` while nothing is newer.
+    def observe(self, reached: Reached) -> tuple[Newest | None, Eras]:
+        """The newest position, and the change tables up to it; None and those of `reached` while nothing is newer.
 
         The position is asked for first: a change table that begins at or before it exists when it is asked for then.
         """
         newest = self.session.newest()
+        if newest is not None and newest < reached.position:
+            raise self._restored()
         if newest is None or newest <= reached.position:
-            return reached.position, reached.eras
-        return self._observed(reached, newest)
+            return None, reached.eras
+        return newest, self._observed(reached, newest)
 
-    def _observed(self, reached: Reached, newest: Position) -> tuple[Position, Eras]:
+    def verify(self, stretches: Sequence[Stretch], upto: Position) -> None:
+        """Raise PositionLost unless all rows of `stretches`, which end at `upto` or before, are there.
+
+        Asked after they were counted: a clean-up says first what it deletes, so rows that are there by what it says
+        now were there when they were counted.
+        """
+        newest = self.session.newest()
+        if newest is not None and newest < upto:
+            raise self._restored()
+        starts = self.session.starts() if stretches else {}
+        for stretch in stretches:
+            self._check(stretch, starts.get((stretch.era.capture.name, stretch.era.capture.object_id)))
+
+    def _restored(self) -> PositionLost:
+        return PositionLost(
+            f"The newest position of {self.name} is before the one that was read: the database was restored, or "
+            "capture was set up anew, or another server answers, which is behind.",
+            "Start again with the same checkpoint when the server has caught up; if it never will, with a new "
+            "checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
+        )
+
+    def _observed(self, reached: Reached, newest: Position) -> Eras:
+        """The change tables up to `newest`. Raises PositionLost when one is gone or cleaned up before it was read."""
         groups = self._captured()
         eras = reached.eras.after(reached.position)
         fresh = []
@@ -140,14 +163,15 @@ class Database:
         for one in fresh:
             log.info("%s is captured by %s from %s on", one.source, one.name, one.start.hex())
         eras = self._with(eras, fresh)
-        present = {(one.name, one.object_id): one for captures in groups.values() for one in captures}
+        starts = {(one.name, one.object_id): one.start for captures in groups.values() for one in captures}
         for stretch in eras.stretches(reached.position, newest):
-            self._check(stretch, present.get((stretch.era.capture.name, stretch.era.capture.object_id)))
-        return newest, eras
+            self._check(stretch, starts.get((stretch.era.capture.name, stretch.era.capture.object_id)))
+        return eras.noting(starts, reached.position)
 
     @staticmethod
-    def _check(stretch: Stretch, present: CaptureTable | None) -> None:
-        if present is None:
+    def _check(stretch: Stretch, start: Position | None) -> None:
+        """`start` is where the change table begins now, None where it is gone."""
+        if start is None:
             capture = stretch.era.capture
             raise PositionLost(
                 f"The change table {capture.name} of {capture.source} is gone, and its changes behind the position "
@@ -158,7 +182,7 @@ class Database:
             )
         # A table that did not say where it begins (zeros) may say so later, without that anything was cleaned up.
         told = any(stretch.era.capture.start)
-        if told and present.start > following(stretch.after) and present.start > stretch.era.since:
+        if told and start > following(stretch.after) and start > stretch.era.since:
             raise lost(stretch)
 
     def _captured(self) -> dict[TableId, list[CaptureTable]]:
@@ -206,23 +230,30 @@ class Database:
 
     # --- how far a batch goes ----------------------------------------------------------------------------------------
 
-    def limit(self, after: Position, newest: Position, eras: Eras, max_rows: int | None) -> tuple[Position, int]:
-        """How far the next batch reads, at most to `newest`, and how many rows it has.
+    def limit(
+        self, after: Read, newest: Newest, eras: Eras, max_rows: int | None, *, wholly: bool = False
+    ) -> tuple[Read, int]:
+        """How far the batch behind `after` reads, at most to `newest`, and how many rows it has.
 
-        A batch ends at the end of a transaction. It has as many as the options allow, and at least one.
+        A batch ends at the end of a transaction. It has as many as the options allow, and at least one. Transactions
+        without rows are passed in the same steps, one at each call, so that none takes long; all of them if `wholly`.
         """
-        low = self._empty[1] if self._empty is not None and self._empty[0] == after else after
-        upto = newest
-        nth = self.session.nth(low, self._transactions)
-        if nth is not None and nth < upto:
-            upto = nth
-        if low >= upto:
-            return upto, 0
-        rows = sum(self.total(stretch) for stretch in eras.stretches(low, upto))
-        if not rows:
+        low: Position = self._empty[1] if self._empty is not None and self._empty[0] == after else after
+        while True:
+            nth = self.session.nth(low, self._transactions)
+            upto = read_to(newest) if nth is None else read_to(newest, nth)
+            if low >= upto:
+                return upto, 0
+            rows = sum(self.total(stretch) for stretch in eras.stretches(low, upto))
+            if rows:
+                break
             self._empty = (after, upto)
-        elif max_rows is not None and rows > max_rows:
-            upto, rows = self._cut(eras, low, upto, max_rows)
+            if not wholly:
+                return upto, 0
+            low = upto
+        if max_rows is not None and rows > max_rows:
+            last, rows = self._cut(eras, low, upto, max_rows)
+            upto = read_to(newest, last)
         return upto, rows
 
     def _cut(self, eras: Eras, after: Position, upto: Position, max_rows: int) -> tuple[Position, int]:

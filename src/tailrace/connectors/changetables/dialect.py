@@ -42,7 +42,7 @@ ConfigError for a wrong statement of the user. Never a driver's own exception, n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -51,6 +51,7 @@ import pyarrow as pa
 
 from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.changetables.position import Newest
 
 Position = bytes
 Key = tuple[str, ...]
@@ -88,16 +89,18 @@ class CaptureTable:
 
 @dataclass(slots=True)
 class ChangeRows:
-    """Some rows of a change table, in its order: commit position, change position, then before above after.
+    """Some rows of a change table, in its order: commit position, command, change position, then before above after.
 
     `commit` and `change` are `pa.binary()` arrays of positions without nulls, `operation` uint8 codes as above, and
-    `columns[j]` the text of `table.columns[j]`.
+    `columns[j]` the text of `table.columns[j]`. `command` numbers the operations of a transaction (SQL Server's
+    `__$command_id`; 0 where it is not known), None where the database has no such numbers.
     """
 
     commit: pa.Array
     change: pa.Array
     operation: npt.NDArray[Any]
     columns: list[pa.Array]
+    command: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.operation)
@@ -150,7 +153,7 @@ class Session(Protocol):
         """Raise PrerequisiteError unless the database can be captured at all: capture enabled, login allowed."""
         ...
 
-    def newest(self) -> Position | None:
+    def newest(self) -> Newest | None:
         """The commit position up to which everything is captured; None while there is none (a NULL LSN)."""
         ...
 
@@ -164,6 +167,11 @@ class Session(Protocol):
 
     def oldest(self, capture: CaptureTable) -> Position:
         """Changes with a commit position `>=` this one are still there (SQL Server: `sys.fn_cdc_get_min_lsn`)."""
+        ...
+
+    def starts(self) -> Mapping[tuple[str, int], Position]:
+        """`CaptureTable.start` of the change tables that `captures` gives, and perhaps of others, by `name` and
+        `object_id`; in one query."""
         ...
 
     def describe(self, captures: Sequence[CaptureTable]) -> list[Described]:
@@ -194,8 +202,8 @@ class Session(Protocol):
     ) -> Iterator[ChangeRows]:
         """The change rows in `(after, upto]`, a fetch at a time, the same at every call.
 
-        Ordered by commit position, change position and operation, so that the BEFORE row of an update comes right
-        before its AFTER row. `table.columns` name the columns to fetch, a part of the captured ones.
+        Ordered by commit position, command, change position and operation, so that the BEFORE row of an update comes
+        right before its AFTER row. `table.columns` name the columns to fetch, a part of the captured ones.
         Raises PositionLost when part of the range was cleaned up, or the change table is gone.
         """
         ...

@@ -10,13 +10,13 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import CaptureTable, Position
-from tailrace.connectors.changetables.position import preceding
+from tailrace.connectors.changetables.position import following, preceding
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,21 @@ class Eras:
             if end is None or end > position:
                 kept.append(era)
         return Eras(tuple(kept))
+
+    def noting(self, starts: Mapping[tuple[str, int], Position], read: Position) -> Eras:
+        """With the beginning of change tables that did not say theirs when they were found, and say it now.
+
+        `starts` are by name and object id, `read` is how far the changes were read. Without a beginning no clean-up
+        would be noticed. One behind `read` is not taken: it may be what a clean-up has left.
+        """
+
+        def noted(era: Era) -> Era:
+            start = starts.get((era.capture.name, era.capture.object_id), era.capture.start)
+            if any(era.capture.start) or start > following(read):
+                return era
+            return replace(era, capture=replace(era.capture, start=start))
+
+        return Eras(tuple(noted(era) for era in self.entries))
 
     def end(self, era: Era) -> Position | None:
         """The last position of `era`, None while it has no end."""

@@ -37,8 +37,8 @@ class _Stream:
 
 
 def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
-    """The batches of all streams, cut and in the order of (commit position, change position); equal ones in the order
-    of the streams."""
+    """The batches of all streams, cut and in the order of (commit position, command, change position); equal ones in
+    the order of the streams."""
     left = [_Stream(stream) for stream in streams]
     while True:
         left = [stream for stream in left if stream.batch is not None]
@@ -62,17 +62,19 @@ def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
 
 
 def order_of(batch: ChangeBatch) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.bytes_]]:
-    """Commit and change position of each change, as one; and the commit's alone."""
+    """Commit, command and change position of each change, as one; and the commit's alone."""
     transactions = batch.transactions
     assert isinstance(transactions, CapturedTransactions)
     assert isinstance(batch.lsn, pa.Array)
     commits = fixed(transactions.commit_lsn)[batch.transaction]
     changes = fixed(batch.lsn)
     width = commits.dtype.itemsize
-    joined = np.zeros(len(commits), f"S{width + changes.dtype.itemsize}")
+    joined = np.zeros(len(commits), f"S{width + 4 + changes.dtype.itemsize}")
     both = joined.view(np.uint8).reshape(len(commits), -1)
     both[:, :width] = np.ascontiguousarray(commits).view(np.uint8).reshape(len(commits), -1)
-    both[:, width:] = np.ascontiguousarray(changes).view(np.uint8).reshape(len(commits), -1)
+    if batch.command is not None:
+        both[:, width : width + 4] = batch.command.astype(">u4").view(np.uint8).reshape(len(commits), 4)
+    both[:, width + 4 :] = np.ascontiguousarray(changes).view(np.uint8).reshape(len(commits), -1)
     return joined, commits
 
 
@@ -114,4 +116,5 @@ def _part(batch: ChangeBatch, numbers: Callable[[Any], Any], column: Callable[[A
         serial=None if batch.serial is None else column(batch.serial),
         total_order=of(batch.total_order),
         table_order=of(batch.table_order),
+        command=of(batch.command),
     )

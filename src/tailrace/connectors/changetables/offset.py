@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tailrace.columns.table import TableId
-from tailrace.connectors.changetables.dialect import Key, Position
+from tailrace.connectors.changetables.dialect import Key
 from tailrace.connectors.changetables.eras import Eras
+from tailrace.connectors.changetables.position import Read, stored
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 
@@ -16,7 +17,7 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 class Reached:
     """One database has been read through the commit at `position`; `eras` are its tables' change tables there."""
 
-    position: Position
+    position: Read
     eras: Eras
 
 
@@ -139,7 +140,7 @@ class TablesOffset:
         snapshot = fields.get("snapshot")
         return cls(
             {
-                name: Reached(bytes.fromhex(one["commit"]), Eras.from_text(one["eras"]))
+                name: Reached(stored(one["commit"]), Eras.from_text(one["eras"]))
                 for name, one in fields["databases"].items()
             },
             None if snapshot is None else TablesSnapshot.from_json(snapshot),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableId, TableSchema
@@ -14,13 +15,14 @@ from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.changetables.database import Database
-from tailrace.connectors.changetables.dialect import Dialect, Position
+from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.changetables.forms import Forms
 from tailrace.connectors.changetables.heartbeats import StatementHeartbeats
 from tailrace.connectors.changetables.initial import TableSnapshots
 from tailrace.connectors.changetables.notices import TableNotices
 from tailrace.connectors.changetables.numbering import numbered
 from tailrace.connectors.changetables.offset import Reached, TablesOffset
+from tailrace.connectors.changetables.position import Newest
 from tailrace.connectors.changetables.rows import skipped_rows
 from tailrace.connectors.changetables.sessions import Retries
 from tailrace.connectors.changetables.tasks import (
@@ -29,6 +31,7 @@ from tailrace.connectors.changetables.tasks import (
     SchemaTask,
     Source,
 )
+from tailrace.connectors.changetables.undo import Undo
 from tailrace.connectors.changetables.windows import Incremental
 from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
@@ -41,6 +44,7 @@ from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 log = logging.getLogger("tailrace")
+T = TypeVar("T")
 
 # An idle position is committed once so much time has gone by without a captured change.
 IDLE_SECONDS = 30.0
@@ -77,12 +81,22 @@ class ChangeTablesPlanner:
         self._forms = Forms(self._databases, self._includes, only, skipped)
         self._begun = False
         self._streaming = False
-        self._target: dict[str, Position] | None = None
+        self._target: dict[str, Newest] | None = None
         self._idle_since = time.monotonic()
         self._warn_due = 0.0
         self._delay = StreamingDelay(config)
         self._dispatch = DispatchInterval(config)
-        self._newest: dict[str, Position] = {}
+        self._newest: dict[str, Newest] = {}
+        # sessions, and what they have said of the server, are no part of it: a lost one is lost
+        self._undo = Undo(
+            self,
+            self._snapshots,
+            self._notices,
+            self._heartbeats,
+            self._delay,
+            self._dispatch,
+            *self._incremental.parts,
+        )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
@@ -90,7 +104,17 @@ class ChangeTablesPlanner:
         return TablesOffset().to_json()
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
-        return self._retries.run(lambda: self._latest(TablesOffset.from_json(start), max_rows).to_json(), self._lose)
+        return self._call(lambda: self._latest(TablesOffset.from_json(start), max_rows).to_json())
+
+    def _call(self, work: Callable[[], T]) -> T:
+        """The result of `work`, tried again when a connection is lost. Each try begins with what the planner remembered
+        before the first one, and an error leaves it so."""
+
+        def attempt() -> T:
+            with self._undo.on_failure():
+                return work()
+
+        return self._retries.run(attempt, self._lose)
 
     def _latest(self, since: TablesOffset, max_rows: int | None) -> TablesOffset:
         began = self._begin(since, max_rows)
@@ -113,14 +137,14 @@ class ChangeTablesPlanner:
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
         since, until = TablesOffset.from_json(start), TablesOffset.from_json(end)
-        return self._retries.run(lambda: self._tasks(since, until), self._lose)
+        return self._call(lambda: self._tasks(since, until))
 
     def stop_at_present(self) -> None:
-        def ask() -> dict[str, Position]:
+        def ask() -> dict[str, Newest]:
             found = {name: database.session.newest() for name, database in self._databases.items()}
             return {name: position for name, position in found.items() if position is not None}
 
-        self._target = self._retries.run(ask, self._lose)
+        self._target = self._call(ask)
 
     def status(self) -> Offset | None:
         found: Offset = {}
@@ -230,6 +254,8 @@ class ChangeTablesPlanner:
         """Start the blocking snapshot that a signal has asked for; None while the log is not read to its end."""
         for name, database in self._databases.items():
             newest = database.session.newest()
+            if newest is not None and self._target is not None:
+                newest = min(newest, self._target.get(name, newest))
             if newest is not None and newest > since.databases[name].position:
                 return None
         tables = self._incremental.tables(since.progress.blocking, since.databases)
@@ -257,11 +283,14 @@ class ChangeTablesPlanner:
         for name, database in self._databases.items():
             reached = self._wanted(since.databases[name])
             observed[name] = database.observe(reached)
-            self._newest[name] = observed[name][0]
+            newest = observed[name][0]
+            if newest is not None:
+                self._newest[name] = newest
         window = self._incremental.open(progress, since.databases, observed)
         # a snapshot does not wait for changes to gather, and the log goes on with it
         running = bool(progress.blocking) or (progress.state is not None and not progress.state.paused)
-        gathers = self._target is None and not running and not self._dispatch.is_over(0)
+        ends = self._target is not None
+        gathers = not ends and not running and not self._dispatch.is_over(0)
         is_cut = False
         rows = 0
         found: dict[str, Reached] = {}
@@ -270,16 +299,17 @@ class ChangeTablesPlanner:
             newest, eras = observed[name]
             if window is not None and name == window.database:
                 # the batch reads to the closing watermark, however much that is
-                newest, eras = database.observe(self._wanted(since.databases[name]))
+                _, eras = database.observe(self._wanted(since.databases[name]))
                 upto = window.upto
                 rows += sum(database.total(stretch) for stretch in eras.stretches(after, upto))
             else:
-                if self._target is not None:
-                    newest = min(newest, self._target.get(name, after))
+                if newest is not None and self._target is not None:
+                    newest = min(newest, self._target[name]) if name in self._target else None
                 upto, count = after, 0
-                if newest > after and not gathers:
-                    upto, count = database.limit(after, newest, eras, max_rows)
-                is_cut |= upto < newest
+                if newest is not None and newest > after:
+                    if not gathers:
+                        upto, count = database.limit(after, newest, eras, max_rows, wholly=ends)
+                    is_cut |= upto < newest
                 rows += count
             found[name] = Reached(max(after, upto), eras)
         self._warn(found)
@@ -290,8 +320,9 @@ class ChangeTablesPlanner:
                 return blocked
         progress = self._notices.add_to(progress)
         moved = bool(rows) or progress != past
-        heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
-        idle = time.monotonic() - self._idle_since >= IDLE_SECONDS and self._target is None
+        heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or not ends)
+        # what was passed without a change is kept: by a query that ends at once, by any other one now and then
+        idle = ends or time.monotonic() - self._idle_since >= IDLE_SECONDS
         further = any(found[name].position > since.databases[name].position for name in found)
         first = since.snapshot is not None
         if not (moved or heartbeat_ms != since.heartbeat_ms or (further and (idle or first))):
@@ -344,13 +375,15 @@ class ChangeTablesPlanner:
             if name not in since.databases or name not in self._databases:
                 continue
             parts = []
-            for stretch in reached.eras.stretches(since.databases[name].position, reached.position):
+            stretches = self._wanted(reached).eras.stretches(since.databases[name].position, reached.position)
+            for stretch in stretches:
                 whole = stretch.era.table
-                count = self._databases[name].total(stretch) if self._includes(whole.id) else 0
+                count = self._databases[name].total(stretch)
                 if count:
                     topic = names.topic(self._settings, whole.id)
                     rows[topic] = rows.get(topic, 0) + count
                     parts.append(Part(name, stretch, self._shown(whole)))
+            self._databases[name].verify(stretches, reached.position)
             if self._settings.provide_transaction_metadata and parts:
                 parts, ends = numbered(source, parts)
                 boundaries += ends

@@ -50,6 +50,7 @@ def _joined(first: ChangeRows, second: ChangeRows) -> ChangeRows:
         pa.concat_arrays([first.change, second.change]),
         np.concatenate([first.operation, second.operation]),
         [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)],
+        None if first.command is None or second.command is None else np.concatenate([first.command, second.command]),
     )
 
 
@@ -59,6 +60,7 @@ def _slice(rows: ChangeRows, low: int, high: int) -> ChangeRows:
         rows.change.slice(low, high - low),
         rows.operation[low:high],
         [column.slice(low, high - low) for column in rows.columns],
+        None if rows.command is None else rows.command[low:high],
     )
 
 
@@ -72,6 +74,7 @@ def _without(rows: ChangeRows, skipped: tuple[int, ...]) -> ChangeRows:
         rows.change.filter(mask),
         rows.operation[kept],
         [column.filter(mask) for column in rows.columns],
+        None if rows.command is None else rows.command[kept],
     )
 
 
@@ -192,6 +195,7 @@ class Assembly:
             before=before,
             after=after,
             serial=pa.array(serial[kept]),
+            command=None if rows.command is None else rows.command[kept],
         )
 
     def _mark(self, images: tuple[Image | None, Image | None], updates: Flags) -> None:

@@ -23,6 +23,9 @@ from tailrace.errors import ConnectionFailed, PositionLost
 log = logging.getLogger("tailrace")
 T = TypeVar("T")
 
+# So often a server that is behind the planner's is asked again, with growing pauses.
+BEHIND = 15
+
 # Idle sessions of this process, by dialect and database. A worker outlives its tasks, and a login is dear.
 _idle: dict[tuple[bytes, str], list[Session]] = {}
 _lock = threading.Lock()
@@ -100,15 +103,22 @@ def changes(
 ) -> Iterator[ChangeRows]:
     """The rows of a stretch, through lost connections: behind the rows that were given, the reading goes on.
 
-    `table` names the columns to read. Raises PositionLost when rows of the stretch were cleaned up meanwhile: the
-    rows that were given may then have a gap, and nothing of the batch may be committed.
+    `table` names the columns to read. A session may lead to another server than the planner's does: one that is behind
+    it is waited for. Raises PositionLost when that takes too long, and when rows of the stretch were cleaned up
+    meanwhile: the rows that were given may then have a gap, and nothing of the batch may be committed.
     """
     given = _Given(stretch.after)
     failure = 0
+    behind = 0
     while True:
         after, skip = given.resumption()
         try:
             with borrowed(dialect, database) as session:
+                newest = session.newest()
+                if newest is None or newest < stretch.upto:
+                    behind += 1
+                    raise _behind(stretch)
+                behind = 0
                 for fetched in session.changes(stretch.era.capture, table, after, stretch.upto):
                     rows = fetched
                     if skip:
@@ -121,11 +131,25 @@ def changes(
                 oldest = session.oldest(stretch.era.capture)
         except ConnectionFailed as error:
             failure += 1
+            if behind > BEHIND:
+                raise PositionLost(
+                    error.message,
+                    "Start again with the same checkpoint when the server has caught up; if it never will, because it "
+                    "was restored, with a new checkpoint or with snapshot.mode=when_needed.",
+                ) from None
             retries.pause(failure, error)
             continue
         if oldest > following(stretch.after):
             raise lost(stretch)
         return
+
+
+def _behind(stretch: Stretch) -> ConnectionFailed:
+    return ConnectionFailed(
+        f"The newest position of the server is before {stretch.upto.hex()}, to which changes of "
+        f"{stretch.era.capture.source} are to be read: it is a replica that is behind, or it was restored.",
+        "Wait until the replica has caught up, or read from the primary.",
+    )
 
 
 def lost(stretch: Stretch) -> PositionLost:
@@ -165,4 +189,5 @@ def _without(rows: ChangeRows, count: int) -> ChangeRows:
         rows.change.slice(count),
         rows.operation[count:],
         [column.slice(count) for column in rows.columns],
+        None if rows.command is None else rows.command[count:],
     )

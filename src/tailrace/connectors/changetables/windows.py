@@ -32,6 +32,7 @@ from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRa
 from tailrace.connectors.changetables.eras import Era, Eras, Stretch
 from tailrace.connectors.changetables.initial import with_columns
 from tailrace.connectors.changetables.offset import Reached
+from tailrace.connectors.changetables.position import Newest, Read, read_to
 from tailrace.connectors.changetables.tasks import Source, WindowTask
 from tailrace.errors import ConfigError, ConnectionFailed, TailraceError
 from tailrace.events.settings import EventSettings
@@ -71,7 +72,7 @@ class Window:
     after: IncrementalSnapshot | None
     rows: list[WindowRows]
     notifications: list[Notification]
-    upto: Position
+    upto: Read
     change: Position
     at_us: int
     number: int
@@ -120,6 +121,11 @@ class Incremental:
         self._channels.close()
 
     @property
+    def parts(self) -> tuple[object, ...]:
+        """The objects that remember something between two calls."""
+        return self, self._channels
+
+    @property
     def _database(self) -> str:
         return self._table.database if self._table is not None else next(iter(self._databases))
 
@@ -150,7 +156,7 @@ class Incremental:
         self,
         progress: Progress,
         reached: Mapping[str, Reached],
-        observed: Mapping[str, tuple[Position, Eras]],
+        observed: Mapping[str, tuple[Newest | None, Eras]],
     ) -> Window | None:
         """The next window, if a snapshot is running; None as well while the log is far behind."""
         if progress.state is None or progress.state.paused or self._table is None:
@@ -337,7 +343,7 @@ class Incremental:
         self._write(f"{name}-close", WINDOW_CLOSE, stamps)
         return f"{name}-close", False
 
-    def _captured_at(self, watermark: tuple[str, bool], here: Reached) -> tuple[Position, Position] | None:
+    def _captured_at(self, watermark: tuple[str, bool], here: Reached) -> tuple[Read, Position] | None:
         """Commit and change position of the closing watermark, as soon as it is captured; None when that takes too
         long."""
         database = self._databases[self._database]
@@ -345,13 +351,13 @@ class Incremental:
         deadline = time.monotonic() + WINDOW_SECONDS
         while time.monotonic() < deadline:
             newest, eras = database.observe(replace(here, position=seen))
-            if newest > seen:
+            if newest is not None:
                 for stretch in eras.stretches(seen, newest):
                     if self._table is not None and _is(stretch.era, self._table):
                         found = self._find(stretch, watermark)
                         if found is not None:
-                            return found
-                seen = newest
+                            return read_to(newest, found[0]), found[1]
+                seen = read_to(newest)
             time.sleep(0.02)
         return None
 
@@ -370,7 +376,7 @@ class Incremental:
     # --- chunks --------------------------------------------------------------------------------------------------
 
     def _read(
-        self, state: IncrementalSnapshot, eras: Eras, position: Position
+        self, state: IncrementalSnapshot, eras: Eras, position: Read
     ) -> tuple[list[WindowRows], IncrementalSnapshot | None, list[Notification]]:
         """The rows of the next chunks; the state after them; what there is to tell."""
         found: list[WindowRows] = []
@@ -399,7 +405,7 @@ class Incremental:
         return found, left, notes
 
     def _table_rows(
-        self, state: IncrementalSnapshot, eras: Eras, position: Position, count: int
+        self, state: IncrementalSnapshot, eras: Eras, position: Read, count: int
     ) -> tuple[WindowRows | None, Cursor, int]:
         """The next `count` chunks of the first table as one, None at its end; the cursor behind them."""
         one, cursor = state.current, state.cursor

@@ -29,7 +29,7 @@ from tailrace.connectors.changetables.dialect import (
     KeyRange,
     Position,
 )
-from tailrace.connectors.changetables.position import following, nothing
+from tailrace.connectors.changetables.position import Newest, following, nothing
 from tailrace.connectors.db2.catalog import Catalog, quoted, shown_key
 from tailrace.connectors.db2.catalog import Described as Found
 from tailrace.connectors.db2.connection import Connection
@@ -109,7 +109,7 @@ class Db2Session:
         """Raise PrerequisiteError unless there is a register that can be read, with positions of the set width."""
         self.newest()
 
-    def newest(self) -> Position | None:
+    def newest(self) -> Newest | None:
         """How far the capture program has read the log: the greatest synch point of the register.
 
         The global row's SYNCHPOINT moves on with every commit of the program, a table's CD_NEW_SYNCHPOINT when rows
@@ -121,7 +121,7 @@ class Db2Session:
             f"SELECT MAX(p.POSITION) FROM (SELECT SYNCHPOINT AS POSITION FROM {register} "
             f"UNION ALL SELECT CD_NEW_SYNCHPOINT AS POSITION FROM {register}) AS p WITH CS"
         )
-        return None if top is None else self._position(top)
+        return None if top is None else Newest(self._position(top))
 
     def _position(self, found: Any) -> Position:
         """A position as the server gives it; raises PrerequisiteError for one of another width than was set."""
@@ -156,7 +156,7 @@ class Db2Session:
             found.append(
                 CaptureTable(
                     TableId(self.config["database.dbname"], row.schema, row.table),
-                    f"{row.change_schema}.{row.change_table}",
+                    row.name,
                     row.change_schema,
                     row.change_table,
                     self._begin(row.old),
@@ -166,6 +166,10 @@ class Db2Session:
                 )
             )
         return found
+
+    def starts(self) -> dict[tuple[str, int], Position]:
+        """Where each registered change table begins; there are no object ids."""
+        return {(row.name, 0): self._begin(row.old) for row in self.register()}
 
     def register(self) -> list[Registered]:
         """Rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
@@ -402,9 +406,13 @@ class Db2Session:
         return []
 
     def is_empty(self, table: TableId) -> bool:
-        """Whether the table has no row."""
+        """Whether the table has no row, deletions that are not committed left out of account.
+
+        A snapshot leaves an empty table out, so an uncommitted read would be wrong here: what it does not see may come
+        back by a rollback, and no change tells of that.
+        """
         return not self.connection.rows(
-            f"SELECT 1 FROM {quoted(table.schema, table.table)} FETCH FIRST 1 ROWS ONLY WITH UR"
+            f"SELECT 1 FROM {quoted(table.schema, table.table)} FETCH FIRST 1 ROWS ONLY WITH CS"
         )
 
     def row_count(self, table: TableId) -> int:
@@ -515,6 +523,11 @@ class Registered:
     state: str
     pairs: bool
     prefix: str
+
+    @property
+    def name(self) -> str:
+        """The change table with its schema."""
+        return f"{self.change_schema}.{self.change_table}"
 
 
 def _name(text: str) -> str:

@@ -25,7 +25,7 @@ from tailrace.connectors.changetables.dialect import (
     KeyRange,
     Position,
 )
-from tailrace.connectors.changetables.position import following, nothing, preceding
+from tailrace.connectors.changetables.position import Newest, following, nothing, preceding
 from tailrace.connectors.sqlserver import statements
 from tailrace.connectors.sqlserver.connection import close, connect
 from tailrace.connectors.sqlserver.declaration import SIZED, UNSIZED, modifier
@@ -91,6 +91,7 @@ class SqlServerSession:
     connection: mssql_python.Connection
     _first_columns: dict[TableId, str] = field(default_factory=dict)
     _roles: dict[str, bool] = field(default_factory=dict)
+    _commands: dict[int, bool] = field(default_factory=dict)
 
     # --- statements -------------------------------------------------------------------------------------------------
 
@@ -142,9 +143,9 @@ class SqlServerSession:
             )
         self.all(statements.CAPTURES)
 
-    def newest(self) -> Position | None:
+    def newest(self) -> Newest | None:
         found = self.one(statements.NEWEST)
-        return None if found is None else bytes(found)
+        return None if found is None else Newest(bytes(found))
 
     def nth(self, after: Position, count: int) -> Position | None:
         position, found = self.all(statements.NTH, count, after)[0]
@@ -170,6 +171,9 @@ class SqlServerSession:
                 )
             )  # fmt: skip
         return found
+
+    def starts(self) -> dict[tuple[str, int], Position]:
+        return {(name, number): bytes(start) for name, number, start in self.all(statements.STARTS)}
 
     def is_member(self, role: str | None) -> bool:
         """Whether the login may read what the gating role guards; everybody may where there is none."""
@@ -279,20 +283,28 @@ class SqlServerSession:
         if self._by_function:
             statement, parameters = statements.changes_by_function(capture.name, table.columns), span
         else:
-            statement = statements.changes(capture.change_schema, capture.change_table, table.columns)
+            by_command = self._has_command(capture)
+            statement = statements.changes(capture.change_schema, capture.change_table, table.columns, by_command)
             parameters = (after, upto)
         found = self._batches(statement, parameters, self._fetch("query.fetch.size", table))
         with contextlib.closing(found):
             for batch in found:
-                start, sequence, operation, *values = batch.columns
+                start, sequence, operation, command, *values = batch.columns
                 yield ChangeRows(
                     positions(start),
                     positions(sequence),
                     operation.to_numpy(zero_copy_only=False).astype(np.uint8),
                     [texts(column) for column in values],
+                    command.to_numpy(zero_copy_only=False).astype(np.int64),
                 )
         # The clean-up raises the low end before it deletes: what was still complete now was complete while it was read.
         self._span(capture, after, upto)
+
+    def _has_command(self, capture: CaptureTable) -> bool:
+        """Whether the change table numbers the operations of a transaction."""
+        if capture.object_id not in self._commands:
+            self._commands[capture.object_id] = bool(self.one(statements.HAS_COMMAND, capture.object_id))
+        return self._commands[capture.object_id]
 
     @property
     def _by_function(self) -> bool:

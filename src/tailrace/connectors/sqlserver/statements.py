@@ -87,6 +87,9 @@ CAPTURES = (
 """The capture instances. "cdc.change_tables": start_lsn is NULL while the low end has not been established, role_name
 is the gating role."""
 
+STARTS = "select capture_instance, object_id, start_lsn from cdc.change_tables where start_lsn is not null"
+"""The low ends of all capture instances. "cdc.change_tables"."""
+
 MEMBER = "select case when is_member(N'db_owner') = 1 then 1 else is_member(?) end"
 """Whether the login belongs to a role, which owners of the database need not; NULL for a role that does not exist.
 "IS_MEMBER (Transact-SQL)"."""
@@ -100,25 +103,35 @@ INDEX_COLUMNS = "select object_id, column_name from cdc.index_columns order by o
 """Columns of the index by which rows are identified. "cdc.index_columns"."""
 
 _START, _SEQUENCE, _OPERATION = "[__$start_lsn]", "[__$seqval]", "[__$operation]"
+_COMMAND = "[__$command_id]"
+
+HAS_COMMAND = "select count(*) from sys.columns where object_id = ? and name = N'__$command_id'"
+"""Whether a change table (its object id) numbers the operations of a transaction. "cdc.<capture_instance>_CT":
+__$command_id came with updates of the versions 2012 to 2016, so that a change table may be older."""
 
 
-def changes(change_schema: str, change_table: str, columns: Sequence[Column]) -> str:
+def changes(change_schema: str, change_table: str, columns: Sequence[Column], by_command: bool) -> str:
     """The change rows of a change table in a range (after, upto). "cdc.<capture_instance>_CT": the leading columns;
-    __$operation 1 is delete, 2 insert, 3 update (before), 4 update (after)."""
-    return _changes(quoted(change_schema, change_table), columns, f" where {_START} > ? and {_START} <= ?")
+    __$operation 1 is delete, 2 insert, 3 update (before), 4 update (after); __$seqval "should not be used for
+    ordering", __$command_id should. With `by_command` it is a column, 0 for NULL, and the order is that of the change
+    table's clustered index."""
+    where = f" where {_START} > ? and {_START} <= ?"
+    return _changes(quoted(change_schema, change_table), columns, where, by_command)
 
 
 def changes_by_function(instance: str, columns: Sequence[Column]) -> str:
     """The same through the function of a capture instance (from, to: both are included).
     "cdc.fn_cdc_get_all_changes_<capture_instance>": row filter option all update old; both ends must lie within what
-    the instance holds, else error 313."""
+    the instance holds, else error 313. It does not give __$command_id."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
-    return _changes(f"{function}(?, ?, N'all update old')", columns, "")
+    return _changes(f"{function}(?, ?, N'all update old')", columns, "", by_command=False)
 
 
-def _changes(source: str, columns: Sequence[Column], where: str) -> str:
-    listed = ", ".join([_START, _SEQUENCE, _OPERATION, *(selected(column) for column in columns)])
-    return f"select {listed} from {source}{where} order by {_START}, {_SEQUENCE}, {_OPERATION}"
+def _changes(source: str, columns: Sequence[Column], where: str, by_command: bool) -> str:
+    command = f"isnull({_COMMAND}, 0)" if by_command else "0"
+    listed = ", ".join([_START, _SEQUENCE, _OPERATION, command, *(selected(column) for column in columns)])
+    order = [_START, *([_COMMAND] if by_command else []), _SEQUENCE, _OPERATION]
+    return f"select {listed} from {source}{where} order by {', '.join(order)}"
 
 
 def total(change_schema: str, change_table: str) -> str:

@@ -1,0 +1,30 @@
+"""What the offsets of a query over change tables say: the commit that each database was read through. Driver."""
+
+from __future__ import annotations
+
+from tailrace.connectors.changetables.offset import TablesOffset
+from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, mapping, tables
+
+
+def describe(end: Offsets, newest: Offsets) -> SourceStatus:
+    """The status of a query that has read to the offset `end`, while the planner knows of `newest`.
+
+    A distance between commits has no unit; it is known only that there is none.
+    """
+    if "databases" not in end:
+        return SourceStatus(tables=tables(end, newest))
+    offset = TablesOffset.from_json(end)
+    read = {name: reached.position.hex() for name, reached in sorted(offset.databases.items())}
+    texts = {name: position.upper() for name, position in read.items()}
+    head = mapping(newest.get("newest"))
+    snapshot = offset.snapshot
+    return SourceStatus(
+        position=", ".join(f"{name} {text}" for name, text in texts.items())
+        if len(texts) > 1
+        else "".join(texts.values()),
+        lag_s=0.0 if read and all(position >= head.get(name, "~") for name, position in read.items()) else None,
+        snapshot=None
+        if snapshot is None or snapshot.is_complete
+        else SnapshotStatus(snapshot.place, len(snapshot.tables), "tables"),
+        tables=tables(end, newest),
+    )
