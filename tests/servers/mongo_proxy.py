@@ -52,6 +52,10 @@ class Change:
         """The server's reply on its way to the client."""
         return None
 
+    def loses(self, document: Document) -> bool:
+        """Whether the connection ends when the server has carried out the command, before its reply has come."""
+        return False
+
 
 class Oplog(Change):
     """Shows `STAND_IN` as the oplog of the replica set `SET_NAME`.
@@ -171,10 +175,11 @@ class Proxy:
 
     def _link(self, client: socket.socket, server: socket.socket) -> None:
         """Both directions of one connection, until either end is closed."""
-        back = threading.Thread(target=self._replies, args=(server, client), daemon=True)
+        lost: set[int] = set()
+        back = threading.Thread(target=self._replies, args=(server, client, lost), daemon=True)
         back.start()
         try:
-            self._requests(client, server)
+            self._requests(client, server, lost)
         finally:
             back.join()
             with self._lock:
@@ -182,7 +187,7 @@ class Proxy:
             client.close()
             server.close()
 
-    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+    def _requests(self, client: socket.socket, server: socket.socket, lost: set[int]) -> None:
         with _ending(client, server):
             while message := _receive(client):
                 number, _, code, body = message
@@ -194,13 +199,17 @@ class Proxy:
                         reply = b"\0\0\0\0\0" + bson.encode(answer)
                         client.sendall(_HEAD.pack(len(reply) + 16, 0, number, OP_MSG) + reply)
                         continue
+                    if self.change.loses(document):
+                        lost.add(number)
                     changed = _replace(body, 5, self.change.request(document))
                 server.sendall(_HEAD.pack(len(changed) + 16, number, 0, code) + changed)
 
-    def _replies(self, server: socket.socket, client: socket.socket) -> None:
+    def _replies(self, server: socket.socket, client: socket.socket, lost: set[int]) -> None:
         with _ending(client, server):
             while message := _receive(server):
                 number, answered, code, body = message
+                if answered in lost:
+                    return
                 at = {OP_MSG: 5, OP_REPLY: 20}.get(code)
                 if at is not None and any(text in body for text in self.change.replies):
                     document = _decode(body, at)

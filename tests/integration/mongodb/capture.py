@@ -1,4 +1,8 @@
-"""Capture: a planner and its tasks run as Spark runs them, one batch at a time, in the test's own process."""
+"""Capture: a planner and its tasks run as Spark runs them, one batch at a time, in the test's own process.
+
+Every batch is held to two invariants: its end is not behind its start, and not ahead of what a majority of the server's
+replica set has. That is asked after the batch was planned, and never goes back.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import json
 import pickle
 import time
 from typing import Any
+
+from pymongo.errors import PyMongoError
 
 from tailrace.config import parse
 from tailrace.connectors.base import Offset
@@ -15,6 +21,19 @@ from tests import fix_capture
 from tests.fix_mongodb import Mongo
 
 Event = dict[str, Any]
+
+COMMENT = "what a majority has"
+"""The comment of the command that the invariant asks with."""
+
+
+class Ahead(AssertionError):
+    """A position went back, or stands ahead of what a majority has."""
+
+
+def reached(offset: Offset) -> tuple[int, int]:
+    """How far an offset has read the log, as numbers that can be compared."""
+    seconds, increment = offset["log"]["time"]
+    return seconds << 32 | increment, offset["log"]["number"]
 
 
 class Capture:
@@ -29,8 +48,41 @@ class Capture:
                  "retriable.restart.connector.wait.ms": "200"}  # fmt: skip
         config = parse("mongodb", plain | named)
         self.planner = MongoPlanner(config, EventSettings.from_options(config, "run"))
-        self.offset = offset or self.planner.initial_offset()
+        self._reads_oplog = config["capture.mode"] == "oplog"
+        self._offset = offset or self.planner.initial_offset()
         self.batches: list[tuple[Offset, Offset]] = []
+
+    @property
+    def offset(self) -> Offset:
+        """What was committed last."""
+        return self._offset
+
+    @offset.setter
+    def offset(self, offset: Offset) -> None:
+        if reached(offset) < reached(self._offset):
+            raise Ahead(f"the position went back from {self._offset['log']} to {offset['log']}")
+        self._offset = offset
+
+    def _hold(self, end: Offset) -> None:
+        """Raise Ahead where the offset is ahead of what a majority has now."""
+        head = self._majority()
+        if head is not None and reached(end)[0] > head:
+            raise Ahead(f"{end['log']} is ahead of {head >> 32}:{head & 0xFFFFFFFF}, which a majority has")
+
+    def _majority(self) -> int | None:
+        """The newest timestamp that a majority has; None where the server does not say, or is away."""
+        client = self.planner._connect()
+        try:
+            if self._reads_oplog:
+                command = {"find": "oplog.rs", "filter": {}, "sort": {"$natural": -1}, "limit": 1, "singleBatch": True,
+                           "readConcern": {"level": "majority"}, "comment": COMMENT}  # fmt: skip
+                found = client.local.command(command)["cursor"]["firstBatch"]
+                at = found[0]["ts"] if found else None
+            else:
+                at = client.admin.command("hello").get("lastWrite", {}).get("majorityOpTime", {}).get("ts")
+        except PyMongoError:
+            return None
+        return None if at is None else int(at.time) << 32 | int(at.inc)
 
     def step(self, rows: int | None = None, size: int | None = None) -> list[Event] | None:
         """The records of the next batch; None when there is none."""
@@ -45,7 +97,10 @@ class Capture:
     def plan(self, rows: int | None = None, size: int | None = None) -> Offset | None:
         """The end of the next batch, as Spark stores it; None when nothing is new."""
         end: Offset = json.loads(json.dumps(self.planner.latest_offset(self.offset, rows, size)))
-        return None if end == self.offset else end
+        if end == self.offset:
+            return None
+        self._hold(end)
+        return end
 
     def read(self, start: Offset, end: Offset) -> list[Event]:
         """The records of a batch, as plain values."""
@@ -64,6 +119,14 @@ class Capture:
             assert time.monotonic() < until, f"{len(found)} of {count} records: {found}"
             found += self.step(**limits) or []
         return found
+
+    def present(self) -> int:
+        """The end of the log that can be read; 0 where the server does not say, or is away."""
+        return self._majority() or 0
+
+    def has_read(self, target: int) -> bool:
+        """Whether the planner holds, or has handed out, every change up to the timestamp `target`."""
+        return self.planner._reader is None or self.planner._reader.has_read(target)
 
     def idle(self, times: int = 3) -> list[Event]:
         """The records until nothing comes for some batches."""
@@ -117,11 +180,16 @@ class Query:
         return events
 
     def until(self, count: int, seconds: float = 20) -> list[fix_capture.Event]:
-        """Trigger until there are `count` events; a moment longer, to notice one too many."""
+        """Trigger until there are `count` events, and all that the server's log holds now: one too many is noticed."""
+        target = self._capture.present()
         deadline = time.monotonic() + seconds
-        while len(self.events) < count and time.monotonic() < deadline:
+        while time.monotonic() < deadline and not (len(self.events) >= count and self._capture.has_read(target)):
             self.step()
-        self.step()
+        before = -1
+        while before < len(self.events):
+            # what was read when the batch before was planned already
+            before = len(self.events)
+            self.step()
         return self.events
 
     def begin(self) -> None:

@@ -198,9 +198,9 @@ def test_when_needed_takes_a_new_snapshot_instead(
 def test_a_server_without_majority_reads_is_read_with_a_warning(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    from tailrace.connectors.mongodb import planner
+    from tailrace.connectors.mongodb import majority
 
-    monkeypatch.setattr(planner.MongoPlanner, "_reads_majority", lambda self: False)
+    monkeypatch.setattr(majority.Majority, "asked", lambda self, _: False)
     capture = make_capture(
         mongo_database.server, old=True, snapshot_mode="never", database_include_list=mongo_database.name
     )

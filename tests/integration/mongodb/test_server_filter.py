@@ -78,8 +78,8 @@ def test_a_document_read_beside_a_skipped_change_is_given(mongo_database: MongoD
     assert incremental is not None
     next_documents = incremental._next_documents
 
-    def changed_meanwhile(state: object) -> object:
-        found = next_documents(state)  # type: ignore[arg-type]
+    def changed_meanwhile(state: object, low: int) -> object:
+        found = next_documents(state, low)  # type: ignore[arg-type]
         mongo_database["c"].update_one({"_id": 1}, {"$inc": {"n": 1}})
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,3 +108,31 @@ def test_a_blocking_snapshot_whose_condition_the_server_refuses_ends_nothing(
     assert [kind for kind in kinds if kind != "SKIPPED"] == ["ABORTED"]
     mongo_database["c"].insert_one({"_id": 2})
     assert ("c", "2") in keys(capture.until(1))
+
+
+@pytest.mark.parametrize("planned", [True, False], ids=["planned", "not planned"])
+def test_a_signal_that_was_read_before_a_crash_is_carried_out_once(
+    mongo_database: MongoDatabase, make_capture: Make, tmp_path: Path, planned: bool
+) -> None:
+    """Spark may have kept the end of the batch that holds the signal, or not."""
+    mongo_database["c"].insert_many([{"_id": number} for number in range(3)])
+    options = {
+        "snapshot_mode": "no_data", "database_include_list": mongo_database.name, "signal_enabled_channels": "file",
+        "signal_file": str(tmp_path / "signals"), "signal_poll_interval_ms": "1", "read_only": "true",
+    }  # fmt: skip
+    capture = make_capture(mongo_database.server, **options)
+    capture.step()
+    data = {"data-collections": [f"{mongo_database.name}.c"]}
+    signal = json.dumps({"id": "s", "type": "execute-snapshot", "data": data})
+    (tmp_path / "signals").write_text(f"{signal}\n")
+    end = None
+    while end is None or "progress" not in end:
+        end = capture.plan()
+    again = make_capture(mongo_database.server, offset=capture.offset, **options)
+    capture.close()
+    found = []
+    if planned:
+        found += again.read(again.offset, end)
+        again.offset = end
+    assert keys(found + again.until(3)) == [("r", "0"), ("r", "1"), ("r", "2")]
+    assert again.idle() == []

@@ -17,8 +17,9 @@ from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.chunk import Chunk, Rows, encoded, numbered
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces, split
-from tailrace.connectors.mongodb.position import Position
+from tailrace.connectors.mongodb.position import Position, Read
 from tailrace.connectors.mongodb.raw import BATCH, Answer, RawCursor
+from tailrace.connectors.mongodb.routers import is_sharded
 from tailrace.connectors.mongodb.server_filter import stage
 from tailrace.errors import DecodeError
 from tailrace.serde.memory import readonly
@@ -112,13 +113,16 @@ class ChangeStreamFeed:
         self._settings = settings
         self._batch_size = batch_size
         self._await_ms = await_ms
+        self._client: MongoClient[Any] | None = None
         self._cursor: RawCursor | None = None
         self._reached = Position()
         self._counted = (0, 0)
         # the documents of an event that the server has split, without the last one
         self._fragments: list[bytes] = []
         self.caught_up_at = 0
-        """What the server's operation time was when the feed was last at the end of the log; 0 before."""
+        """The cluster time up to which the server has sent every change, as its answers prove it; 0 before."""
+        self.answered_at = 0
+        """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
     def open(self, position: Position) -> None:
         """Begin behind `position`, with the next `read`."""
@@ -129,6 +133,7 @@ class ChangeStreamFeed:
         self._reached = position
         self._counted = position.key
         self._fragments = []
+        self.answered_at = 0
         settings = self._settings
         stream: dict[str, Any] = {}
         if not settings.database:
@@ -140,8 +145,7 @@ class ChangeStreamFeed:
         if position.token:
             # unlike resumeAfter it goes on behind the end of a collection, too
             stream["startAfter"] = decode(base64.b64decode(position.token))
-        elif settings.start_time:
-            at = settings.start_time
+        elif at := position.time or settings.start_time:
             stream["startAtOperationTime"] = Timestamp(at >> 32, at & 0xFFFFFFFF)
         pipeline: list[Mapping[str, Any]] = [{"$changeStream": stream}, *settings.pipeline]
         if settings.split:
@@ -151,7 +155,8 @@ class ChangeStreamFeed:
             "pipeline": pipeline,
             "cursor": {"batchSize": self._batch_size} if self._batch_size else {},
         }
-        self._cursor = RawCursor(self._connect(), settings.database or "admin", command, await_ms=self._await_ms)
+        self._client = self._connect()
+        self._cursor = RawCursor(self._client, settings.database or "admin", command, await_ms=self._await_ms)
 
     def close(self) -> None:
         if self._cursor is not None:
@@ -164,12 +169,26 @@ class ChangeStreamFeed:
         answer = self._cursor.next()
         cursor_ended = not self._cursor.alive
         found = self._chunk(answer)
-        if not len(answer.starts):
-            self.caught_up_at = max(self.caught_up_at, answer.at)
+        self._prove(answer)
         if cursor_ended:
             # a stream on a database or a collection ends when that is dropped or renamed
             self.open(self._reached)
         return found
+
+    def _prove(self, answer: Answer) -> None:
+        """How far the server has sent all changes, after an answer.
+
+        An empty one means that the server has looked at all of the log up to the time in its token; of several shards
+        another one may still send a change of that very time. Its operation time may be ahead of what a majority has,
+        and so of what it has looked at; that of the answer before is taken where a token shows no time.
+        """
+        earlier, self.answered_at = self.answered_at, answer.at
+        if len(answer.starts) or self._fragments or answer.token is None:
+            return
+        if self._client is None or is_sharded(self._client):
+            return
+        time = token_time(answer.token)
+        self.caught_up_at = max(self.caught_up_at, earlier if time is None else time)
 
     def _chunk(self, answer: Answer) -> Chunk | None:
         data, starts = answer.data, answer.starts
@@ -183,20 +202,24 @@ class ChangeStreamFeed:
             raise DecodeError("A change event has no clusterTime or no ns.")
         time = fields.int64s(data, places[2][changes], kinds[2][changes])
         number = numbered(time, *self._counted)
-        if len(number):
-            self._counted = int(time[-1]), int(number[-1])
+        counted = (int(time[-1]), int(number[-1])) if len(number) else self._counted
         namespace = self._numbers(data, places[3][changes])
         tokens = places[0][changes]
         rows = Rows(data, starts[changes], time, number, op[changes], namespace)
-        reached = self._behind(answer, data, places[0], places[2], kinds[2])
+        reached = self._behind(answer, data, places[0], counted)
+        # a change that comes later may have the very timestamp of a token
+        self._counted = counted if reached.key == self._reached.key else reached.key
         if reached == self._reached:
             return None
         self._reached = reached
         captured = np.flatnonzero(rows.namespace >= 0)
-        return Chunk(rows.part(captured), reached, tokens[captured], len(answer.data))
+        return Chunk(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
 
-    def _behind(self, answer: Answer, data: Bytes, ids: Int64s, times: Int64s, kinds: Bytes) -> Position:
-        """The position behind the answer: that of the batch's own token, or of the last event."""
+    def _behind(self, answer: Answer, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> Position:
+        """The position behind the answer: that of the batch's own token, or of the last event.
+
+        `counted` are the time and the number of the last change that was sent.
+        """
         token = answer.token
         if self._fragments:
             # within a split event there is no position
@@ -207,12 +230,10 @@ class ChangeStreamFeed:
             token = base64.b64decode(encoded(data, int(ids[-1])))
         if token is None:
             return self._reached
-        time, number = self._counted if self._counted[0] else self._reached.key
+        time, number = counted if counted[0] else self._reached.key
         told = token_time(token)
         if told is not None and told > time:
             time, number = told, 0
-            # a change that comes later may have that very timestamp
-            self._counted = (time, 0)
         return Position(time, number, base64.b64encode(token).decode())
 
     @staticmethod

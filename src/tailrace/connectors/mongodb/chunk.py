@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
-from tailrace.connectors.mongodb.position import Position
+from tailrace.connectors.mongodb.position import Position, Read
 
 Int32s = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -80,19 +80,19 @@ class Chunk:
     """
 
     rows: Rows
-    reached: Position
+    reached: Read
     tokens: Int64s | None
     read_bytes: int
 
-    def position(self, row: int) -> Position:
+    def position(self, row: int) -> Read:
         """The position behind the change `row`."""
         rows = self.rows
         if self.tokens is not None:
-            return Position(int(rows.time[row]), int(rows.number[row]), encoded(rows.data, int(self.tokens[row])))
+            return Read(Position(int(rows.time[row]), int(rows.number[row]), encoded(rows.data, int(self.tokens[row]))))
         known = rows.hash is not None and rows.hashed is not None and bool(rows.hashed[row])
         number = int(rows.hash[row]) if known and rows.hash is not None else None
         term = -1 if rows.term is None else int(rows.term[row])
-        return Position(int(rows.time[row]), int(rows.number[row]), hash=number, term=None if term < 0 else term)
+        return Read(Position(int(rows.time[row]), int(rows.number[row]), hash=number, term=None if term < 0 else term))
 
 
 def encoded(data: Bytes, at: int) -> str:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Callable
+
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+
+log = logging.getLogger("tailrace")
 
 _LOST = {
     286: "The change stream's resume token is no longer in the oplog",
@@ -20,9 +26,13 @@ _NO_PRIVILEGE = 13
 _NOT_A_REPLICA_SET = (40573, 20, 123)
 _NO_MAJORITY = 148
 _LOG_IN = 18
-# A primary that steps down, a cursor that is gone with it, an interruption.
-_PASSING = frozenset({6, 7, 43, 63, 89, 91, 133, 150, 189, 234, 237, 262, 9001, 10058, 10107, 11600, 11602, 13388,
-                      13435, 13436})  # fmt: skip
+# A primary that steps down, a cursor that is gone with it, an interruption, a lock, a commit point that is not known.
+_PASSING = frozenset({6, 7, 24, 43, 46, 50, 63, 89, 91, 112, 133, 134, 150, 175, 189, 202, 234, 237, 239, 246, 262, 267,
+                      9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436})  # fmt: skip
+
+
+class NotYetCommitted(Exception):
+    """The server has the entry at which reading stopped, but does not yet know that a majority has it."""
 
 
 def is_passing(error: BaseException) -> bool:
@@ -31,7 +41,7 @@ def is_passing(error: BaseException) -> bool:
 
     if isinstance(error, TailraceError | ConfigurationError):
         return False
-    if isinstance(error, AutoReconnect | ServerSelectionTimeoutError):
+    if isinstance(error, AutoReconnect | ServerSelectionTimeoutError | NotYetCommitted):
         return True
     if isinstance(error, OperationFailure):
         return error.code in _PASSING or error.has_error_label("ResumableChangeStreamError")
@@ -71,6 +81,11 @@ def explained_error(error: BaseException) -> TailraceError:
             )
         name = str((error.details or {}).get("codeName") or "no name")
         return ConnectionFailed(f"MongoDB refuses a command with code {code} ({name}).", "Its log tells more.")
+    if isinstance(error, NotYetCommitted):
+        return ConnectionFailed(
+            "The primary does not show the position where reading stopped as known to a majority.",
+            "Wait until a majority of the replica set's members is up.",
+        )
     if isinstance(error, PyMongoError):
         return ConnectionFailed(
             f"MongoDB cannot be reached ({type(error).__name__}).", "Check the address, the network and TLS options."
@@ -78,6 +93,23 @@ def explained_error(error: BaseException) -> TailraceError:
     return ConnectionFailed(
         f"Reading MongoDB failed ({type(error).__name__}: {error}).", "This is a defect: report it."
     )
+
+
+def patiently(call: Callable[[], None], attempts: int, delay: float, longest: float) -> None:
+    """Do the call, and again `attempts` times (-1: for ever) while what it meets passes by itself.
+
+    Pauses double from `delay` to `longest` seconds.
+    """
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            if not attempts or not is_passing(error):
+                raise
+            log.warning("reading the log is interrupted (%s): it is tried again", type(error).__name__)
+        attempts -= 1
+        time.sleep(delay)
+        delay = min(2 * delay, longest)
 
 
 def lacks_majority_reads(error: BaseException) -> bool:

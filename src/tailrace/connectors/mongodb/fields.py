@@ -17,6 +17,7 @@ from tailrace.errors import DecodeError
 from tailrace.serde.memory import readonly
 
 Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 
 DOUBLE, STRING, DOCUMENT, ARRAY, BINARY, UNDEFINED, OBJECT_ID, BOOLEAN, DATE, NULL, REGEX = range(1, 12)
@@ -222,21 +223,18 @@ def gathered(data: Bytes, starts: Int64s) -> tuple[Bytes, Int64s]:
 
 
 @njit(cache=True, nogil=True)
-def _hashes(data: Any, places: Any, kinds: Any, out: Any) -> None:
-    for row in range(len(places)):
-        at = places[row]
-        value = np.uint64(14695981039346656037) ^ np.uint64(kinds[row])
-        if at >= 0:
-            size = value_size(data, kinds[row], at, len(data))
-            for byte in range(at, at + max(size, 0)):
-                value = (value ^ np.uint64(data[byte])) * np.uint64(1099511628211)
+def _hashes(data: Any, offsets: Any, out: Any) -> None:
+    for row in range(len(out)):
+        value = np.uint64(14695981039346656037)
+        for byte in range(offsets[row], offsets[row + 1]):
+            value = (value ^ np.uint64(data[byte])) * np.uint64(1099511628211)
         out[row] = np.int64(value >> np.uint64(1))
 
 
-def hashes(data: Bytes, places: Int64s, kinds: Bytes) -> Int64s:
-    """A number for the bytes of each value, never negative (FNV-1a)."""
-    out = np.empty(len(places), np.int64)
-    _hashes(data, places, kinds, out)
+def hashes(data: Bytes, offsets: Int32s) -> Int64s:
+    """A number for each of the texts that lie one after another in `data`, never negative (FNV-1a)."""
+    out = np.empty(len(offsets) - 1, np.int64)
+    _hashes(data, offsets, out)
     return out
 
 

@@ -27,8 +27,8 @@ from tailrace.connectors.mongodb.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.faults import is_passing
 from tailrace.connectors.mongodb.images import images
 from tailrace.connectors.mongodb.position import WHOLE, Position
-from tailrace.connectors.mongodb.raw import Answer, RawCursor
-from tailrace.connectors.mongodb.segment import STREAM, Segment, read_documents, segments, selected
+from tailrace.connectors.mongodb.raw import Answer, RawCursor, concern
+from tailrace.connectors.mongodb.segment import Segment, read_documents, segments, selected
 from tailrace.connectors.mongodb.snapshot import condition, encoded_id, index_bound
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
@@ -43,8 +43,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-# How long a closing watermark may take until it is in the stream; then the window is void.
-WINDOW_SECONDS = 10.0
+# How long a closing watermark may take until it is in the stream; then the window is void. Where shards have nothing to
+# write, a stream goes on once in 10 s.
+WINDOW_SECONDS = 30.0
 # An automatic window holds up to so many chunks, and is read within about so many seconds.
 MOST_CHUNKS = 64
 WINDOW_PACE = 0.25
@@ -71,7 +72,12 @@ class Window:
 
 
 class Incremental:
-    """Signals and the incremental snapshot of one query. `captured` lists the collections that may be read."""
+    """Signals and the incremental snapshot of one query.
+
+    `captured` lists the collections that may be read; `kind` is that of the log's documents, as `segment` names it;
+    `present` gives the timestamp of the server's newest operation, and `sees_majority` whether a collection can be read
+    as a majority has it. What a call plans takes its place in `planned` alone, so that one that fails may come again.
+    """
 
     def __init__(
         self,
@@ -80,9 +86,16 @@ class Incremental:
         connect: Callable[[], MongoClient[Any]],
         captured: Callable[[], Sequence[Namespace]],
         is_captured: Callable[[str, str], bool],
+        *,
+        kind: str,
+        present: Callable[[MongoClient[Any]], int],
+        sees_majority: Callable[[Namespace], bool],
     ) -> None:
         self._connect = connect
         self._is_captured = is_captured
+        self._kind = kind
+        self._present = present
+        self._sees_majority = sees_majority
         self._chunk_size = config["incremental.snapshot.chunk.size"]
         self._fixed = config["incremental.snapshot.window.chunks"]
         self._chunks = 1
@@ -94,20 +107,25 @@ class Incremental:
         self._channels = Channels.of(config)
         self._notifications = Notifications(config["topic.prefix"])
         self._obedience = Obedience(captured, self._notifications)
+        # the window of the batch that is being planned, and that of the last one that was
+        self._next: Window | None = None
         self._open: Window | None = None
-        self._resumed = False
+        # the end of the last batch whose documents were handed out
+        self._served: dict[str, Any] | None = None
         self._state: IncrementalSnapshot | None = None
 
     # --- the course of a batch -----------------------------------------------------------------------------------
 
-    def begin(self, progress: Progress) -> Progress:
-        """Where the next batch begins: `progress` is that of the last one, whose notices and window are past."""
+    def begin(self, progress: Progress, start: dict[str, Any]) -> Progress:
+        """Where the next batch begins: `progress` is that of the last one, which ended at the offset `start`.
+
+        Its notices and its window are past.
+        """
         state = progress.state
-        if not self._resumed and progress.before is not None:
+        if progress.before is not None and start != self._served:
             # nobody knows whether Spark has delivered the last window's documents or only replayed the batch
             state = progress.before
-        self._resumed = True
-        self._open = None
+        self._next = None
         return replace(progress, state=state, before=None, notices=())
 
     def open(self, progress: Progress, reader: LogReader, start: Position) -> Position | None:
@@ -132,17 +150,17 @@ class Incremental:
         took = time.monotonic() - began
         if not self._fixed:
             self._chunks = max(1, min(MOST_CHUNKS, self._chunks * 2 if took < WINDOW_PACE else self._chunks // 2))
-        self._open = window
+        self._next = window
         return window.upto
 
     def finish(self, progress: Progress, rows: Sequence[Rows], names: Sequence[Namespace]) -> Progress:
         """The progress after the batch of `rows`: its window read, its signals and those of the channels obeyed."""
         notes: list[Notification] = []
         before = None
-        if self._open is not None:
-            notes += self._open.notifications
-            before = self._open.before
-            progress = replace(progress, state=self._open.after, windows=progress.windows + 1)
+        if self._next is not None:
+            notes += self._next.notifications
+            before = self._next.before
+            progress = replace(progress, state=self._next.after, windows=progress.windows + 1)
         arrived = [(signal, str(position)) for signal, position in self._logged(rows, names)]
         received, positions = self._channels.poll(dict(progress.positions))
         progress = replace(progress, positions=tuple(sorted(positions.items())))
@@ -150,13 +168,13 @@ class Incremental:
             progress, before, told = self._obedience.obey(signal, position, progress, before)
             notes += told
         now = time.time_ns() // 1_000_000
-        self._state = progress.state
         return replace(progress, before=before, notices=tuple((note, now) for note in notes))
 
-    def planned(self, end: dict[str, Any]) -> None:
-        """The batch ends at the offset `end`."""
-        if self._open is not None:
-            self._open.end = end
+    def planned(self, end: dict[str, Any], progress: Progress) -> None:
+        """The batch ends at the offset `end`, which holds `progress`."""
+        if self._next is not None:
+            self._next.end = end
+        self._open, self._next, self._state = self._next, None, progress.state
 
     def reads(self, end: dict[str, Any], rows: Sequence[Rows], names: Sequence[Namespace]) -> list[Segment]:
         """The documents of the batch that ends at `end`; none for a batch that another planner has planned."""
@@ -168,12 +186,13 @@ class Incremental:
         for namespace, answer, starts in window.documents:
             segment = read_documents(namespace, answer.data, starts, window.high, first, marker=Marker.INCREMENTAL)
             first += len(segment)
-            changed = _changed(rows, names, namespace, window.from_, window.upto, self._skipped)
+            changed = _changed(rows, names, namespace, window.from_, window.upto, self._skipped, self._kind)
             if changed:
                 keys = _keys(segment)
                 segment = selected(segment, np.flatnonzero([key not in changed for key in keys]))
             if len(segment):
                 found.append(segment)
+        self._served = end
         return found
 
     def status(self) -> dict[str, Any] | None:
@@ -202,7 +221,7 @@ class Incremental:
         documents: list[tuple[Namespace, Answer, fields.Int64s]] = []
         notes: list[Notification] = []
         while state is not None:
-            found, state, told = self._next_documents(state)
+            found, state, told = self._next_documents(state, low)
             notes += told
             documents += found
             if found:
@@ -211,9 +230,9 @@ class Incremental:
         return Window(progress.state, state, documents, notes, opened, closed, low, high, progress.windows)
 
     def _next_documents(
-        self, state: IncrementalSnapshot
+        self, state: IncrementalSnapshot, low: int
     ) -> tuple[list[tuple[Namespace, Answer, fields.Int64s]], IncrementalSnapshot | None, list[Notification]]:
-        """The next documents of the first collection, and the state and notifications after them.
+        """The next documents of the first collection, as they were at `low` or later, and what is after them.
 
         A collection that has none left makes room for the next one.
         """
@@ -227,12 +246,13 @@ class Incremental:
         if collection.surrogate:
             log.warning("signal %s: MongoDB's documents have no surrogate key; %s is read by _id", state.id, collection)
         try:
+            after = low if self._sees_majority(namespace) else 0
             if cursor.maximum is None:
-                maximum = self._maximum(collection)
+                maximum = self._maximum(collection, after)
                 if maximum is None:
                     return [], state.next_table(), [self._notifications.scanned(state, "EMPTY")]
                 cursor = replace(cursor, maximum=(maximum,))
-            found = self._documents(collection, cursor)
+            found = self._documents(collection, cursor, after)
         except (OperationFailure, ValueError) as error:
             if is_passing(error):
                 raise
@@ -247,16 +267,16 @@ class Incremental:
         moved = state.moved(Cursor((last,), cursor.maximum, cursor.rows + count))
         return [(namespace, *part) for part in found], moved, [self._notifications.progress(moved)]
 
-    def _maximum(self, collection: Collection) -> str | None:
+    def _maximum(self, collection: Collection, after: int) -> str | None:
         """The greatest `_id`, as a plan has it; None for an empty collection."""
         command = {
             "find": collection.table, "filter": condition(collection.filter or ""), "sort": {"_id": -1}, "limit": 1,
-            "projection": {"_id": 1}, "singleBatch": True,
+            "projection": {"_id": 1}, "singleBatch": True, **concern(after),
         }  # fmt: skip
         answer = RawCursor(self._connect(), collection.schema, command).next()
         return _id(answer, int(answer.starts[0])) if len(answer.starts) else None
 
-    def _documents(self, collection: Collection, cursor: Cursor) -> list[tuple[Answer, fields.Int64s]]:
+    def _documents(self, collection: Collection, cursor: Cursor, after: int) -> list[tuple[Answer, fields.Int64s]]:
         """The next documents behind the cursor, in the order of the index over `_id`, which compares across types."""
         assert cursor.maximum is not None
         wanted = self._chunk_size * (self._fixed or self._chunks)
@@ -269,6 +289,7 @@ class Incremental:
             "hint": {"_id": 1},
             "sort": {"_id": 1},
             "limit": wanted,
+            **concern(after),
         }
         if cursor.last is not None:
             command["min"] = index_bound(cursor.last[0])
@@ -292,24 +313,25 @@ class Incremental:
     def _mark(self, name: str, kind: str, opened: str = "") -> int:
         """Write a watermark; the server's operation time behind it, as a BSON timestamp in 64 bits."""
         client = self._connect()
+        if self._watermarks is None:
+            return self._present(client)
+        database, collection = self._watermarks
+        target = client[database][collection]
         with client.start_session(causal_consistency=True) as session:
-            if self._watermarks is None:
-                client.admin.command("ping", session=session)
+            if kind == WINDOW_CLOSE and self._deletes:
+                target.delete_one({"_id": opened}, session=session)
             else:
-                database, collection = self._watermarks
-                target = client[database][collection]
-                if kind == WINDOW_CLOSE and self._deletes:
-                    target.delete_one({"_id": opened}, session=session)
-                else:
-                    target.insert_one({"_id": name, "type": kind, "payload": ""}, session=session)
+                target.insert_one({"_id": name, "type": kind, "payload": ""}, session=session)
             at = session.operation_time
-            return (at.time << 32 | at.inc) if at is not None else 0
+        return self._present(client) if at is None else at.time << 32 | at.inc
 
     def _places(self, window: Window, reader: LogReader, start: Position) -> bool:
         """Find where the watermarks are in the log, as soon as it has been read so far."""
         until = time.monotonic() + WINDOW_SECONDS
         while time.monotonic() < until:
-            if reader.has_read(window.high) or reader.reached.time >= window.high:
+            # nothing but a watermark has its timestamp
+            marked = self._watermarks is not None and reader.reached.time >= window.high
+            if marked or reader.has_read(window.high):
                 upto = Position(window.high, WHOLE)
                 end = reader.plan(start, 1 << 62, 1 << 62, upto)
                 window.from_ = Position(window.low, WHOLE)
@@ -377,6 +399,7 @@ def _changed(
     low: Position,
     high: Position,
     skipped: Sequence[int],
+    kind: str,
 ) -> set[bytes]:
     """The keys of a collection that have an event in `(low, high]`; `skipped` operations give none."""
     if namespace not in names:
@@ -386,7 +409,7 @@ def _changed(
     for part in rows:
         within = part.part(slice(part.first_after(low), part.first_after(high)))
         own = within.part(np.flatnonzero((within.namespace == number) & ~np.isin(within.op, skipped)))
-        for several in segments([own], names, STREAM).values() if len(own) else ():
+        for several in segments([own], names, kind).values() if len(own) else ():
             for segment in several:
                 found.update(_keys(segment))
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,19 +66,27 @@ def split(name: str) -> Namespace:
 
 
 class Namespaces:
-    """Numbers for collections, in the order in which they come; -1 for those that are not captured."""
+    """Numbers for collections, in the order in which they come; -1 for those that are not captured.
+
+    The planner's threads may ask at the same time.
+    """
 
     def __init__(self, captured: CollectionFilter) -> None:
         self.names: list[Namespace] = []
+        self._lock = threading.Lock()
         self._captured = captured
         self._known: dict[Namespace, int] = {}
 
     def number(self, namespace: Namespace) -> int:
         found = self._known.get(namespace)
-        if found is None:
-            found = -1
-            if self._captured.includes(*namespace):
-                found = len(self.names)
-                self.names.append(namespace)
-            self._known[namespace] = found
-        return found
+        return self._new(namespace) if found is None else found
+
+    def _new(self, namespace: Namespace) -> int:
+        with self._lock:
+            if namespace not in self._known:
+                number = -1
+                if self._captured.includes(*namespace):
+                    number = len(self.names)
+                    self.names.append(namespace)
+                self._known[namespace] = number
+            return self._known[namespace]

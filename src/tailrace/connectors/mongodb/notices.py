@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.plan import SnapshotPlan
@@ -11,6 +12,16 @@ from tailrace.events.notices import Notices
 
 class CollectionNotices(Notices[Namespace]):
     """Notifications of one query, about collections and their documents."""
+
+    @contextmanager
+    def unless_failed(self) -> Iterator[None]:
+        """When what is done within fails, the same waits as before."""
+        waiting, rows = list(self._waiting), self._rows
+        try:
+            yield
+        except BaseException:
+            self._waiting, self._rows = waiting, rows
+            raise
 
     def chunks(self, plan: SnapshotPlan, first: int, done: int) -> None:
         """The chunks `[first, done)` of the snapshot are in the next batch."""

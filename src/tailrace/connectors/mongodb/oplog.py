@@ -16,9 +16,10 @@ import numpy as np
 
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.chunk import Chunk, Flags, Rows, numbered
+from tailrace.connectors.mongodb.faults import NotYetCommitted
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.namespaces import Namespaces, split
-from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.mongodb.position import WHOLE, Position, Read
 from tailrace.connectors.mongodb.raw import BATCH, Answer, RawCursor
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
 from tailrace.serde.memory import readonly
@@ -28,13 +29,13 @@ if TYPE_CHECKING:
 
 _ENTRY = ("ts", "op", "ns", "o", "h", "fromMigrate", "t", "prevOpTime")
 _COMMAND = ("applyOps", "partialTxn", "prepare", "commitTransaction")
+# What an entry that another one of its transaction follows has one of.
+_CONTINUED = ("partialTxn", "prepare")
 _OPS = np.zeros(256, np.uint8)
 for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
     _OPS[ord(_letter)] = ord(_code)
 _COMMAND_OP = ord("c")
 _MOST_NESTED = 16
-# An answer of fewer documents than were asked for, and of fewer bytes than this, holds all that there was.
-_FULL = 8 << 20
 REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
 
 
@@ -60,14 +61,16 @@ class OplogFeed:
         # the timestamp of the latest change of this cursor, and its number among those with it
         self._counted = (0, 0)
         self._unchecked = False
-        # the server's operation time in the last answer of a tail
-        self._told = 0
-        # what it was before the cursor was opened
-        self._opened_at = 0
         # whether the cursor has come to the end of the log, whether it stays there, whether a tail has just begun
         self._ended = self._tails = self._begins = False
         self.caught_up_at = 0
-        """A server's operation time up to which the log has been read to its end; 0 before."""
+        """The timestamp of the last entry that the server has sent; 0 before.
+
+        No operation time of the server takes its place: that may be ahead of what a majority has, and so of what the
+        log shows.
+        """
+        self.answered_at = 0
+        """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
 
     def open(self, position: Position) -> None:
         """Begin behind `position`, with the next `read`."""
@@ -75,8 +78,6 @@ class OplogFeed:
         self._reached = position
         self._counted = (0, 0)
         self._ended = self._tails = self._begins = False
-        # all that there is now comes before the cursor ends
-        self._opened_at = operation_time(self._client)
         self._cursor = self._find("$gte", position.time)
         # the entry that was read last must be there still
         self._unchecked = position.time > 0
@@ -115,16 +116,9 @@ class OplogFeed:
         if self._ended:
             self._tail()
         answer = self._next()
-        # what the server names as its time it may have reached after it has looked for entries: the next answer counts
-        told, self._told = self._told, answer.at
-        if not len(answer.starts):
-            if self._tails and not self._begins:
-                self.caught_up_at = max(self.caught_up_at, told)
-            return None
-        found = self._chunk(answer)
-        if len(answer.starts) < self._batch_size and len(answer.data) < _FULL:
-            # the log had no more at that moment
-            self.caught_up_at = max(self.caught_up_at, found.reached.time)
+        self.answered_at = answer.at
+        found = self._chunk(answer) if len(answer.starts) else None
+        self.caught_up_at = max(self.caught_up_at, self._reached.time)
         return found
 
     def _next(self) -> Answer:
@@ -132,22 +126,28 @@ class OplogFeed:
         assert self._cursor is not None
         if self._begins and not self._unchecked:
             # A server may fix the point from which a tail goes on after it has looked for the first answer: what was
-            # written in between is in this one, whether it comes again or not.
-            cursor = self._find("$gt", self._reached.time)
-            answer = cursor.next()
-            self._begins = cursor.alive
-            cursor.close()
-            return answer
+            # written in between is in this one, whether it comes again or not. The reader may have rested since: the
+            # entry that was read last shows that nothing behind it has fallen off the log.
+            cursor = self._find("$gte", self._reached.time)
+            try:
+                answer = cursor.next()
+                if self._reached.time:
+                    self._check(answer)
+                self._begins = cursor.alive
+            finally:
+                cursor.close()
+            return self._fresh(answer)
         answer = self._cursor.next()
         if self._unchecked:
-            if not len(answer.starts):
-                self._is_lost(None)
             self._check(answer)
         if not self._cursor.alive:
             # an ordinary cursor at its end; or a tailable one without anything to stand on, which is dead at once
             self._ended = True
-            self.caught_up_at = max(self.caught_up_at, self._opened_at)
-        if not self._tails or not len(answer.starts):
+        return self._fresh(answer) if self._tails else answer
+
+    def _fresh(self, answer: Answer) -> Answer:
+        """The answer without the entries that were read before."""
+        if not len(answer.starts):
             return answer
         places, kinds = fields.locate(answer.data, answer.starts, ("ts",))
         fresh = fields.int64s(answer.data, places[0], kinds[0]) > self._reached.time
@@ -156,8 +156,9 @@ class OplogFeed:
     # --- positions -----------------------------------------------------------------------------------------------
 
     def _check(self, answer: Answer) -> None:
-        """Whether the log still holds the entry at which reading stopped, unchanged."""
-        self._unchecked = False
+        """Whether the log still holds the entry at which reading stopped, unchanged, as the first of the answer."""
+        if not len(answer.starts):
+            self._is_lost(None)
         entry = answer.starts[:1]
         places, kinds = fields.locate(answer.data, entry, ("ts", "h", "t"))
         first = int(fields.int64s(answer.data, places[0], kinds[0])[0])
@@ -167,6 +168,7 @@ class OplogFeed:
             found = int(fields.int64s(answer.data, places[row], kinds[row])[0])
             if was is not None and places[row, 0] >= 0 and found != was:
                 raise _rolled_back(self._reached)
+        self._unchecked = False
 
     def _is_lost(self, first: int | None) -> None:
         """Raise PositionLost for a log whose first entry at or after the position is not the one that was read."""
@@ -176,6 +178,9 @@ class OplogFeed:
                 f"The oplog no longer reaches back to {self._reached}, where reading stopped.",
                 f"{REMEDY} A larger oplog, or storage.oplogMinRetentionHours, keeps more.",
             )
+        if first is None and self._majority and newest(self._client).time >= self._reached.time:
+            # A new primary does not show at once what a majority has: it waits for its own first entry to be there.
+            raise NotYetCommitted
         raise _rolled_back(self._reached)
 
     # --- entries -------------------------------------------------------------------------------------------------
@@ -199,25 +204,21 @@ class OplogFeed:
             self._add_command(rows, data, command, places[:, command], kinds[:, command])
         found = rows.joined()
         number = numbered(time[found.entry], *self._counted)
-        if len(number):
-            self._counted = int(time[found.entry[-1]]), int(number[-1])
+        counted = (int(time[found.entry[-1]]), int(number[-1])) if len(number) else self._counted
         namespace, _ = self._numbers(found.data, found.at)
         whole = Rows(
             found.data, found.at, time[found.entry], number, found.op, namespace, hashes[found.entry],
             hashed[found.entry], found.order, terms[found.entry],
         )  # fmt: skip
-        reached = self._position_behind(time, hashes, hashed, terms)
+        reached = _position_behind(time, counted, hashes, hashed, terms)
         fresh = whole.part(slice(whole.first_after(self._reached), None))
         captured = fresh.part(fresh.namespace >= 0)
+        kept = _kept(captured, len(data))
+        # nothing that can fail comes between these
+        self._counted = counted
         if self._reached.is_before(reached):
             self._reached = reached
-        return Chunk(_kept(captured, len(data)), self._reached, None, len(data))
-
-    def _position_behind(self, time: Int64s, hashes: Int64s, hashed: Flags, terms: Int64s) -> Position:
-        """The position behind the last entry, which may be none of a change."""
-        last, term = int(time[-1]), int(terms[-1])
-        count = self._counted[1] if self._counted[0] == last else 0
-        return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
+        return Chunk(kept, Read(self._reached), None, len(data))
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
         """The numbers of the changes' collections."""
@@ -260,6 +261,7 @@ class OplogFeed:
             if at <= 0:
                 break
             stamp = Timestamp(at >> 32, at & 0xFFFFFFFF)
+            # of an earlier time than an entry that a majority has: so a majority has this one as well
             command = {"find": "oplog.rs", "filter": {"ts": {"$gte": stamp}}, "limit": 1, "singleBatch": True}
             answer = RawCursor(self._client, "local", command).next()
             data = answer.data
@@ -268,9 +270,14 @@ class OplogFeed:
                 raise PositionLost(
                     f"The oplog no longer holds the beginning of the transaction at {stamp.time}:{stamp.inc}.", REMEDY
                 )
-            applied, types = fields.locate(data, places[1], ("applyOps",))
-            if types[0, 0] == fields.ARRAY:
-                found.append((data, int(applied[0, 0])))
+            inside, inner = fields.locate(data, places[1], ("applyOps", *_CONTINUED))
+            if not any(
+                inside[row, 0] >= 0 and _is_true(data, int(inside[row, 0]), int(inner[row, 0])) for row in (1, 2)
+            ):
+                # the statement before this one of a session's retryable writes, which took effect by itself
+                break
+            if inner[0, 0] == fields.ARRAY:
+                found.append((data, int(inside[0, 0])))
             place, kind = int(places[2, 0]), int(kinds[2, 0])
         return found[::-1]
 
@@ -337,6 +344,13 @@ def _is_true(data: Bytes, place: int, kind: int) -> bool:
     return bool(data[place]) if kind == fields.BOOLEAN else True
 
 
+def _position_behind(time: Int64s, counted: tuple[int, int], hashes: Int64s, hashed: Flags, terms: Int64s) -> Position:
+    """The position behind the last entry, which may be none of a change; `counted` are time and number of the last."""
+    last, term = int(time[-1]), int(terms[-1])
+    count = counted[1] if counted[0] == last else 0
+    return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
+
+
 def _kept(rows: Rows, size: int) -> Rows:
     """The rows over a buffer that is mostly theirs."""
     used = int(fields.sizes_of(rows.data, rows.at).sum())
@@ -356,14 +370,19 @@ def oldest_time(client: MongoClient[Any]) -> int | None:
     return _end(client, {"$natural": 1})[0]
 
 
-def newest(client: MongoClient[Any]) -> Position:
-    """The position behind the newest entry of the oplog; of an empty one before the first one to come."""
-    time, number, term = _end(client, {"$natural": -1})
+def newest(client: MongoClient[Any], *, majority: bool = False) -> Position:
+    """The position behind the newest entry of the oplog; of an empty one before the first one to come.
+
+    With `majority` it is the newest one that a majority has: an election may roll back what is behind it.
+    """
+    time, number, term = _end(client, {"$natural": -1}, {"readConcern": {"level": "majority"}} if majority else {})
     return Position(0, WHOLE) if time is None else Position(time, WHOLE, hash=number, term=term)
 
 
-def _end(client: MongoClient[Any], sort: Mapping[str, int]) -> tuple[int | None, int | None, int | None]:
-    command = {"find": "oplog.rs", "filter": {}, "sort": dict(sort), "limit": 1, "singleBatch": True}
+def _end(
+    client: MongoClient[Any], sort: Mapping[str, int], more: Mapping[str, Any] | None = None
+) -> tuple[int | None, int | None, int | None]:
+    command = {"find": "oplog.rs", "filter": {}, "sort": dict(sort), "limit": 1, "singleBatch": True, **(more or {})}
     answer = RawCursor(client, "local", command).next()
     if not len(answer.starts):
         return None, None, None

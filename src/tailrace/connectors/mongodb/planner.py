@@ -6,7 +6,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,14 +23,16 @@ from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.connection import Address, connect, retries
-from tailrace.connectors.mongodb.faults import explained_error, is_passing, lacks_majority_reads
+from tailrace.connectors.mongodb.faults import explained_error, is_passing, patiently
 from tailrace.connectors.mongodb.incremental import Incremental
+from tailrace.connectors.mongodb.majority import Majority
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.notices import CollectionNotices
 from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.oplog import OplogFeed, newest, operation_time
 from tailrace.connectors.mongodb.partition import tasks_of
-from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.mongodb.placing import placed
+from tailrace.connectors.mongodb.position import WHOLE, Committed, Position, releasable
 from tailrace.connectors.mongodb.reader import Feed, LogReader
 from tailrace.connectors.mongodb.routers import answers, for_cursors
 from tailrace.connectors.mongodb.segment import OPLOG, STREAM
@@ -80,7 +83,7 @@ class MongoPlanner:
     """Implements `tailrace.connectors.base.Planner` for MongoDB.
 
     The first call of `latest_offset` finds the position at which the log is to be read, then takes the snapshot; the
-    reader of the log starts when no snapshot is running.
+    reader of the log starts when no snapshot is running. A call that raises has changed nothing: it may come again.
     """
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
@@ -89,6 +92,8 @@ class MongoPlanner:
         self._captured = CollectionFilter(config)
         self._namespaces = Namespaces(self._captured)
         self._streams = config["capture.mode"] != "oplog"
+        self._kind = STREAM if self._streams else OPLOG
+        self._majority = Majority(self._connect)
         self._mode = snapshot_mode(config)
         self._client: MongoClient[Any] | None = None
         # what cursors are opened with, by the reader's thread too
@@ -97,6 +102,8 @@ class MongoPlanner:
         self._settings: MongoSettings | None = None
         self._reader: LogReader | None = None
         self._begun = False
+        # where the last batch ends that was planned
+        self._planned = Position()
         self._target: int | None = None
         self._idle_since = time.monotonic()
         self._idle_bytes = 0
@@ -108,7 +115,14 @@ class MongoPlanner:
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
             self._incremental = Incremental(
-                config, self._captured.signals, self._cursors, lambda: sorted(self._existing()), self._captured.includes
+                config,
+                self._captured.signals,
+                self._cursors,
+                lambda: sorted(self._existing()),
+                self._captured.includes,
+                kind=self._kind,
+                present=operation_time if self._streams else lambda client: newest(client).time,
+                sees_majority=self._majority.is_seen,
             )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
@@ -120,8 +134,27 @@ class MongoPlanner:
 
     @explained
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
+        with self._unless_failed():
+            end = self._next(start, max_rows, max_bytes)
+        self._planned = MongoOffset.from_json(end).log
+        return end
+
+    @contextmanager
+    def _unless_failed(self) -> Iterator[None]:
+        """Where what is done within fails, the planner is as it was: the log is read anew from what is committed."""
+        with self._notices.unless_failed():
+            try:
+                yield
+            except BaseException:
+                if self._reader is not None and self._reader.has_failed:
+                    self._reader.close()
+                    self._reader = None
+                raise
+
+    def _next(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
         since = MongoOffset.from_json(start)
-        began = self._begin(since)
+        began = None if self._begun else self._begin(since)
+        self._begun = True
         if began is not None:
             return began.to_json()
         if since.snapshot is not None and not since.snapshot.is_complete:
@@ -129,7 +162,8 @@ class MongoPlanner:
         if not self._mode.streams or not self._may_stream(since):
             return start
         reader = self._read_log(since)
-        reader.committed(since.log)
+        # Spark asks for what follows an offset when that is in its commit log
+        reader.release(releasable(Committed(since.log)))
         limits = max_rows or _UNLIMITED, max_bytes or _UNLIMITED
         if self._incremental is not None and since.progress.blocking:
             return self._block(since).to_json()
@@ -137,7 +171,8 @@ class MongoPlanner:
         if self._incremental is None:
             found = self._next_batch(reader, since.log, *limits)
         else:
-            found, progress = self._next_window(reader, self._incremental, since.log, past, *limits)
+            progress = self._incremental.begin(past, start)
+            found, progress = self._next_window(reader, self._incremental, since.log, past, progress, *limits)
         progress = self._notices.add_to(progress)
         moved = found != since.log or progress != past
         heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
@@ -150,35 +185,40 @@ class MongoPlanner:
             opened = self._numbered(reader.take(since.log, found), since).open
         end = MongoOffset(found, None, heartbeat_ms, opened, progress).to_json()
         if self._incremental is not None:
-            self._incremental.planned(end)
+            self._incremental.planned(end, progress)
         return end
 
     @explained
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
+        with self._unless_failed():
+            return self._tasks(start, end)
+
+    def _tasks(self, start: Offset, end: Offset) -> list[Task]:
         since, until = MongoOffset.from_json(start), MongoOffset.from_json(end)
         settings = self._shape()
         tasks: list[Task] = []
         if until.snapshot is not None:
-            tasks += self._chunk_tasks(since, until.snapshot)
+            tasks += self._chunk_tasks(since, until.snapshot, until.log)
         rows: list[Rows] = []
+        changes: list[LogTask] = []
         # a snapshot that begins with the batch has set the position: nothing before it is read
         if until.snapshot is None and since.log.is_before(until.log) and not since.is_initial:
             rows = self._rows(since, until)
             counted = self._numbered(rows, since) if self._events.provide_transaction_metadata else None
             if counted is not None and counted.boundaries:
                 tasks.append(BoundaryTask(tuple(counted.boundaries), settings.events))
-            tasks += tasks_of(
+            changes = tasks_of(
                 rows,
                 self._namespaces.names,
-                STREAM if self._streams else OPLOG,
+                self._kind,
                 settings,
                 by_key=self._config["event.order"] == "key",
                 parallelism=self._parallelism,
                 numbers=None if counted is None else counted.numbers,
             )
         if self._incremental is not None:
-            reads = self._incremental.reads(end, rows, self._namespaces.names)
-            tasks += [LogTask((part,), settings) for part in reads]
+            changes = placed(changes, self._incremental.reads(end, rows, self._namespaces.names), settings)
+        tasks += changes
         if until.progress.notices != since.progress.notices and self._notices.are_records:
             tasks.append(NoticeTask(until.progress.notices, until.log.time, settings.events))
         if until.heartbeat_ms > since.heartbeat_ms:
@@ -187,12 +227,14 @@ class MongoPlanner:
 
     @explained
     def stop_at_present(self) -> None:
-        self._target = operation_time(self._connect())
+        # the timestamp of an entry that the feed will come upon
+        self._shape()
+        self._target = operation_time(self._connect()) if self._streams else self._majority.newest().time
 
     def status(self) -> Offset | None:
         if self._reader is None:
             return None
-        newest_ = MongoOffset(self._reader.reached).to_json()
+        newest_ = MongoOffset(self._reader.newest(self._planned)).to_json()
         running = None if self._incremental is None else self._incremental.status()
         return newest_ if running is None else newest_ | {"snapshot": running}
 
@@ -238,15 +280,12 @@ class MongoPlanner:
 
     def _begin(self, since: MongoOffset) -> MongoOffset | None:
         """What precedes the log: the offset of the first batch; None when there is nothing before it."""
-        if self._begun:
-            return None
         self._shape()
         if self._config["guardrail.collections.max"]:
             count = sum(one != self._captured.signals for one in self._existing())
             guard_number(self._config, count, "collections")
         running = since.snapshot is not None and not since.snapshot.is_complete
         lost = self._mode.mends and not since.is_initial and self._is_lost(since.log)
-        self._begun = True
         wanted = self._mode.reads == "each start" or (self._mode.reads == "once" and since.is_initial)
         if lost or (wanted and not running):
             return self._start_snapshot(since)
@@ -261,7 +300,10 @@ class MongoPlanner:
         """Where a query without checkpoint begins to read the log: now, or where capture.start.op.time says."""
         at = self._config["capture.start.op.time"]
         if not self._streams:
-            return Position(at, WHOLE) if at and at > 0 else newest(self._connect())
+            return Position(at, WHOLE) if at and at > 0 else self._majority.newest()
+        if at and at > 0:
+            # no token: the first answer of a stream that begins there holds changes already
+            return Position(at, 0)
         feed = self._feed()
         until = time.monotonic() + START_SECONDS
         try:
@@ -277,12 +319,23 @@ class MongoPlanner:
             "Change streams need MongoDB 4.0.7 or later.",
         )
 
+    def _demand(self, position: Position) -> None:
+        """Raise PositionLost where the log can no longer be read from `position`."""
+
+        def look() -> None:
+            feed = self._feed()
+            try:
+                feed.open(position)
+                feed.read()
+            finally:
+                feed.close()
+
+        patiently(look, *retries(self._config))
+
     def _is_lost(self, position: Position) -> bool:
         """Whether the log can no longer be read from `position`."""
-        feed = self._feed()
         try:
-            feed.open(position)
-            feed.read()
+            self._demand(position)
         except PositionLost as error:
             log.warning("%s A new snapshot is taken.", error.message)
             return True
@@ -292,8 +345,6 @@ class MongoPlanner:
                 log.warning("%s A new snapshot is taken.", told.message)
                 return True
             raise
-        finally:
-            feed.close()
         return False
 
     # --- snapshots -----------------------------------------------------------------------------------------------
@@ -314,7 +365,8 @@ class MongoPlanner:
             at = position
         client = self._connect()
         names = snapshots.chosen(self._config, self._existing(), self._captured)
-        made = snapshots.plan(client, names, snapshots.filters(self._config))
+        after = self._majority.after(names, at, position)
+        made = snapshots.plan(client, names, snapshots.filters(self._config), after=after)
         log.info("snapshot of %d collections in %d chunks", len({c.namespace for c in made.chunks}), len(made.chunks))
         self._notices.started(self._counts(names))
         begun = replace(since, log=position, snapshot=SnapshotProgress(made, at, 0, _number(since)))
@@ -339,7 +391,7 @@ class MongoPlanner:
         conditions = tuple(((one.schema, one.table), one.filter) for one in tables if one.filter)
         at = self._present()
         try:
-            made = snapshots.plan(self._connect(), names, conditions)
+            made = snapshots.plan(self._connect(), names, conditions, after=self._majority.after(names, at, since.log))
         except (ValueError, OperationFailure) as error:
             if is_passing(error):
                 raise
@@ -358,7 +410,7 @@ class MongoPlanner:
 
     def _present(self) -> Position:
         """The position that rows of a snapshot tell which does not begin a query."""
-        return newest(self._connect()) if not self._streams else Position(operation_time(self._connect()))
+        return Position(operation_time(self._connect())) if self._streams else self._majority.newest()
 
     def _next_chunks(self, since: MongoOffset, everything: bool) -> MongoOffset:
         """The offset after the next chunks: as many for each batch as keep every core busy for a while."""
@@ -369,15 +421,16 @@ class MongoPlanner:
         told = self._notices.add_to(replace(since.progress, notices=()))
         return replace(since, snapshot=replace(since.snapshot, done=done), progress=told)
 
-    def _chunk_tasks(self, since: MongoOffset, until: SnapshotProgress) -> list[Task]:
+    def _chunk_tasks(self, since: MongoOffset, until: SnapshotProgress, position: Position) -> list[Task]:
         same = since.snapshot is not None and since.snapshot.number == until.number
         first = since.snapshot.done if same and since.snapshot is not None else 0
         address = Address.of(self._config)
         plan, done, last = until.plan, until.done, -1
         chunks = [(chunk, plan.filter(chunk.namespace)) for chunk in plan.chunks]
+        after = self._majority.after([chunk.namespace for chunk, _ in chunks], until.at, position)
         if until.is_complete and chunks:
             # what was emptied since the snapshot was planned cannot hold its last document
-            last = snapshots.last_filled(self._connect(), plan, first)
+            last = snapshots.last_filled(self._connect(), plan, first, after)
             done = last + 1
         return [
             snapshots.SnapshotTask(
@@ -388,6 +441,7 @@ class MongoPlanner:
                 number,
                 self._config["snapshot.fetch.size"],
                 self._shape(),
+                after,
                 tuple(chunks[:number]) if number == last else (),
             )
             for number in range(first, done)
@@ -405,18 +459,7 @@ class MongoPlanner:
         if self._streams:
             settings = StreamSettings.of(config, self._captured)
             return ChangeStreamFeed(self._cursors, self._namespaces, settings, await_ms=await_ms)
-        return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._reads_majority())
-
-    def _reads_majority(self) -> bool:
-        """Whether the server can leave out what an election may roll back; warns where it cannot."""
-        try:
-            self._connect().local.command({"find": "oplog.rs", "limit": 1, "readConcern": {"level": "majority"}})
-        except Exception as error:
-            if not lacks_majority_reads(error):
-                raise
-            log.warning("the server has no majority read concern: changes that are rolled back later may be read")
-            return False
-        return True
+        return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._majority.is_seen())
 
     def _read_log(self, since: MongoOffset) -> LogReader:
         """The running reader, started at `since` at the first call."""
@@ -435,7 +478,12 @@ class MongoPlanner:
         return self._reader
 
     def _rows(self, since: MongoOffset, until: MongoOffset) -> list[Rows]:
-        """The changes of a batch; for one that was planned before a restart they are read again."""
+        """The changes of a batch; for one that was planned before a restart they are read again.
+
+        Raises PositionLost where the log does not hold both ends of the batch as they were.
+        """
+        if self._reader is None:
+            self._demand(until.log)
         reader = self._read_log(since)
         while not reader.read_through(until.log, 1.0):
             pass
@@ -458,15 +506,16 @@ class MongoPlanner:
         incremental: Incremental,
         start: Position,
         past: Progress,
+        progress: Progress,
         max_rows: int,
         max_bytes: int,
     ) -> tuple[Position, Progress]:
         """The end of the next batch, with a window in it when an incremental snapshot is running.
 
-        A window waits while the log is behind: its batch has to hold all of it.
+        `progress` follows `past`, that of the batch before. A window waits while the log is behind: its batch has to
+        hold all of it.
         """
-        progress = incremental.begin(past)
-        upto = None if reader.is_behind else incremental.open(progress, reader, start)
+        upto = None if reader.is_behind or reader.has_failed else incremental.open(progress, reader, start)
         if upto is not None:
             found = upto
         elif progress != past:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NewType
 
 WHOLE = (1 << 31) - 1
 """The number behind every change of a timestamp."""
@@ -61,3 +61,17 @@ class Position:
 
 START = Position()
 """Before everything: what a query without checkpoint has."""
+
+Read = NewType("Read", Position)
+"""How far the server has sent the log: taken from its answers, and never from what was asked for."""
+
+Committed = NewType("Committed", Position)
+"""Where a batch ended that Spark has in its commit log: the sink has written all before it."""
+
+Releasable = NewType("Releasable", Position)
+"""Up to here nothing is needed any more. Made by `releasable` alone."""
+
+
+def releasable(committed: Committed) -> Releasable:
+    """What Spark has committed is not asked for again. The one place where something may be given up."""
+    return Releasable(committed)

@@ -25,6 +25,19 @@ _CURSOR = ("cursor", "operationTime")
 _BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken")
 
 
+def concern(after: int) -> dict[str, Any]:
+    """What lets a read command see what a majority has, and all up to the timestamp `after`; nothing for 0.
+
+    A document that an election rolls back has no change in the log that says so.
+    """
+    from bson.timestamp import Timestamp
+
+    if not after:
+        return {}
+    at = Timestamp(after >> 32, after & 0xFFFFFFFF)
+    return {"readConcern": {"level": "majority", "afterClusterTime": at}}
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer of a cursor: `data` holds all of it, `starts` the places of its documents.

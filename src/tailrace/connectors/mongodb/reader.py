@@ -6,13 +6,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.chunk import Chunk, Rows
 from tailrace.connectors.mongodb.faults import explained_error, is_passing
-from tailrace.connectors.mongodb.position import Position
+from tailrace.connectors.mongodb.position import Position, Read, Releasable
 from tailrace.errors import TailraceError
 
 log = logging.getLogger("tailrace")
@@ -24,7 +23,10 @@ class Feed(Protocol):
     """Where captured changes come from, used by one thread. Raises the driver's errors and TailraceError."""
 
     caught_up_at: int
-    """The server's operation time, a BSON timestamp in 64 bits, when the feed was last at the end of the log."""
+    """A BSON timestamp in 64 bits up to which the server has sent every change, as its answers prove it."""
+
+    answered_at: int
+    """The server's operation time in its latest answer, which may be ahead of what it has sent."""
 
     def open(self, position: Position) -> None:
         """Begin behind `position`, with the next `read`; also after an error."""
@@ -40,9 +42,10 @@ class Feed(Protocol):
 class LogReader:
     """Reads on from `start` and keeps what Spark has not committed.
 
-    The spool holds up to `memory_limit` bytes; when it is full the thread waits. A lost connection is tried again
-    `max_retries` times in a row (-1: for ever) with pauses that double from `first_delay` to `retry_delay` seconds;
-    any other error is raised by the next call.
+    The spool holds up to `memory_limit` bytes; when it is full the thread waits, unless the batch that is asked for
+    again is not all there yet. A lost connection is tried again `max_retries` times in a row (-1: for ever) with pauses
+    that double from `first_delay` to `retry_delay` seconds. Any other error ends the thread; it is raised by the calls
+    that need what was not read, when all that was read has been planned: the server may not have that any more.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class LogReader:
         self._read_bytes = 0
         # so it is taken to be until an answer tells otherwise
         self._caught_up = True
-        self.reached = start
+        self.reached = Read(start)
+        # where a batch ends that is wanted whatever the spool holds
+        self._needed = start
         # the feed's caught_up_at, as far as its chunks are here
         self._read_to = 0
         self._error: BaseException | None = None
@@ -79,6 +84,15 @@ class LogReader:
     # --- the thread ----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        try:
+            self._read_on()
+        except BaseException as error:
+            # whatever it is, the planner must not wait for a thread that is gone
+            self._fail(error)
+        finally:
+            self._feed.close()
+
+    def _read_on(self) -> None:
         failures = 0
         opened = False
         while not self._closed:
@@ -92,15 +106,13 @@ class LogReader:
                 opened = False
                 failures += 1
                 if not is_passing(error) or (self._max_retries >= 0 and failures > self._max_retries):
-                    self._fail(error)
-                    break
+                    raise
                 log.warning("reading the log is interrupted (%s): it is tried again", type(error).__name__)
                 self._pause(min(self._first_delay * 2 ** min(failures - 1, 20), self._retry_delay))
                 continue
             self._keep(chunk)
-        self._feed.close()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         with self._change:
             self._error = error if isinstance(error, TailraceError) else explained_error(error)
             self._change.notify_all()
@@ -115,15 +127,15 @@ class LogReader:
             # an answer of some size is followed by more
             self._caught_up = chunk is None or chunk.read_bytes < _BACKLOG_ANSWER
             if chunk is not None:
-                self.reached = chunk.reached
-                self._read_bytes += chunk.read_bytes
                 if len(chunk.rows):
                     self._chunks.append(chunk)
                     self._held += len(chunk.rows.data)
-            # not before the chunk is there
+                # not before the chunk is there
+                self.reached = chunk.reached
+                self._read_bytes += chunk.read_bytes
             self._read_to = self._feed.caught_up_at
             self._change.notify_all()
-            while self._held > self._limit and not self._closed:
+            while self._held > self._limit and not self.reached.is_before(self._needed) and not self._closed:
                 self._change.wait(1.0)
 
     # --- the planner's calls -------------------------------------------------------------------------------------
@@ -136,9 +148,15 @@ class LogReader:
             self._raise()
 
     def check(self) -> None:
-        """Raise what the thread met."""
+        """Raise what the thread met, when nothing that it has read is left."""
         with self._change:
-            self._raise()
+            if not self._chunks:
+                self._raise()
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing more is read."""
+        return self._error is not None
 
     def _raise(self) -> None:
         if self._error is not None:
@@ -158,34 +176,45 @@ class LogReader:
     def is_filling(self, max_bytes: int) -> bool:
         """Whether a backlog is being read that has not given half of `max_bytes` yet."""
         with self._change:
-            return bool(self._chunks) and not self._caught_up and self._held < min(max_bytes, self._limit) // 2
+            if self._caught_up or self._error is not None:
+                return False
+            return bool(self._chunks) and self._held < min(max_bytes, self._limit) // 2
 
     @property
     def read_bytes(self) -> int:
         """How many bytes of the log have been read so far."""
         return self._read_bytes
 
+    def newest(self, planned: Position) -> Position:
+        """What is known to be there: `planned` when no captured change waits behind it."""
+        with self._change:
+            last = _last(self._chunks[-1]) if self._chunks else planned
+            head = 0 if self._caught_up else self._feed.answered_at
+        return max(planned, last, Position(head), key=lambda one: one.key)
+
     def has_read(self, target: int) -> bool:
         """Whether the log has been read to the timestamp `target`."""
         return self._read_to >= target or self.reached.time > target
 
-    def committed(self, position: Position) -> None:
-        """Spark has written everything up to `position`: it is forgotten."""
+    def release(self, position: Releasable) -> None:
+        """Forget everything up to `position`."""
         with self._change:
             while self._chunks and not position.is_before(_last(self._chunks[0])):
                 self._held -= len(self._chunks.popleft().rows.data)
             self._change.notify_all()
 
-    def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Position:
+    def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Read:
         """The end of a batch behind `start`: at least one change if there is any, at most the limits, not past `upto`.
 
-        Returns `start` when there is none.
+        Returns `start` when there is none; raises what the thread met when there will be none.
         """
         with self._change:
-            self._raise()
             chunks = list(self._chunks)
             reached = self.reached
-        end, whole = start, True
+            if self.has_failed and not any(chunk.rows.first_after(start) < len(chunk.rows) for chunk in chunks):
+                self._raise()
+        # what a batch begins with was read
+        end, whole = Read(start), True
         for chunk in chunks:
             first = chunk.rows.first_after(start)
             last = len(chunk.rows) if upto is None else chunk.rows.first_after(upto)
@@ -212,7 +241,6 @@ class LogReader:
     def take(self, start: Position, end: Position) -> list[Rows]:
         """The changes in `(start, end]`, which have been read."""
         with self._change:
-            self._raise()
             chunks = list(self._chunks)
         found = []
         for chunk in chunks:
@@ -221,18 +249,21 @@ class LogReader:
                 found.append(chunk.rows.part(slice(first, last)))
         return found
 
-    def read_through(self, end: Position, seconds: float, stopped: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until everything up to `end` has been read; False when that takes longer than `seconds`."""
+    def read_through(self, end: Position, seconds: float) -> bool:
+        """Wait until everything up to `end` has been read; False when that takes longer than `seconds`.
+
+        Until then the spool may hold more than its limit. Raises what the thread met before it came there.
+        """
+        with self._change:
+            if self._needed.is_before(end):
+                self._needed = end
+                self._change.notify_all()
         until = time.monotonic() + seconds
-        while self.reached.is_before(end):
-            if self._read_to > end.time or stopped():
-                return True
+        while self.reached.is_before(end) and self._read_to <= end.time:
             left = until - time.monotonic()
             if left <= 0:
                 return False
             self.wait(min(left, 0.5))
-        with self._change:
-            self._raise()
         return True
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns import ROW_SCHEMA
-from tailrace.columns.batch import Marker
+from tailrace.columns.batch import Int32s, Marker
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.mongodb import texts
 from tailrace.connectors.mongodb.chunk import Flags, Namespace
@@ -86,6 +86,12 @@ def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatc
     A change that cannot become an event raises ConversionError, which says where it stands, or is put aside, as
     `event.processing.failure.handling.mode` says.
     """
+    for rows, _ in numbered_rows(segment, settings):
+        yield rows
+
+
+def numbered_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+    """The same, and for each record the index of its change in `segment`."""
     skipped = [op for op in "cud" if op in settings.events.skipped_operations]
     kept = ~np.isin(segment.op, [ord(op) for op in skipped]) if skipped else None
     if not len(segment) or (kept is not None and not kept.any()):
@@ -109,19 +115,19 @@ def _rows(
     low: int,
     high: int,
     kept: Flags | None,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The records of the changes `low` to `high`; those that cannot be converted in their places, put aside."""
     try:
         block = _Block(segment, found, settings, plan, low, high, kept)
         if len(block.change):
-            yield block.rows()
+            yield block.rows(), block.change + np.int32(low)
     except (ConversionError, DecodeError) as error:
         if high - low > 1:
             middle = (low + high) // 2
             yield from _rows(segment, found, settings, plan, low, middle, kept)
             yield from _rows(segment, found, settings, plan, middle, high, kept)
         else:
-            yield unconvertible(segment, low, error, settings)
+            yield unconvertible(segment, low, error, settings), np.full(1, low, np.int32)
 
 
 class _Block:

@@ -37,6 +37,11 @@ def for_cursors(client: MongoClient[Any], address: Address) -> MongoClient[Any]:
     return client
 
 
+def is_sharded(client: MongoClient[Any]) -> bool:
+    """Whether the client speaks with a router of a sharded cluster. False before its first command."""
+    return any(one.server_type_name == "Mongos" for one in client.topology_description.server_descriptions().values())
+
+
 def answers(client: MongoClient[Any]) -> bool:
     """Whether the server answers within a moment."""
     import pymongo

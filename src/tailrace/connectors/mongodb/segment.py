@@ -94,12 +94,21 @@ def segments(
 def selected(segment: Segment, which: Int64s) -> Segment:
     """Some of a segment's changes, over a buffer of their own."""
     data, offsets = fields.gathered(segment.data, segment.starts[which])
+    return _part(segment, which, data, offsets[:-1])
 
+
+def cut(segment: Segment, low: int, high: int) -> Segment:
+    """The changes `[low, high)`, over the same buffer."""
+    whole = low == 0 and high == len(segment)
+    return segment if whole else _part(segment, slice(low, high), segment.data, segment.starts[low:high])
+
+
+def _part(segment: Segment, which: Int64s | slice, data: Bytes, starts: Int64s) -> Segment:
     def part(array: Int64s | None) -> Int64s | None:
         return None if array is None else array[which]
 
     return Segment(
-        segment.namespace, segment.kind, data, offsets[:-1], segment.time[which], segment.number[which],
+        segment.namespace, segment.kind, data, starts, segment.time[which], segment.number[which],
         segment.op[which], part(segment.hash), None if segment.hashed is None else segment.hashed[which],
         part(segment.order), None if segment.markers is None else segment.markers[which], segment.read_ns,
         part(segment.total_order), part(segment.table_order),

@@ -23,7 +23,7 @@ from tailrace.connectors.mongodb.faults import explained_error
 from tailrace.connectors.mongodb.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.plan import Chunk, SnapshotPlan, planned
 from tailrace.connectors.mongodb.position import Position
-from tailrace.connectors.mongodb.raw import Answer, RawCursor
+from tailrace.connectors.mongodb.raw import Answer, RawCursor, concern
 from tailrace.connectors.mongodb.routers import for_cursors
 from tailrace.connectors.mongodb.segment import Segment, read_documents
 from tailrace.connectors.mongodb.settings import MongoSettings
@@ -80,15 +80,23 @@ def plan(
     names: Sequence[Namespace],
     conditions: tuple[tuple[Namespace, str], ...] = (),
     chunk_documents: int = CHUNK_DOCUMENTS,
+    *,
+    after: int = 0,
 ) -> SnapshotPlan:
-    """The plan for the collections `names` in this order; those without a document that is wanted are left out."""
+    """The plan for the collections `names` in this order; those without a document that is wanted are left out.
+
+    `after` is the timestamp up to which a majority's documents are seen, as `raw.concern` takes it.
+    """
     by_name = dict(conditions)
     split: list[tuple[Namespace, list[str]]] = []
     for name in names:
-        collection = client[name[0]][name[1]]
-        if collection.find_one(condition(by_name.get(name, "")), {"_id": 1}) is None:
+        wanted: dict[str, Any] = {
+            "find": name[1], "filter": condition(by_name.get(name, "")), "projection": {"_id": 1},
+            "limit": 1, "singleBatch": True, **concern(after),
+        }  # fmt: skip
+        if not len(RawCursor(client, name[0], wanted).next().starts):
             continue
-        count = collection.estimated_document_count()
+        count = client[name[0]][name[1]].estimated_document_count()
         split.append((name, _bounds(client, name, -(-count // chunk_documents))))
     return planned(split, tuple(pair for pair in conditions if pair[0] in dict(split)))
 
@@ -152,9 +160,9 @@ def index_bound(text: str) -> Any:
     return RawBSONDocument((len(inner) + 5).to_bytes(4, "little") + inner + b"\0")
 
 
-def find_command(chunk: Chunk, filter_: str, batch_size: int) -> dict[str, Any]:
-    """The command that reads a chunk."""
-    command: dict[str, Any] = {"find": chunk.namespace[1], "filter": condition(filter_)}
+def find_command(chunk: Chunk, filter_: str, batch_size: int, after: int) -> dict[str, Any]:
+    """The command that reads a chunk; `after` as `raw.concern` takes it."""
+    command: dict[str, Any] = {"find": chunk.namespace[1], "filter": condition(filter_), **concern(after)}
     if chunk.lower or chunk.upper:
         command["hint"] = {"_id": 1}
         if chunk.lower:
@@ -166,11 +174,11 @@ def find_command(chunk: Chunk, filter_: str, batch_size: int) -> dict[str, Any]:
     return command
 
 
-def last_filled(client: MongoClient[Any], plan: SnapshotPlan, first: int) -> int:
+def last_filled(client: MongoClient[Any], plan: SnapshotPlan, first: int, after: int) -> int:
     """The last chunk from `first` on that holds a document now; the plan's last one where none does."""
     for number in range(len(plan.chunks) - 1, first - 1, -1):
         chunk = plan.chunks[number]
-        command = find_command(chunk, plan.filter(chunk.namespace), 0)
+        command = find_command(chunk, plan.filter(chunk.namespace), 0, after)
         command |= {"limit": 1, "singleBatch": True, "projection": {"_id": 1}}
         if len(RawCursor(client, chunk.namespace[0], command).next().starts):
             return number
@@ -181,8 +189,9 @@ def last_filled(client: MongoClient[Any], plan: SnapshotPlan, first: int) -> int
 class SnapshotTask:
     """One chunk to read with the connection `address` (holds the password). Worker.
 
-    `filter` is a condition in extended JSON; `at` the position of the log at which the snapshot began; `number` the
-    chunk's own, which tells its documents from those of others. A chunk that is the last one and has become empty gives
+    `filter` is a condition in extended JSON; `at` the position of the log at which the snapshot began; `after` the
+    timestamp up to which a majority's documents are seen, as `raw.concern` takes it; `number` the chunk's own, which
+    tells its documents from those of others. A chunk that is the last one and has become empty gives
     the last document of those `earlier`, each with its condition, once more: the end of a snapshot is marked whatever
     is deleted meanwhile. Raises ConnectionFailed and PrerequisiteError.
     """
@@ -194,6 +203,7 @@ class SnapshotTask:
     number: int
     batch_size: int
     settings: MongoSettings
+    after: int
     earlier: tuple[tuple[Chunk, str], ...] = ()
 
     def __repr__(self) -> str:
@@ -220,7 +230,7 @@ class SnapshotTask:
 
     def _segments(self, client: MongoClient[Any]) -> Iterator[Segment]:
         """The documents, an answer at a time; the last one of a snapshot is marked."""
-        command = find_command(self.chunk, self.filter, self.batch_size)
+        command = find_command(self.chunk, self.filter, self.batch_size, self.after)
         cursor = RawCursor(client, self.chunk.namespace[0], command)
         first = self.number << 40
         waiting: Segment | None = None
@@ -252,7 +262,7 @@ class SnapshotTask:
 
     def _latest_of_earlier(self, client: MongoClient[Any], number: int) -> Segment | None:
         for chunk, filter_ in reversed(self.earlier):
-            command = find_command(chunk, filter_, 0)
+            command = find_command(chunk, filter_, 0, self.after)
             command |= {"hint": {"_id": 1}, "sort": {"_id": -1}, "limit": 1, "singleBatch": True}
             answer = RawCursor(client, chunk.namespace[0], command).next()
             if len(answer.starts):

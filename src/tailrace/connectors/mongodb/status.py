@@ -1,0 +1,34 @@
+"""What a MongoDB query's offsets say: timestamps of the oplog, and the seconds between them. Driver."""
+
+from __future__ import annotations
+
+from tailrace.connectors.mongodb.offset import MongoOffset
+from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, tables
+
+
+def describe(end: Offsets, newest: Offsets) -> SourceStatus:
+    """The status of a query that has read to the offset `end`, while the planner knows of `newest`."""
+    if "log" not in end:
+        return SourceStatus(tables=tables(end, newest))
+    offset = MongoOffset.from_json(dict(end))
+    read = offset.log
+    head = Position.from_json(newest["log"]) if "log" in newest else Position()
+    done, counts = 0, dict[str, int]()
+    if offset.snapshot is not None:
+        done = offset.snapshot.done
+        for chunk in offset.snapshot.plan.chunks:
+            name = ".".join(chunk.namespace)
+            counts[name] = counts.get(name, 0) + 1
+    total = sum(counts.values())
+    return SourceStatus(
+        position=_text(read) if read.time else "",
+        lag_s=float(max(0, (head.time >> 32) - (read.time >> 32))) if read.time and head.time else None,
+        snapshot=SnapshotStatus(done, total) if done < total else None,
+        tables=tables(end, newest, list(counts.items()), done),
+    )
+
+
+def _text(position: Position) -> str:
+    """`1558965515:6`, a timestamp's seconds and increment, and how many of its changes were read if not all."""
+    return str(position).removesuffix(f":{WHOLE}")

@@ -1,0 +1,319 @@
+"""Whichever call to the server fails, the events are those of a run in which none does.
+
+Each case is run once without a fault, to count its calls, and then once for each of them: the n-th call is refused, or
+carried out while its answer is lost. What raises is tried again by the same planner, as nothing must have changed, or
+by a new one from the checkpoint, with the batch that was planned first, as after a crash.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.base import Offset
+from tailrace.connectors.mongodb import snapshot
+from tailrace.errors import ConnectionFailed
+from tests.fix_mongodb import Mongo, MongoDatabase, running, through
+from tests.integration.mongodb.capture import COMMENT, Capture, Event, after
+from tests.servers.mongo_proxy import Change, Document, Proxy, error
+from tests.servers.secantus import Secantus
+
+_QUIET = frozenset({"hello", "ismaster", "isMaster", "endSessions", "killCursors"})
+READS = ("getMore",)
+FEW = 3
+"""So many of the calls that read on a cursor are spoiled: how many there are is a matter of time."""
+REFUSED = error(262, "ExceededTimeLimit", "operation exceeded time limit")
+
+
+class Nth(Change):
+    """Counts the commands, and spoils one of them: `lost` lets the server carry it out before the connection ends.
+
+    The calls that read on a cursor are counted by themselves.
+    """
+
+    def __init__(self, *, lost: bool) -> None:
+        self.lost = lost
+        self.reads = False
+        self._lock = threading.Lock()
+        self.arm(0)
+
+    def arm(self, at: int) -> None:
+        """Count from now on, the calls that read on a cursor if `reads`, else the others; 0 spoils nothing."""
+        self.at, self.count = at, 0
+        self.spoiled: str | None = None
+        self.seen: set[str] = set()
+
+    def _is_next(self, document: Document) -> bool:
+        command = next(iter(document))
+        if document.get("comment") == COMMENT or command in _QUIET:
+            return False
+        with self._lock:
+            self.seen.add(command)
+            if (command in READS) != self.reads:
+                return False
+            self.count += 1
+            if self.count != self.at:
+                return False
+            self.spoiled = command
+            return True
+
+    def answer(self, document: Document) -> Document | None:
+        return REFUSED if not self.lost and self._is_next(document) else None
+
+    def loses(self, document: Document) -> bool:
+        return self.lost and self._is_next(document)
+
+
+@dataclass
+class Run:
+    """One query through the faults: `events` are those of batches that were read to their end and committed."""
+
+    nth: Nth
+    options: dict[str, str]
+    restarts: bool
+    ends: bool = False
+    events: list[Event] = field(default_factory=list)
+    crashed: bool = False
+
+    def __post_init__(self) -> None:
+        self._planned: Offset | None = None
+        self._capture = self._new(None)
+
+    def _new(self, offset: Offset | None) -> Capture:
+        made = Capture(offset, **self.options)
+        self._is_aimed = False
+        return made
+
+    def step(self) -> bool:
+        """One trigger; False when nothing was new. The first one after the fault crashes where `restarts`."""
+        try:
+            if self.ends and not self._is_aimed:
+                self._capture.planner.stop_at_present()
+                self._is_aimed = True
+            start = self._capture.offset
+            if self._planned is None:
+                self._planned = self._capture.plan(None, 64 << 20)
+            if self.restarts and self.nth.spoiled is not None and not self.crashed:
+                self._crash()
+                return True
+            if self._planned is None:
+                return False
+            found = self._capture.read(start, self._planned)
+        except ConnectionFailed:
+            assert self.nth.spoiled is not None
+            if self.restarts:
+                self._crash()
+            return True
+        self.events += found
+        self._capture.offset, self._planned = self._planned, None
+        return True
+
+    def _crash(self) -> None:
+        """A new planner from the checkpoint, with the batch that was planned."""
+        self.crashed = True
+        self._capture.close()
+        self._capture = self._new(self._capture.offset)
+
+    def until(self, key: str) -> None:
+        """Trigger until the event of a document has come."""
+        while not any(event["key"] == key for event in self.events):
+            self.step()
+
+    def close(self) -> None:
+        self._capture.close()
+
+
+Begin = Callable[..., Run]
+
+
+@pytest.fixture
+def database(make_secantus: Callable[..., Secantus]) -> Iterator[MongoDatabase]:
+    """A database of a server that has served nothing else: each run looks through its oplog anew."""
+    server = running(make_secantus("--enable-test-commands"))
+    with server.client() as client:
+        yield MongoDatabase(server, client["shop"])
+
+
+@pytest.fixture
+def begin(database: MongoDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
+    """Makes queries of the database."""
+    monkeypatch.setattr(snapshot.plan, "__defaults__", ((), 10))
+    made: list[Run] = []
+
+    def make(server: Mongo, nth: Nth, restarts: bool, ends: bool = False, **options: str) -> Run:
+        old = options.pop("old", "") == "yes"
+        named = (
+            {"mongodb.hosts": server.hosts, "mongodb.name": "p"}
+            if old
+            else {"mongodb.connection.string": server.uri, "topic.prefix": "p"}
+        )
+        plain = {"database.include.list": database.name, "event.order.segments": "1",
+                 "connect.max.attempts": "100", "connect.backoff.initial.delay.ms": "1",
+                 "connect.backoff.max.delay.ms": "20", "poll.interval.ms": "20"}  # fmt: skip
+        made.append(Run(nth, {**named, **plain, **options}, restarts, ends))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def told(events: list[Event]) -> Counter[tuple[str, str, str]]:
+    """The events as far as they do not depend on the run."""
+    return Counter(
+        (event["op"], event["key"], json.dumps(event["value"] and (after(event) or event["value"].get("patch"))))
+        for event in events
+        if event["topic"] and not event["topic"].endswith(".signals")
+    )
+
+
+def state(events: list[Event]) -> dict[str, Any]:
+    """What a consumer holds in the end."""
+    found: dict[str, Any] = {}
+    for event in events:
+        if event["op"] in ("d", "tombstone"):
+            found.pop(event["key"], None)
+        elif not event["topic"].endswith(".signals"):
+            found[event["key"]] = after(event)
+    return found
+
+
+Case = Callable[[Begin, Mongo, MongoDatabase, Nth, bool, int], Run]
+
+
+def initial(
+    begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str
+) -> Run:
+    """A snapshot of several batches, changes beside it, and the log behind it."""
+    database["c"].insert_many([{"_id": number, "v": 0} for number in range(45)])
+    database["e"].insert_one({"_id": 100})
+    nth.arm(at)
+    run = begin(server, nth, restarts, **more)
+    while not run.events:
+        run.step()
+    # a collection of which the snapshot knows nothing: its documents come with the log alone
+    database["f"].insert_many([{"_id": number, "v": 1} for number in range(200, 205)])
+    database["f"].delete_one({"_id": 201})
+    run.until("204")
+    database["f"].insert_one({"_id": 300})
+    run.until("300")
+    return run
+
+
+def streaming(
+    begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str
+) -> Run:
+    """Changes of the log, in several batches."""
+    nth.arm(0)
+    run = begin(server, nth, restarts, **{"snapshot.mode": "never" if "old" in more else "no_data"}, **more)
+    run.step()
+    nth.arm(at)
+    for first in (0, 10, 20):
+        database["c"].insert_many([{"_id": number, "v": first} for number in range(first, first + 9)])
+        database["c"].delete_one({"_id": first})
+        database["c"].insert_one({"_id": first + 9, "v": first})
+        run.until(str(first + 9))
+    return run
+
+
+def window(begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str) -> Run:
+    """An incremental snapshot of several windows, with changes between them."""
+    database["c"].insert_many([{"_id": number, "v": 0} for number in range(10)])
+    database.database.create_collection("signals")
+    nth.arm(0)
+    run = begin(
+        server, nth, restarts,
+        **{"snapshot.mode": "no_data", "signal.data.collection": f"{database.name}.signals",
+           "incremental.snapshot.chunk.size": "4", "incremental.snapshot.window.chunks": "1"}, **more,
+    )  # fmt: skip
+    run.step()
+    data = {"data-collections": [f"{database.name}.c"]}
+    database["signals"].insert_one({"_id": "s", "type": "execute-snapshot", "data": data})
+    nth.arm(at)
+    run.until("3")
+    database["c"].update_one({"_id": 2}, {"$set": {"v": 7}})
+    run.until("9")
+    while (run._capture.offset.get("progress") or {}).get("state") is not None:
+        run.step()
+    database["c"].insert_one({"_id": 99})
+    run.until("99")
+    return run
+
+
+def present(
+    begin: Begin, server: Mongo, database: MongoDatabase, nth: Nth, restarts: bool, at: int, **more: str
+) -> Run:
+    """A query that ends at the present: a snapshot the first time, then what was changed."""
+    database["c"].insert_many([{"_id": number, "v": 0} for number in range(25)])
+    nth.arm(at)
+    run = begin(server, nth, restarts, True, **more)
+    while run.step():
+        pass
+    database["c"].insert_many([{"_id": number, "v": 1} for number in range(100, 110)])
+    run._capture.close()
+    run._capture = run._new(run._capture.offset)
+    while run.step():
+        pass
+    return run
+
+
+OPLOG = {
+    "initial snapshot": lambda *args: initial(*args, old="yes"),
+    "streaming": lambda *args: streaming(*args, old="yes"),
+}
+CASES = [
+    *[
+        pytest.param(case, lost, id=f"{case.__name__}, {'lost' if lost else 'refused'}")
+        for case in (initial, streaming, window, present)
+        for lost in (False, True)
+    ],
+    *[pytest.param(case, False, id=f"{name} of an oplog, refused") for name, case in OPLOG.items()],
+]
+
+
+@pytest.mark.parametrize(("case", "lost"), CASES)
+def test_no_failing_call_changes_what_is_delivered(
+    database: MongoDatabase, begin: Begin, case: Case, lost: bool
+) -> None:
+    nth = Nth(lost=lost)
+    with Proxy(database.server.address, nth) as proxy:
+        server = through(database.server, proxy)
+
+        def run(at: int, restarts: bool) -> Run:
+            for name in database.database.list_collection_names():
+                database[name].drop()
+            made = case(begin, server, database, nth, restarts, at)
+            made.close()
+            return made
+
+        whole = run(0, False)
+        wanted = told(whole.events)
+        assert state(whole.events) == {
+            str(one["_id"]): one for name in ("c", "e", "f") for one in database[name].find()
+        }
+        missed = set(nth.seen)
+        assert len(missed) > 1
+        for nth.reads in (False, True):
+            # A run with fewer calls than asked for has met them all.
+            for at in range(1, FEW + 1) if nth.reads else itertools.count(1):
+                # Each call meets both over the two kinds of faults.
+                restarts = (at % 2 == 0) == lost
+                made = run(at, restarts)
+                if nth.spoiled is None:
+                    break
+                missed.discard(nth.spoiled)
+                where = (at, nth.spoiled, restarts)
+                if case is window and made.crashed:
+                    # The last window is read again, and what was changed since may come in its place.
+                    assert state(made.events) == state(whole.events), where
+                    assert wanted - told(made.events) == Counter(), where
+                else:
+                    assert told(made.events) == wanted, where
+        assert not missed
