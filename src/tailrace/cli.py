@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from tailrace import __version__, signalling
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
@@ -34,7 +34,9 @@ exit codes:
   1  another failure                           6  the log's bytes are not understood
   2  the configuration is wrong                7  a value cannot be converted
   3  no connection                             8  the sink is wrong or refuses records
-  4  the server lacks something              130  a second Ctrl-C
+  4  the server lacks something                9  Spark's JVM has ended
+                                             10  its planner or a worker has ended
+                                            130  a second Ctrl-C
 """
 
 
@@ -67,7 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", parents=[shared], help="run the pipeline that a file describes")
     _add_file(run)
     run.add_argument("--once", action="store_true", help="deliver what the log holds now, then stop")
-    run.add_argument("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint")
+    run.add_argument("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint, or a location with a scheme")
+    run.add_argument("--master", metavar="URL", help="the Spark cluster to run on, as spark://HOST:7077; else local[*]")
+    run.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[], help="a setting of Spark; repeatable")
     run.set_defaults(command=_run)
 
     check = commands.add_parser("check", parents=[shared], help="check a file and the server that it names")
@@ -112,11 +116,18 @@ def _run(arguments: argparse.Namespace) -> int:
     from tailrace.connectors.registry import prerequisites
 
     run = _read(arguments)
+    from tailrace.spark import cluster
+
+    conf = cluster.settings(arguments.conf)
+    master = None if arguments.master is None else cluster.checked_master(arguments.master)
+    if master is not None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise ConfigError("--master is given, and spark-submit has named a master already.", "Leave out the second.")
     with _Interruption() as interruption:
         from tailrace.pipeline import Pipeline
+        from tailrace.spark.processes import jvm_lost
 
         # What ends the query is told here, so Spark's own log only doubles it.
-        pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off")
+        pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off", master=master, conf=conf)
         # Asked before Spark starts: most failures are then told within a second.
         for finding in prerequisites(run.source).demand(run.source):
             # The source tells of the tables itself, at each start.
@@ -127,22 +138,27 @@ def _run(arguments: argparse.Namespace) -> int:
                 _follow(pipeline, arguments.once, interruption)
             finally:
                 pipeline.stop()
-        except Exception:
+        except Exception as error:
             # A supervisor signals every process of a service: what then fails, fails because the others end too.
             if not interruption.asked:
-                raise
+                lost = jvm_lost(error)
+                if lost is None:
+                    raise
+                raise lost from error
     return 0
 
 
 def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
     """Start the pipeline and show its status until it ends or is interrupted. Raises what ended it."""
+    from tailrace.connectors.registry import describe
+    from tailrace.spark.processes import process_lost
     from tailrace.status import StatusLine
 
     interruption.postpone()
     # On the main thread Spark's session would take Ctrl-C for itself, and end in the middle of its own start.
     with ThreadPoolExecutor(1, "tailrace-start") as starter:
         query = starter.submit(pipeline.start, available_now=once).result()
-    line = StatusLine()
+    line = StatusLine(describe(pipeline.run.source))
     # Records and a line that rewrites itself do not share a terminal.
     shown = not (pipeline.run.sink.name == "console" and sys.stdout.isatty() and sys.stderr.isatty())
     with _progress(pipeline, line) as ended:
@@ -155,7 +171,7 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
     line.close()
     failure = query.exception()
     if failure is not None and not interruption.asked:
-        raise failure
+        raise process_lost(query) or failure
 
 
 @contextmanager
@@ -248,6 +264,23 @@ def _log_to_stderr(debug: bool) -> None:
     logger = logging.getLogger("tailrace")
     logger.handlers = [handler]
     logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    if not debug:
+        # Py4J logs a stack trace for each call to a JVM that has ended, and raises as well. Some of them go to the root
+        # logger, which would then show everything twice; so it gets what it does without any setting, but for those.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        root = logging.getLogger()
+        root.handlers = [*(one for one in root.handlers if not isinstance(one, _Libraries)), _Libraries()]
+
+
+class _Libraries(logging.StreamHandler[TextIO]):
+    """Shows on stderr what libraries warn of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setLevel(logging.WARNING)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name.partition(".")[0] != "tailrace" and f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 class _Interruption:

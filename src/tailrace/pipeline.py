@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -12,6 +13,7 @@ from tailrace import sinks
 from tailrace.config.files import RunConfig
 from tailrace.errors import TailraceError
 from tailrace.snapshot.mode import snapshot_mode
+from tailrace.spark.lock import CheckpointLock
 from tailrace.status import METRIC
 
 FORMATS = {name: f"{name}-cdc" for name in ("postgres", "mongodb", "sqlserver", "db2")}
@@ -21,16 +23,28 @@ FORMATS = {name: f"{name}-cdc" for name in ("postgres", "mongodb", "sqlserver", 
 class Pipeline:
     """One pipeline: made from a configuration, started and stopped at most once.
 
-    With `spark` None it makes a local session of its own, which `stop` ends as well; `log_level` is that of Spark's
-    log then. The sink is checked here, so a wrong one raises SinkError before anything runs.
+    With `spark` None it makes a session of its own, which `stop` ends as well: local, or on the cluster that `master`
+    names, with Spark's settings `conf` over tailrace's own; `log_level` is that of Spark's log then. The sink is
+    checked here, so a wrong one raises SinkError before anything runs.
     """
 
-    def __init__(self, run: RunConfig, spark: SparkSession | None = None, log_level: str = "error") -> None:
+    def __init__(
+        self,
+        run: RunConfig,
+        spark: SparkSession | None = None,
+        log_level: str = "error",
+        *,
+        master: str | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
         self.run = run
         self.sink = sinks.open(run.sink.name, run.sink.options)
         self.query: StreamingQuery | None = None
         self._spark = spark
+        self._lock = CheckpointLock(run.checkpoint) if run.checkpoint is not None else None
         self._log_level = log_level
+        self._master = master
+        self._conf = conf
         self._own_session = spark is None
 
     @property
@@ -43,23 +57,50 @@ class Pipeline:
     def start(self, available_now: bool = False) -> StreamingQuery:
         """Start the query; with `available_now` it ends by itself after what the log holds at this moment.
 
-        Raises TailraceError when it was started before, PrerequisiteError when Spark cannot run here. What the source
-        meets ends the query: `tailrace.failures.cause` finds the deliberate error in the exception that Spark raises.
+        Raises TailraceError when it was started before or another run holds its checkpoint, PrerequisiteError when
+        Spark cannot run here, ConnectionFailed when no Spark master answers, SinkError when the sink's place is not
+        this checkpoint's, or executors do not see its directory. What the source meets ends the query:
+        `tailrace.failures.cause` finds the deliberate error in the exception that Spark raises.
         """
-        from tailrace.spark import options, register
+        from tailrace.spark import register
+        from tailrace.spark.cluster import LOCAL, demand_shared
         from tailrace.spark.session import session
 
         if self.query is not None:
             raise TailraceError("The pipeline was started before.", "Make a new one.")
-        if self._spark is None:
-            self._spark = session(kafka=self.sink.needs_kafka, log_level=self._log_level)
-        register(self._spark)
+        keep: tuple[int, ...] = ()
+        if self._lock is not None:
+            self._lock.acquire()
+            keep = self._lock.files
+        try:
+            if self._spark is None:
+                self._spark = session(
+                    self._conf,
+                    kafka=self.sink.needs_kafka,
+                    log_level=self._log_level,
+                    master=self._master or LOCAL,
+                    keep=keep,
+                )
+            path = getattr(self.sink, "path", None)
+            if path is not None:
+                demand_shared(self._spark, path)
+            register(self._spark)
+            self.query = self._started(self._spark, available_now)
+        except BaseException:
+            if self._lock is not None:
+                self._lock.release()
+            raise
+        return self.query
+
+    def _started(self, spark: SparkSession, available_now: bool) -> StreamingQuery:
+        from tailrace.spark import options
+
         source = self.run.source
-        frame = self._spark.readStream.format(FORMATS[source.connector]).options(**options(source.texts)).load()
+        frame = spark.readStream.format(FORMATS[source.connector]).options(**options(source.texts)).load()
         aside = expr("count_if(op = 'quarantine') as quarantined")
         frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"), aside)
-        self.query = self.sink.start(frame, self.run.checkpoint.absolute(), self._trigger(available_now), self.run.name)
-        return self.query
+        trigger = self._trigger(available_now)
+        return self.sink.start(frame, self.run.checkpoint_location, trigger, self.run.name)
 
     def _trigger(self, available_now: bool) -> dict[str, Any]:
         # A snapshot that is all there is to do ends by itself, as Debezium's does.
@@ -75,6 +116,10 @@ class Pipeline:
             if self.query is not None and self.query.isActive:
                 self.query.stop()
         finally:
-            if self._own_session and self._spark is not None:
-                self._spark.stop()
-                self._spark = None
+            try:
+                if self._own_session and self._spark is not None:
+                    self._spark.stop()
+                    self._spark = None
+            finally:
+                if self._lock is not None:
+                    self._lock.release()

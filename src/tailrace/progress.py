@@ -1,91 +1,16 @@
-"""TableProgress: how far the tables of a running snapshot are, and how that looks as a bar or a line. Driver.
-
-The form in which the planner tells it is said in `tailrace.status`.
-"""
+"""How far the tables of a running snapshot are, as a bar or a line. Driver."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Sequence
 
-from tailrace.snapshot.plan import SnapshotPlan
+from tailrace.connectors.source_status import TableProgress
 
 WIDTH = 24
 """Characters of a bar."""
 
 SHOWN = 8
 """Tables that are shown at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableProgress:
-    """One table that is being read: `done` of `of` rows or chunks, `of` None where nobody knows how many there are.
-
-    `waiting` counts the tables that come after it; `paused` tells that a signal has paused the snapshot.
-    """
-
-    table: str
-    done: int
-    of: int | None
-    unit: Literal["rows", "chunks"] = "rows"
-    waiting: int = 0
-    paused: bool = False
-
-
-def tables(end: Mapping[str, Any], latest: Mapping[str, Any]) -> list[TableProgress]:
-    """The tables of the running snapshot, of the offsets of a progress record; empty when none is running.
-
-    The planner's own figures in `latest` come first. Without them the initial snapshot tells its chunks, and an
-    incremental one the rows that it has read.
-    """
-    told = _told(latest.get("snapshot"))
-    if told:
-        return told
-    snapshot = end.get("snapshot")
-    if isinstance(snapshot, Mapping) and "plan" in snapshot:
-        return _planned(SnapshotPlan.from_json(snapshot["plan"]), int(snapshot["done"]))
-    state = _mapping(_mapping(end.get("progress")).get("state"))
-    listed = state.get("collections")
-    if not listed:
-        return []
-    name = f"{listed[0][0]}.{listed[0][1]}"
-    return [TableProgress(name, int(state["rows"]), None, "rows", len(listed) - 1, bool(state.get("paused")))]
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _told(value: Any) -> list[TableProgress]:
-    """The figures of a planner: one entry or several; what is no entry is passed over."""
-    entries = value if isinstance(value, list) else [value]
-    found = []
-    for entry in map(_mapping, entries):
-        rows, of = entry.get("rows"), entry.get("of")
-        if isinstance(entry.get("table"), str) and isinstance(rows, int):
-            waiting = entry.get("waiting")
-            found.append(
-                TableProgress(
-                    entry["table"],
-                    rows,
-                    of if isinstance(of, int) else None,
-                    "rows",
-                    waiting if isinstance(waiting, int) else 0,
-                    entry.get("paused") is True,
-                )
-            )
-    return found
-
-
-def _planned(plan: SnapshotPlan, done: int) -> list[TableProgress]:
-    """The table whose chunks are read next; none when all are."""
-    for place, table in enumerate(plan.tables):
-        count = len(SnapshotPlan((table,), plan.chunk_pages))
-        if done < count:
-            return [TableProgress(f"{table.schema}.{table.table}", done, count, "chunks", len(plan.tables) - place - 1)]
-        done -= count
-    return []
 
 
 class Pace:

@@ -1,21 +1,15 @@
 """The status of a running pipeline on one line: rate, lag, batch, position. Driver.
 
 Everything comes from Spark's progress record of the newest batch: its offsets say how far the log was read and how
-far it reaches, and a metric that the pipeline observes says how old the newest delivered commit is.
-
-While a snapshot is running, each of its tables has a line of its own. A planner that knows more than the offsets puts
-it into what `Planner.status` returns (Spark reports that as `latestOffset`), beside the position:
-
-    {"log": {…}, "snapshot": {"table": "public.t", "rows": 1200, "of": 5000, "waiting": 2, "paused": false}}
-
-`table` is the table that is being read, `rows` how many of its rows were read, `of` how many there are about (left
-out when that is not known), `waiting` how many tables come after it, `paused` whether a signal has paused the
-snapshot; the latter two may be left out. A list of such objects tells of tables that are read at the same time.
+far it reaches, in the words of their connector (`tailrace.connectors.source_status`), and a metric that the pipeline
+observes says how old the newest delivered commit is. While a snapshot is running, each of its tables has a line of its
+own.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import sys
 import time
@@ -25,8 +19,13 @@ from datetime import UTC, datetime
 from typing import Any, TextIO
 
 from tailrace import progress as tables
-from tailrace.progress import Pace, TableProgress
-from tailrace.snapshot.plan import SnapshotPlan
+from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, TableProgress
+from tailrace.progress import Pace
+
+log = logging.getLogger("tailrace")
+
+Describe = Callable[[Offsets, Offsets], SourceStatus]
+"""What a connector says of an offset and of the newest one that it knows: `tailrace.connectors.registry.describe`."""
 
 METRIC = "tailrace"
 """Name of the observed metric: its field `newest_us` is the newest `source_ts` of the batch, in µs since 1970 UTC, and
@@ -42,10 +41,9 @@ class Status:
 
     `batch` is Spark's number of the batch; `events` its records and `rate` those of a second; `lag_bytes` the bytes
     of the log that are still to read and `lag_s` how long before the batch began its newest commit was made, in
-    seconds, both None when not known; `position` the LSN that was read to; `chunks` the chunks of a snapshot that
-    are read and those there are, while one runs; `tables` how far its tables are; `quarantined` the changes that
-    were put aside; `unchanged` the updates that were left out since the start because they change nothing that is
-    shown.
+    seconds, both None when not known; `position` how far the log was read; `snapshot` how much of a snapshot is read,
+    while one runs; `tables` how far its tables are; `quarantined` the changes that were put aside; `unchanged` the
+    updates that were left out since the start because they change nothing that is shown.
     """
 
     batch: int
@@ -54,28 +52,37 @@ class Status:
     lag_bytes: int | None = None
     lag_s: float | None = None
     position: str = ""
-    chunks: tuple[int, int] | None = None
+    snapshot: SnapshotStatus | None = None
     tables: tuple[TableProgress, ...] = ()
     quarantined: int = 0
     unchanged: int = 0
 
     @classmethod
-    def of(cls, progress: Mapping[str, Any]) -> Status:
-        """Read Spark's progress record, the parsed JSON of `StreamingQueryProgress`."""
+    def of(cls, progress: Mapping[str, Any], describe: Describe) -> Status:
+        """Read Spark's progress record, the parsed JSON of `StreamingQueryProgress`, of a source that `describe` knows.
+
+        What the offsets cannot say is left out; the record's own numbers are there in any case.
+        """
         source: Mapping[str, Any] = (progress.get("sources") or [{}])[0]
-        end, newest = _log_end(source.get("endOffset")), _log_end(source.get("latestOffset"))
-        rate = progress.get("processedRowsPerSecond")
+        end, newest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+        described = SourceStatus()
+        try:
+            described = describe(end, newest)
+        except Exception as error:
+            # a record of another version, say: the line is for a person, and no reason to end or to be silent
+            log.debug("the status of the source cannot be read (%s)", type(error).__name__)
+        rate, age = progress.get("processedRowsPerSecond"), _age(progress)
         return cls(
             batch=int(progress.get("batchId", 0)),
             events=int(progress.get("numInputRows", 0)),
             rate=float(rate) if isinstance(rate, int | float) else 0.0,
-            lag_bytes=max(0, newest - end) if end is not None and newest is not None else None,
-            lag_s=_age(progress),
-            position="" if end is None else f"{end >> 32:X}/{end & 0xFFFFFFFF:X}",
-            chunks=_chunks(source.get("endOffset")),
-            tables=tuple(tables.tables(_offset(source.get("endOffset")), _offset(source.get("latestOffset")))),
+            lag_bytes=described.lag_bytes,
+            lag_s=described.lag_s if age is None else age,
+            position=described.position,
+            snapshot=described.snapshot,
+            tables=described.tables,
             quarantined=_observed(progress, "quarantined") or 0,
-            unchanged=int(_offset(source.get("latestOffset")).get("unchanged", 0)),
+            unchanged=int(newest.get("unchanged", 0)),
         )
 
     def line(self, total: int) -> str:
@@ -88,8 +95,8 @@ class Status:
             lag.append(f"{self.lag_s:.1f} s")
         if lag:
             parts.append(f"lag {' / '.join(lag)}")
-        if self.chunks:
-            parts.append(f"snapshot {self.chunks[0]}/{self.chunks[1]} chunks")
+        if self.snapshot:
+            parts.append(f"snapshot {self.snapshot.done}/{self.snapshot.of} {self.snapshot.unit}")
         if self.quarantined:
             parts.append(f"{self.quarantined:,} put aside")
         if self.unchanged:
@@ -103,15 +110,18 @@ class Status:
 class StatusLine:
     """Writes the status to a stream, stderr by default: rewritten in place on a terminal, else every ten seconds.
 
-    Below it comes a line for each table of a running snapshot, on a terminal with a bar.
+    Below it comes a line for each table of a running snapshot, on a terminal with a bar. `describe` reads the offsets
+    of the source's connector.
     """
 
     def __init__(
         self,
+        describe: Describe,
         out: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
         columns: Callable[[], int] = lambda: shutil.get_terminal_size().columns,
     ) -> None:
+        self._describe = describe
         self._out = out or sys.stderr
         self._clock = clock
         self._columns = columns
@@ -129,7 +139,7 @@ class StatusLine:
         """Take the newest progress record; the same one may come many times."""
         now = self._clock()
         if progress is not None:
-            status = Status.of(progress)
+            status = Status.of(progress, self._describe)
             # Without new rows Spark goes on reporting under the number of the next batch.
             if status.events and status.batch != self._last_batch:
                 self.total += status.events
@@ -182,24 +192,6 @@ def _offset(value: Any) -> Mapping[str, Any]:
         except ValueError:
             value = None
     return value if isinstance(value, dict) else {}
-
-
-def _log_end(value: Any) -> int | None:
-    """The LSN that an offset reads to: `log.end`, two hexadecimal numbers with a slash between them."""
-    text = _offset(_offset(value).get("log")).get("end")
-    if not isinstance(text, str):
-        return None
-    high, _, low = text.partition("/")
-    return (int(high, 16) << 32 | int(low, 16)) or None
-
-
-def _chunks(value: Any) -> tuple[int, int] | None:
-    """The chunks of the running snapshot that are read, and all of them; None when none runs."""
-    snapshot = _offset(_offset(value).get("snapshot"))
-    if "plan" not in snapshot:
-        return None
-    done, total = int(snapshot["done"]), len(SnapshotPlan.from_json(snapshot["plan"]))
-    return (done, total) if done < total else None
 
 
 def _observed(progress: Mapping[str, Any], name: str) -> int | None:

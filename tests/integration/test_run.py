@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import fix_invariant
 from tests.fix_postgres import Database
 
 
@@ -22,6 +23,8 @@ def write(folder: Path, database: Database, **more: str) -> Path:
     entries["debezium.format.schemas.enable"] = "false"
     entries["debezium.sink.type"] = "file"
     entries["debezium.sink.file.path"] = str(folder / "out")
+    committed = fix_invariant.committed_in(folder / ".tailrace" / "shop")
+    fix_invariant.watch(database.server.dsn(), database.name.lower(), committed)
     path = folder / "application.properties"
     path.write_text("".join(f"{name}={text}\n" for name, text in entries.items()))
     return path

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tailrace.config import Config, parse
@@ -75,6 +75,31 @@ def test_a_first_look_begins_at_the_end_or_where_the_option_says(kafka: Kafka) -
     assert until(lambda: channel.poll(None), 1) == [(None, 0)]
     assert until(lambda: channel.poll(0), 1) == [(ONE, 1)]
     channel.close()
+
+
+def test_a_signal_that_is_sent_before_the_first_look_is_not_lost(kafka: Kafka) -> None:
+    """A snapshot may run for hours before signals are looked for."""
+    named = config(kafka.servers)
+    create(kafka.servers, named["signal.kafka.topic"])
+    send(named, ONE)
+    channel = KafkaChannel(named)
+    send(named, TWO)
+    assert until(lambda: channel.poll(None), 1) == [(None, 1)]
+    assert until(lambda: channel.poll(1), 1) == [(TWO, 2)]
+    channel.close()
+
+
+def test_nothing_is_committed_to_the_brokers(kafka: Kafka) -> None:
+    named = config(kafka.servers)
+    create(kafka.servers, named["signal.kafka.topic"])
+    channel = KafkaChannel(named)
+    send(named, ONE)
+    assert until(lambda: channel.poll(0), 1) == [(ONE, 1)]
+    channel.close()
+    partition = TopicPartition(named["signal.kafka.topic"], 0)
+    asking = Consumer({"bootstrap.servers": kafka.servers, "group.id": named["signal.kafka.groupId"]})
+    assert [found.offset for found in asking.committed([partition], 10)] == [OFFSET_INVALID]
+    asking.close()
 
 
 def test_records_for_others_and_broken_ones_are_passed_over(kafka: Kafka) -> None:

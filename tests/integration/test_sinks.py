@@ -5,16 +5,21 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from tailrace import sinks
 from tailrace.columns import ROW_SCHEMA
+from tailrace.errors import SinkError
+from tailrace.failures import cause
 from tailrace.sinks.console import ConsoleSink
 from tests.fix_kafka import Kafka
 
@@ -65,11 +70,23 @@ def drain(sink: sinks.Sink, stream: DataFrame, checkpoint: Path) -> None:
     query.awaitTermination()
 
 
+def files(out: Path) -> list[Path]:
+    """The files of records in the order of their names."""
+    return sorted(path for path in out.iterdir() if not path.name.startswith(("_", ".")))
+
+
+def ids(out: Path, topic: str) -> list[int]:
+    """The keys of one topic's records, in the order in which a reader finds them."""
+    records = [json.loads(line) for path in files(out) for line in path.read_text().split("\n") if line]
+    return [record["key"]["id"] for record in records if record["topic"] == topic]
+
+
 def test_json_lines_hold_the_records_in_the_order_of_their_names(stream: DataFrame, tmp_path: Path) -> None:
     out = tmp_path / "out"
     drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
-    assert all(path.name.startswith("batch-") for path in out.iterdir())
-    lines = [line for path in sorted(out.iterdir()) for line in path.read_text().split("\n") if line]
+    # What is no records has a name that Spark and others pass over.
+    assert {path.name for path in out.iterdir() if not path.name.startswith("batch-")} == {"_tailrace"}
+    lines = [line for path in files(out) for line in path.read_text().split("\n") if line]
     expected = [record for batch in BATCHES for record in batch]
     assert [json.loads(line) for line in lines] == [
         {
@@ -84,17 +101,104 @@ def test_json_lines_hold_the_records_in_the_order_of_their_names(stream: DataFra
     assert expected[0]["value"].decode() in lines[0]
 
 
-def test_a_replayed_batch_replaces_its_files(spark: SparkSession, stream: DataFrame, tmp_path: Path) -> None:
+def test_a_replayed_batch_is_left_as_it_is(stream: DataFrame, tmp_path: Path) -> None:
     out = tmp_path / "out"
     sink = sinks.open("file", {"path": str(out)})
     checkpoint = tmp_path / "checkpoint"
     drain(sink, stream, checkpoint)
-    before = {path.name: path.read_text() for path in out.iterdir()}
+    before = {path.name: (path.read_text(), path.stat().st_ino) for path in files(out)}
     # As after a crash between the sink and the commit of the second batch.
     (checkpoint / "commits" / "1").unlink()
-    (out / "batch-000000000001-00009.jsonl").write_text("left by the first try\n")
     drain(sink, stream, checkpoint)
-    assert {path.name: path.read_text() for path in out.iterdir()} == before
+    assert {path.name: (path.read_text(), path.stat().st_ino) for path in files(out)} == before
+
+
+@pytest.fixture
+def small_files(spark: SparkSession) -> Iterator[None]:
+    """Spark begins another file after each record of a task."""
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", "1")
+    yield
+    spark.conf.unset("spark.sql.files.maxRecordsPerFile")
+
+
+@pytest.mark.usefixtures("small_files")
+def test_every_file_of_a_task_is_kept(stream: DataFrame, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
+    assert len(files(out)) == sum(map(len, BATCHES))
+    assert ids(out, "p.s.a") == [1, 2, 2, 4]
+
+
+def test_what_a_killed_run_has_left_aside_does_not_become_records(stream: DataFrame, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    left = out / "_tailrace" / "staging-000000000000-01234567"
+    left.mkdir(parents=True)
+    (left / "part-00000-x-c000.txt").write_text("half a rec")
+    (out / "notes.txt").write_text("of someone else\n")
+    drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
+    assert not left.exists()
+    assert (out / "notes.txt").read_text() == "of someone else\n"
+    (out / "notes.txt").unlink()
+    assert ids(out, "p.s.a") == [1, 2, 2, 4]
+
+
+def test_a_path_may_hold_what_a_pattern_gives_a_meaning_to(stream: DataFrame, tmp_path: Path) -> None:
+    out = tmp_path / "out[1]{a}*"
+    drain(sinks.open("file", {"path": str(out)}), stream, tmp_path / "checkpoint")
+    assert ids(out, "p.s.a") == [1, 2, 2, 4]
+
+
+@pytest.mark.parametrize("name", ["file", "parquet"])
+def test_a_new_checkpoint_is_refused_where_another_one_has_written(
+    name: str, stream: DataFrame, tmp_path: Path
+) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    sink = sinks.open(name, {"path": str(out)})
+    drain(sink, stream, checkpoint)
+    before = {path.name: path.read_bytes() for path in files(out)}
+    shutil.rmtree(checkpoint)
+    with pytest.raises(SinkError) as refused:
+        drain(sink, stream, checkpoint)
+    assert str(out) in refused.value.message
+    assert f"debezium.sink.{name}.path" in refused.value.remedy
+    assert {path.name: path.read_bytes() for path in files(out)} == before
+    # As the remedy says.
+    out.rename(tmp_path / "moved")
+    drain(sink, stream, checkpoint)
+    assert len(files(out)) == len(before)
+
+
+def test_parquet_files_without_a_log_are_not_hidden_by_a_new_one(stream: DataFrame, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sink = sinks.open("parquet", {"path": str(out)})
+    drain(sink, stream, tmp_path / "checkpoint")
+    shutil.rmtree(out / "_spark_metadata")
+    with pytest.raises(SinkError, match="another checkpoint"):
+        drain(sink, stream, tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["file", "parquet"])
+def test_a_path_that_cannot_be_used_is_said_before_the_query_starts(
+    name: str, stream: DataFrame, tmp_path: Path
+) -> None:
+    with pytest.raises(SinkError, match=r"nowhere://x/out cannot be used: .*\bnowhere\b"):
+        drain(sinks.open(name, {"path": "nowhere://x/out"}), stream, tmp_path / "checkpoint")
+
+
+def test_an_error_in_a_batch_is_found_again_in_the_driver(stream: DataFrame, tmp_path: Path) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    sink = sinks.open("file", {"path": str(out)})
+    drain(sink, stream, checkpoint)
+    before = {path.name: path.read_text() for path in files(out)}
+    # Files of the second batch are there, and nothing that says that it was written.
+    (checkpoint / "commits" / "1").unlink()
+    (out / "_tailrace" / "batch-000000000001.json").unlink()
+    with pytest.raises(StreamingQueryException) as failed:
+        drain(sink, stream, checkpoint)
+    found = cause(failed.value)
+    assert isinstance(found, SinkError)
+    assert f"{out}/batch-000000000001-00000.jsonl is there already" in found.message
+    assert {path.name: path.read_text() for path in files(out)} == before
 
 
 def test_parquet_keeps_every_column(spark: SparkSession, stream: DataFrame, tmp_path: Path) -> None:
@@ -112,6 +216,32 @@ def test_the_console_prints_each_record(stream: DataFrame, tmp_path: Path) -> No
     assert len(lines) == sum(map(len, BATCHES))
     assert lines[0].startswith("create     p.s.a  [id=1]  id=1  t=")
     assert lines[2] == "tombstone  p.s.a  [id=2]"
+
+
+KAFKA = {"producer.bootstrap.servers": "127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "asyncProgressTrackingEnabled",
+        "producer.asyncProgressTrackingEnabled",
+        "asyncprogresstrackingcheckpointintervalms",
+        "_asyncProgressTrackingOverrideSinkSupportCheck",
+    ],
+)
+def test_kafka_refuses_progress_that_is_tracked_asynchronously(name: str) -> None:
+    with pytest.raises(SinkError, match=rf"debezium\.sink\.kafka\.{name} is not supported: .*not committed"):
+        sinks.open("kafka", KAFKA | {name: "true"})
+
+
+def test_kafka_refuses_speculation(stream: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be changed in a session that runs: its settings are those of the test's."""
+    settings = {"spark.speculation": "true"}
+    monkeypatch.setattr(type(stream.sparkSession.sparkContext), "getConf", lambda self: settings)
+    with pytest.raises(SinkError, match=r"spark\.speculation is on"):
+        drain(sinks.open("kafka", KAFKA), stream, tmp_path / "checkpoint")
+    assert not (tmp_path / "checkpoint").exists()
 
 
 def test_kafka_gets_keys_values_and_headers_in_order(

@@ -133,3 +133,24 @@ def test_offsets_are_compared_as_json_text(spark: SparkSession, tmp_path: Path) 
 
 def test_a_row_limit_is_called_max_rows() -> None:
     assert vars(ReadMaxRows(7)) == {"max_rows": 7}
+
+
+def test_progress_that_is_tracked_asynchronously_is_ahead_of_the_commit_log(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Why the Kafka sink refuses it: what the planner is given may not be committed, and must not be forgotten."""
+    spark.dataSource.register(Probe)
+    frame = spark.readStream.format("probe").options(log=str(tmp_path / "calls")).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    tracked = {"Enabled": "true", "CheckpointIntervalMs": "3600000"}
+    writer = writer.options(**{f"asyncProgressTracking{name}": text for name, text in tracked.items()})
+    query = writer.option("_asyncProgressTrackingOverrideSinkSupportCheck", "true").start()
+    try:
+        deadline = time.monotonic() + 60
+        while not asked(tmp_path, "latestOffset", start=LAST):
+            assert query.isActive, query.exception()
+            assert time.monotonic() < deadline, calls(tmp_path / "calls")
+            time.sleep(0.05)
+    finally:
+        query.stop()
+    assert asked(tmp_path, "latestOffset", start=LAST)[0]["committed"] < LAST

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tailrace import cli, errors, sinks
+from tailrace.connectors.postgres.status import describe
 from tailrace.errors import ConnectionFailed, PositionLost, SinkError, TailraceError
 from tailrace.failures import cause, recognise
 from tailrace.sinks.console import render
@@ -113,7 +114,7 @@ def test_the_cause_is_found_behind_other_exceptions() -> None:
 def progress(**changes: Any) -> dict[str, Any]:
     source = {
         "endOffset": {"log": {"commit": "0/10", "end": "1/20"}},
-        "latestOffset": {"log": {"commit": "0/0", "end": "1/5DC"}},
+        "latestOffset": {"log": {"commit": "0/0", "end": "0/0", "idle": "1/5DC"}},
     }
     return {
         "batchId": 3,
@@ -126,7 +127,7 @@ def progress(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_status_reads_rate_lag_and_position() -> None:
-    status = Status.of(progress())
+    status = Status.of(progress(), describe)
     assert status.lag_bytes == 0x5DC - 0x20
     assert status.lag_s == pytest.approx(2.5)
     assert status.position == "1/20"
@@ -135,27 +136,21 @@ def test_the_status_reads_rate_lag_and_position() -> None:
 
 def test_the_status_leaves_out_what_is_not_known() -> None:
     bare = progress(sources=[{"endOffset": None}], observedMetrics={}, processedRowsPerSecond="NaN")
-    assert Status.of(bare).line(0) == "0 events/s · 0 in all · batch 3"
-    assert Status.of({}).line(0) == "0 events/s · 0 in all · batch 0"
+    assert Status.of(bare, describe).line(0) == "0 events/s · 0 in all · batch 3"
+    assert Status.of({}, describe).line(0) == "0 events/s · 0 in all · batch 0"
 
 
 def test_the_status_counts_what_was_put_aside() -> None:
     aside = progress(observedMetrics={METRIC: {"newest_us": 1767225600_000_000, "quarantined": 2}})
-    assert " · 2 put aside · batch 3" in Status.of(aside).line(0)
+    assert " · 2 put aside · batch 3" in Status.of(aside, describe).line(0)
     left_out = progress(sources=[{"latestOffset": '{"log":{"end":"0/0"},"unchanged":4}'}])
-    assert " · 4 unchanged left out · batch 3" in Status.of(left_out).line(0)
-
-
-def test_the_status_tells_how_far_a_snapshot_is() -> None:
-    plan = {"chunk_pages": 10, "first": True, "tables": [["public", "t", 25], ["public", "u", 1]]}
-    offset = {"log": {"commit": "0/0", "end": "0/10"}, "snapshot": {"plan": plan, "done": 2}}
-    assert Status.of(progress(sources=[{"endOffset": json.dumps(offset)}])).chunks == (2, 4)
+    assert " · 4 unchanged left out · batch 3" in Status.of(left_out, describe).line(0)
 
 
 def test_without_a_terminal_a_line_comes_every_ten_seconds() -> None:
     now = [0.0]
     out = io.StringIO()
-    line = StatusLine(out, lambda: now[0])
+    line = StatusLine(describe, out, lambda: now[0])
     line.update(progress())
     line.update(progress(batchId=4))
     now[0] = 9.9
@@ -171,7 +166,7 @@ def test_without_a_terminal_a_line_comes_every_ten_seconds() -> None:
 
 def test_the_last_state_is_written_at_the_end() -> None:
     out = io.StringIO()
-    line = StatusLine(out, lambda: 0.0)
+    line = StatusLine(describe, out, lambda: 0.0)
     line.update(progress())
     line.update(progress(batchId=4, numInputRows=1))
     line.close()
@@ -184,7 +179,7 @@ def test_a_terminal_gets_one_line_that_is_rewritten() -> None:
             return True
 
     out = Terminal()
-    line = StatusLine(out)
+    line = StatusLine(describe, out)
     line.update(progress())
     line.update(progress(numInputRows=0, processedRowsPerSecond=0.0))
     line.close()

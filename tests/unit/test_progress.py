@@ -7,26 +7,27 @@ from typing import Any
 
 import pytest
 
-from tailrace.progress import Pace, TableProgress, bar, described, tables
+from tailrace.connectors.postgres.status import describe
+from tailrace.connectors.source_status import TableProgress, tables
+from tailrace.progress import Pace, bar, described
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
 from tailrace.status import StatusLine
 
-PLAN = {"chunk_pages": 10, "first": True, "tables": [["public", "t", 25], ["public", "u", 1], ["s", "v", 10]]}
+CHUNKS = [("public.t", 3), ("public.u", 1), ("s.v", 1)]
 
 
 def test_the_planners_own_figures_come_first() -> None:
-    end = {"snapshot": {"plan": PLAN, "done": 1}}
     entry = {"table": "public.t", "rows": 1200, "of": 5000, "waiting": 2, "paused": True}
     told = TableProgress("public.t", 1200, 5000, "rows", 2, True)
-    assert tables(end, {"snapshot": entry}) == [told]
+    assert tables({}, {"snapshot": entry}, CHUNKS, 1) == (told,)
     two = [entry, {"table": "public.u", "rows": 0}]
-    assert tables(end, {"snapshot": two}) == [told, TableProgress("public.u", 0, None)]
+    assert tables({}, {"snapshot": two}, CHUNKS, 1) == (told, TableProgress("public.u", 0, None))
 
 
 @pytest.mark.parametrize("odd", [None, 7, "text", {}, {"table": "t"}, {"rows": 1}, [None], {"table": 1, "rows": 1}])
 def test_what_is_no_figure_is_passed_over(odd: Any) -> None:
-    assert tables({}, {"snapshot": odd}) == []
-    assert tables({"snapshot": odd, "progress": odd}, {}) == []
+    assert tables({}, {"snapshot": odd}) == ()
+    assert tables({"snapshot": odd, "progress": odd}, {}) == ()
 
 
 @pytest.mark.parametrize(
@@ -34,17 +35,17 @@ def test_what_is_no_figure_is_passed_over(odd: Any) -> None:
     [(0, "public.t", (0, 3)), (2, "public.t", (2, 3)), (3, "public.u", (0, 1)), (4, "s.v", (0, 1))],
 )
 def test_an_initial_snapshot_tells_its_chunks(done: int, table: str, chunks: tuple[int, int]) -> None:
-    (found,) = tables({"snapshot": {"plan": PLAN, "done": done}}, {"log": {}})
+    (found,) = tables({}, {"log": {}}, CHUNKS, done)
     assert (found.table, (found.done, found.of), found.unit) == (table, chunks, "chunks")
-    assert tables({"snapshot": {"plan": PLAN, "done": 5}}, {}) == []
+    assert tables({}, {}, CHUNKS, 5) == ()
 
 
 def test_an_incremental_snapshot_tells_its_rows() -> None:
     collections = Collection("public", "t", "id > 1"), Collection("public", "u")
     state = IncrementalSnapshot("1", collections, Cursor(("7",), ("9",), 700), paused=True)
-    assert tables({"progress": {"state": state.to_json()}}, {}) == [
-        TableProgress("public.t", 700, None, "rows", 1, True)
-    ]
+    assert tables({"progress": {"state": state.to_json()}}, {}) == (
+        TableProgress("public.t", 700, None, "rows", 1, True),
+    )
 
 
 def test_the_pace_is_that_since_a_table_was_first_seen() -> None:
@@ -118,7 +119,7 @@ def drawn(text: str) -> list[str]:
 def test_a_terminal_redraws_its_bars_in_place_and_clears_them_at_the_end() -> None:
     now = [0.0]
     out = Terminal()
-    line = StatusLine(out, lambda: now[0], lambda: 100)
+    line = StatusLine(describe, out, lambda: now[0], lambda: 100)
     line.update(record(100))
     now[0] = 5.0
     line.update(record(600))
@@ -139,7 +140,7 @@ def test_a_terminal_redraws_its_bars_in_place_and_clears_them_at_the_end() -> No
 
 def test_no_line_is_wider_than_the_terminal() -> None:
     out = Terminal()
-    line = StatusLine(out, lambda: 0.0, lambda: 40)
+    line = StatusLine(describe, out, lambda: 0.0, lambda: 40)
     line.update(record(100))
     line.update(record(200))
     assert [len(one) <= 39 for one in drawn(out.getvalue())] == [True, True]
@@ -147,7 +148,7 @@ def test_no_line_is_wider_than_the_terminal() -> None:
 
 def test_without_a_terminal_each_table_has_a_line() -> None:
     out = io.StringIO()
-    line = StatusLine(out, lambda: 0.0)
+    line = StatusLine(describe, out, lambda: 0.0)
     line.update(record(100))
     assert out.getvalue().splitlines() == [
         "0 events/s · 0 in all · batch 1",

@@ -27,6 +27,7 @@ TABLES: dict[str, tuple[Option, ...]] = {name: connector.table for name, connect
 
 _log = logging.getLogger("tailrace")
 _told: set[str] = set()
+_PREFIX = "topic.prefix"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -108,8 +109,12 @@ def parse(connector: str, options: Mapping[str, str]) -> Config:
     if connector not in TABLES:
         raise ConfigError(f"There is no connector {connector!r}.", f"Known: {', '.join(sorted(TABLES))}.")
     reading = _Reading(CONNECTORS[connector])
+    newest = any(name.strip().lower() == _PREFIX and text.strip() for name, text in options.items())
     for name, text in options.items():
-        reading.take(name.strip(), text)
+        if newest and name.strip().lower() in reading.older_names:
+            reading.notices.append(f"{name.strip()} has no effect: {_PREFIX} is given, and names the server.")
+        else:
+            reading.take(name.strip(), text)
     values = reading.settle()
     if reading.faults:
         raise _config_error(reading.faults)
@@ -139,6 +144,7 @@ class _Reading:
         self.notices: list[str] = []
         self._written: dict[str, str] = {}
         self._used: set[str] = set()
+        self.older_names = {alias.lower() for option in table if option.name == _PREFIX for alias in option.aliases}
         self._names = {option.name.lower(): option for option in table if not option.pattern}
         self._older = {old.lower(): option for option in table for old in option.deprecated_names}
         self._aliases = {alias.lower(): option for option in table for alias in option.aliases}

@@ -174,7 +174,8 @@ OWN = (
            choices=("topic", "key")),
     Option("event.order.segments", Kind.INTEGER,
            "Parts of a table under event.order=key; unset: Spark's parallelism.", check=at_least(1)),
-    Option("checkpoint.location", Kind.TEXT, "Directory of Spark's checkpoint; unset: .tailrace/<name>."),
+    Option("checkpoint.location", Kind.TEXT,
+           "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip
 
 

@@ -66,16 +66,34 @@ class RunConfig:
         return str(self.source["name"] or self.source.logical_name)
 
     @property
-    def checkpoint(self) -> Path:
-        """The directory of Spark's checkpoint."""
+    def checkpoint(self) -> Path | None:
+        """The directory of Spark's checkpoint; None when it is in no local file system."""
         return checkpoint_directory(self.source)
 
+    @property
+    def checkpoint_location(self) -> str:
+        """Where Spark's checkpoint is, as Spark takes it: an absolute path, or what was given when it has a scheme."""
+        named = str(self.source["checkpoint.location"] or "")
+        if _SCHEME.match(named) or self.checkpoint is None:
+            return named
+        return str(self.checkpoint.absolute())
 
-def checkpoint_directory(config: Config) -> Path:
-    """The directory of Spark's checkpoint: `checkpoint.location`, else `.tailrace/<name>` where we run."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:/")
+
+
+def checkpoint_directory(config: Config) -> Path | None:
+    """The directory of Spark's checkpoint: `checkpoint.location`, else `.tailrace/<name>` where we run.
+
+    None when it is elsewhere than in the local file system: s3a://…, hdfs://….
+    """
     named = config["checkpoint.location"]
-    name = str(config["name"] or config.logical_name)
-    return Path(named) if named else Path(".tailrace") / re.sub(r"[^\w.\-]", "_", name)
+    if not named:
+        return Path(".tailrace") / re.sub(r"[^\w.\-]", "_", str(config["name"] or config.logical_name))
+    if not _SCHEME.match(named):
+        return Path(named)
+    local = re.match(r"(?i)file:(?://(?:localhost)?(?=/))?(?=/)", named)
+    return Path("/" + named[local.end() :].lstrip("/")) if local else None
 
 
 def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkpoint: str | None = None) -> RunConfig:
@@ -100,7 +118,9 @@ def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkp
 
 def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | None = None) -> RunConfig:
     """The pipeline that a file's entries describe. Raises ConfigError."""
-    resolved = resolve(entries, environment)
+    # Debezium Server reads its file with expressions, Kafka Connect's connectors know providers alone.
+    server = any(name.startswith("debezium.source.") for name in entries)
+    resolved = resolve(entries, environment, expressions=server)
     own = {name: text for name, text in resolved.items() if name.startswith("debezium.")}
     rest = {name: text for name, text in resolved.items() if name not in own}
     runtime = sorted(name for name in rest if name.startswith(("quarkus.", "%", "smallrye.", "mp.")))

@@ -115,7 +115,8 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
-    if not re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text):
+    # 64 bits, which a BSON timestamp needs
+    if not re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) or not -(1 << 63) <= int(text) < 1 << 63:
         raise ValueError(f"must be a whole number, not {text.strip()!r}")
     return int(text)
 

@@ -1,60 +1,217 @@
-"""References in option values: `${env:NAME}`, `${file:PATH:KEY}`, `${NAME}` and `${NAME:default}`. Driver only."""
+"""References in option values: those of Kafka Connect's config providers and of Debezium Server. Driver only.
+
+Both forms of a file have providers: `${env:NAME}` is a variable of the environment, `${file:PATH:KEY}` an entry of a
+.properties file, `${dir:PATH:NAME}` (or `directory`) the whole text of a file in a directory. Debezium Server's files
+have expressions, too: `${NAME}` is another entry, or else a variable, also in capitals with `_` for other characters,
+and `${NAME:default}` falls back to a text that may hold references again. `$${` is a `${` that means nothing.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tailrace.config.properties import parse_properties
 from tailrace.errors import ConfigError
 
-_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
+PROVIDERS = ("env", "file", "dir", "directory")
+"""The providers that are known."""
+
+# In expressions a word before the colon may be a variable. These are the usual names of providers that only look up
+# secrets: what stands behind the colon is never meant as a default.
+_VAULTS = frozenset(
+    (
+        "vault",
+        "secret",
+        "secrets",
+        "configmaps",
+        "secretsmanager",
+        "secretmanager",
+        "ssm",
+        "aws",
+        "awssm",
+        "azure",
+        "keyvault",
+        "azurekeyvault",
+        "gcp",
+        "gsm",
+        "conjur",
+        "cyberark",
+    )
+)
+_CONNECT = re.compile(r"\$\$\{|\$\{([^}]*)\}")
+
+# Where `${…}` has a meaning of its own: groups of an expression, the database in a statement, the code of a transform.
+_OWN_MEANING = re.compile(r"(?:.*\.)?(?:transforms|predicates)\..+|.+\.(?:replacement|query)", re.IGNORECASE)
+
+_log = logging.getLogger("tailrace")
 
 
-def resolve(options: Mapping[str, str], environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The options with every reference replaced.
+def resolve(
+    options: Mapping[str, str], environment: Mapping[str, str] | None = None, *, expressions: bool = True
+) -> dict[str, str]:
+    """The options with every reference replaced; `expressions` tells whether they are those of Debezium Server.
 
-    `${env:NAME}` is a variable of the environment, `${file:PATH:KEY}` an entry of a .properties file,
-    `${NAME}` another entry of `options` or else a variable, also in capitals with `_` for other characters, and
-    `${NAME:default}` the same with a value to fall back to. A replacement is not searched again. Raises ConfigError
+    Without them `${NAME}` stays as it is. What a provider or a variable gives is not searched again. Raises ConfigError
     that names each option whose reference cannot be replaced, never a value.
     """
     known = os.environ if environment is None else environment
     faults: list[str] = []
     resolved = {}
     for option, text in options.items():
-
-        def replace(found: re.Match[str], option: str = option) -> str:
-            value = _look_up(found.group(1), options, known)
-            if value is None:
-                faults.append(f"{option} refers to ${{{found.group(1)}}}, which is not there")
-                return ""
-            return value
-
-        resolved[option] = _REFERENCE.sub(replace, text)
+        reading = _Reading(option, options, known, expressions)
+        resolved[option] = reading.expanded(text) if expressions else reading.provided(text)
+        faults += reading.faults
     if faults:
-        raise ConfigError("; ".join(faults) + ".", "Set it in the environment or in the file that is named.")
+        raise ConfigError(
+            "; ".join(dict.fromkeys(faults)) + ".",
+            "Put the value where the reference says, or refer to where it is: ${env:NAME}, ${file:PATH:KEY} or "
+            "${dir:PATH:NAME}.",
+        )
     return resolved
 
 
-def _look_up(reference: str, options: Mapping[str, str], environment: Mapping[str, str]) -> str | None:
-    kind, colon, rest = reference.partition(":")
-    if colon and kind == "env":
-        return environment.get(rest)
-    if colon and kind == "file":
-        path, _, key = rest.rpartition(":")
-        try:
-            return parse_properties(Path(path).read_text()).get(key)
-        except OSError:
-            return None
-    other = options.get(kind)
-    if other is not None and not _REFERENCE.search(other):
-        return other
-    value = environment.get(kind)
-    if value is None:
-        value = environment.get(re.sub(r"[^A-Za-z0-9]", "_", kind).upper())
-    if value is None and colon:
-        return rest
-    return value
+class _Reading:
+    """The references in the value of one option, and what is wrong with them."""
+
+    def __init__(
+        self, option: str, options: Mapping[str, str], environment: Mapping[str, str], expressions: bool
+    ) -> None:
+        self.option = option
+        self.faults: list[str] = []
+        self._options = options
+        self._environment = environment
+        self._expressions = expressions
+        self._within: list[str] = []
+
+    def provided(self, text: str) -> str:
+        """Kafka Connect's form: `${provider:[path:]key}`, and nothing else."""
+
+        def replace(found: re.Match[str]) -> str:
+            if found[1] is None:
+                return "${"
+            provider, colon, rest = found[1].partition(":")
+            if colon:
+                return self._from(provider, rest, found[0])
+            if not _OWN_MEANING.fullmatch(self.option):
+                _log.warning(
+                    "%s holds ${…} without a provider, which stays as it is: a variable is ${env:NAME}.", self.option
+                )
+            return found[0]
+
+        return _CONNECT.sub(replace, text)
+
+    def expanded(self, text: str) -> str:
+        """Debezium Server's form: expressions, one within another, and providers."""
+        out: list[str] = []
+        at = 0
+        while at < len(text):
+            if text.startswith(("$${", "\\${"), at):
+                out.append("${")
+                at += 3
+            elif text.startswith("${", at) and (end := _closing(text, at + 2)) >= 0:
+                out.append(self._expression(text[at + 2 : end]))
+                at = end + 1
+            else:
+                out.append(text[at])
+                at += 1
+        return "".join(out)
+
+    def _expression(self, inside: str) -> str:
+        split = _colon(inside)
+        name = self.expanded(inside if split < 0 else inside[:split])
+        rest = None if split < 0 else inside[split + 1 :]
+        if rest is not None and (name in PROVIDERS or name.lower() in _VAULTS or rest.startswith(":")):
+            return self._from(name, self.expanded(rest), f"${{{inside}}}")
+        found = self._variable(name)
+        if found is not None:
+            return found
+        if rest is not None:
+            return self.expanded(rest)
+        if _OWN_MEANING.fullmatch(self.option):
+            return f"${{{name}}}"
+        return self._missing(f"${{{inside}}}")
+
+    def _variable(self, name: str) -> str | None:
+        """Another entry, its own references replaced, or a variable of the environment."""
+        entry = self._options.get(name)
+        if entry is not None and name != self.option and name not in self._within:
+            self._within.append(name)
+            try:
+                return self.expanded(entry)
+            finally:
+                self._within.pop()
+        value = self._environment.get(name)
+        return value if value is not None else self._environment.get(re.sub(r"[^A-Za-z0-9]", "_", name).upper())
+
+    def _from(self, provider: str, rest: str, shown: str) -> str:
+        """What a provider gives for `[path:]key`; `shown` is the reference as it was written."""
+        look_up = _LOOK_UPS.get(provider)
+        if look_up is None:
+            default = "; ${NAME:default} is for Debezium Server's files" if not self._expressions else ""
+            self.faults.append(
+                f"{self.option} refers to the provider {provider}, which is not known: there are "
+                f"{', '.join(PROVIDERS)}{default}"
+            )
+            return ""
+        if provider == "env":
+            found = self._environment.get(rest)
+        else:
+            path, _, key = rest.partition(":")
+            try:
+                found = look_up(path, key)
+            except (OSError, UnicodeDecodeError):
+                found = None
+        return found if found is not None else self._missing(shown)
+
+    def _missing(self, reference: str) -> str:
+        self.faults.append(f"{self.option} refers to {reference}, which is not there")
+        return ""
+
+
+def _entry(path: str, key: str) -> str | None:
+    return parse_properties(Path(path).read_text()).get(key)
+
+
+def _file(folder: str, name: str) -> str | None:
+    # A name, not a path: what lies elsewhere is not the directory's.
+    return (Path(folder) / name).read_text() if folder and name and Path(name).name == name else None
+
+
+_LOOK_UPS: Mapping[str, Callable[[str, str], str | None]] = {
+    "env": lambda path, key: None,
+    "file": _entry,
+    "dir": _file,
+    "directory": _file,
+}
+
+
+def _closing(text: str, at: int) -> int:
+    """The place of the brace that closes a reference whose inside begins at `at`; -1 when none does."""
+    depth = 1
+    while at < len(text):
+        if text.startswith("${", at):
+            depth += 1
+            at += 1
+        elif text[at] == "}":
+            depth -= 1
+            if not depth:
+                return at
+        at += 1
+    return -1
+
+
+def _colon(inside: str) -> int:
+    """The place of the first colon outside of inner references; -1 when there is none."""
+    depth = 0
+    for at, char in enumerate(inside):
+        if inside.startswith("${", at):
+            depth += 1
+        elif char == "}" and depth:
+            depth -= 1
+        elif char == ":" and not depth:
+            return at
+    return -1

@@ -319,7 +319,8 @@ class Demo:
         line("── Next: put your own server into the settings (database.*), then", "1")
         command, settings = _command(), f"{directory}/application.properties"
         block(f"   {command} check {settings}\n"
-              f"   {command} run {settings} --checkpoint {directory}/own\n"
+              f"   {command} run {settings} --checkpoint {directory}/own"
+              f" --set debezium.sink.file.path={directory}/own-events\n"
               f"   {command} run --help")  # fmt: skip
         if self._keep is None:
             line(f"   (rm -r {directory} when you have seen enough)", "2")

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.sinks.base import Settings
+from tailrace.sinks.batches import FILES, Batches, number_of
+from tailrace.sinks.claim import claim
 from tailrace.sinks.interruption import briefly
+from tailrace.sinks.storage import HadoopStorage, reaching
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,14 +29,12 @@ LINE = (
 )
 """Spark SQL: one record as a line of JSON, `{"topic":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`."""
 
-_STAGING = "_staging"
-
 
 class JsonLinesSink:
-    """One JSON object a line in files `batch-<batch>-<part>.jsonl` under `path`.
+    """One JSON object a line in files `batch-<batch>-<part>.jsonl` under `path`, each record exactly once.
 
-    The names sort in the order of the records of each topic. A file is complete when it appears. A replayed batch
-    replaces its files, so after it each record is there once.
+    The names sort in the order of the records of each topic. A file is complete when it appears, and is not changed
+    from then on. `path` belongs to one checkpoint: with another one `start` raises SinkError.
     """
 
     name = "file"
@@ -47,35 +48,27 @@ class JsonLinesSink:
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
-        writer = frame.selectExpr(f"{LINE} as value").writeStream.queryName(query).trigger(**trigger)
-        return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(self._write)).start()
+        storage = HadoopStorage(frame.sparkSession)
+        with reaching(self.path, "debezium.sink.file.path"):
+            newest = storage.newest(self.path, FILES)
+            written = None if newest is None else number_of(newest)
+            batches = Batches(storage, claim(storage, self.path, str(checkpoint), "debezium.sink.file.path", written))
 
-    def _write(self, batch: DataFrame, number: int) -> None:
-        """Write one batch: its parts beside the final place, then each by one rename. Driver and workers."""
-        staging = f"{self.path}/{_STAGING}"
-        batch.write.mode("overwrite").text(staging)
-        # Hadoop's file systems are Spark's own: the same code serves a local directory and an object store.
-        hadoop = batch.sparkSession._jvm.org.apache.hadoop.fs  # type: ignore[union-attr]
-        configuration = batch.sparkSession._jsparkSession.sparkContext().hadoopConfiguration()
-        system = hadoop.Path(self.path).getFileSystem(configuration)
-        for old in system.globStatus(hadoop.Path(f"{self.path}/batch-{number:012d}-*")):
-            system.delete(old.getPath(), False)
-        parts = sorted(
-            (status.getPath() for status in system.listStatus(hadoop.Path(staging)) if status.getLen() > 0),
-            key=lambda path: str(path.getName()),
-        )
-        for part in parts:
-            name = str(part.getName())
-            if name.startswith("part-"):
-                index = name.split("-")[1]
-                system.rename(part, hadoop.Path(f"{self.path}/batch-{number:012d}-{index}.jsonl"))
-        system.delete(hadoop.Path(staging), True)
+        def write(batch: DataFrame, number: int) -> None:
+            # Were the text compressed, as Hadoop's settings may say, the names would hide it.
+            writer = batch.write.option("compression", "none")
+            batches.write(number, writer.text)
+
+        writer = frame.selectExpr(f"{LINE} as value").writeStream.queryName(query).trigger(**trigger)
+        return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(write)).start()
 
 
 class ParquetSink:
     """Parquet files under `path` with every column of the rows, by Spark's own sink and its commit log.
 
-    `(position, ordinal)` orders the records; Spark's readers see committed files only.
+    `(position, ordinal)` orders the records; Spark's readers see committed files only. `path` belongs to one
+    checkpoint: with another one, whose first batches Spark would take for those that it knows, `start` raises
+    SinkError.
     """
 
     name = "parquet"
@@ -84,10 +77,19 @@ class ParquetSink:
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
         settings.only(["path"])
-        self.path = settings.required("path")
+        self.path = settings.required("path").rstrip("/") or "/"
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
+        storage = HadoopStorage(frame.sparkSession)
+        with reaching(self.path, "debezium.sink.parquet.path"):
+            # Spark's log of what it has written, a file for each batch; every tenth sums up those before it.
+            logged = [name.removesuffix(".compact") for name in storage.sizes(f"{self.path}/_spark_metadata")]
+            written = max((int(name) for name in logged if name.isdigit()), default=None)
+            if written is None and storage.newest(self.path, "*.parquet") is not None:
+                # Readers would no longer see these files once there is a log without them.
+                written = -1
+            claim(storage, self.path, str(checkpoint), "debezium.sink.parquet.path", written)
         writer = frame.writeStream.format("parquet").outputMode("append").queryName(query).trigger(**trigger)
         return writer.option("checkpointLocation", str(checkpoint)).start(self.path)

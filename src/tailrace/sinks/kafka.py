@@ -34,6 +34,9 @@ class KafkaSink:
 
     Keys, values and headers are written as the bytes that they are. A record with a key goes to the partition that
     Kafka's own hash of the key names, so the order of a key is kept whatever the number of partitions.
+
+    Nothing fences a task that Spark has given up and that is still alive, as on a host that the network has cut off:
+    it may go on sending what its successor sends as well.
     """
 
     name = "kafka"
@@ -41,6 +44,13 @@ class KafkaSink:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
+        for name in options:
+            if name.removeprefix(_PRODUCER).lstrip("_").lower().startswith("asyncprogresstracking"):
+                raise SinkError(
+                    f"debezium.sink.kafka.{name} is not supported: with asynchronous progress tracking the database "
+                    "would forget changes that the checkpoint has not committed.",
+                    "Leave it out.",
+                )
         settings.only(name for name in options if name.startswith(_PRODUCER) and name != _PRODUCER)
         settings.required(f"{_PRODUCER}bootstrap.servers")
         self.options = DEFAULTS | self._producer_options(options)
@@ -63,6 +73,12 @@ class KafkaSink:
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
+        if frame.sparkSession.sparkContext.getConf().get("spark.speculation", "false").strip().lower() == "true":
+            raise SinkError(
+                "spark.speculation is on: a second copy of a slow task would write its records to Kafka a second time, "
+                "and out of order.",
+                "Set spark.speculation=false.",
+            )
         records = frame.select("topic", "key", "value", "headers")
         writer = records.writeStream.format("kafka").queryName(query).trigger(**trigger)
         writer = writer.option("includeHeaders", "true").option("checkpointLocation", str(checkpoint))

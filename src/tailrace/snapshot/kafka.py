@@ -35,9 +35,11 @@ _SHARED = ("security.", "sasl.", "ssl.", "socket.", "client.", "broker.", "metad
 class KafkaChannel:
     """The records of `signal.kafka.topic` whose key is `topic.prefix`. A position is the next offset of partition 0.
 
-    Read for the first time it begins at the topic's end, as Debezium does; with `signal.consumer.auto.offset.reset`
-    `earliest` at its beginning; a topic that does not exist yet begins with its first record. While the brokers cannot
-    be reached there are no signals, and one warning says so: capture goes on.
+    Read for the first time it begins with the first record that was written since the query started, by the record's
+    time: the first look may come hours later, behind a snapshot or when the brokers can be reached. With
+    `signal.consumer.auto.offset.reset` `earliest` it begins at the topic's beginning; a topic that does not exist yet
+    with its first record. While the brokers cannot be reached there are no signals, and one warning says so: capture
+    goes on. Nothing is committed to the brokers: what was read is in the query's offset, with what came of it.
     """
 
     name = "kafka"
@@ -55,6 +57,7 @@ class KafkaChannel:
         self._next: int | None = None
         self._trouble = 0
         self._again = 0.0
+        self._since_ms = time.time_ns() // 1_000_000
 
     def poll(self, position: int | None) -> Polled:
         from confluent_kafka import KafkaException
@@ -107,7 +110,7 @@ class KafkaChannel:
         low, high = self._consumer.get_watermark_offsets(partition, timeout=_METADATA_S)
         begin = position
         if begin is None:
-            begin = low if self._earliest else high
+            begin = low if self._earliest else min(high, self._first_since(high))
         elif not low <= begin <= high:
             log.warning("signals: the topic %s begins anew or has lost records; it is read from its start", self._topic)
             begin = low
@@ -117,6 +120,15 @@ class KafkaChannel:
         if position is not None:
             self._next = position
         return begin
+
+    def _first_since(self, high: int) -> int:
+        """The offset of the first record since the query started; `high`, the topic's end, when there is none."""
+        from confluent_kafka import TopicPartition
+
+        assert self._consumer is not None
+        asked = [TopicPartition(self._topic, 0, self._since_ms)]
+        (found,) = self._consumer.offsets_for_times(asked, timeout=_METADATA_S)
+        return int(found.offset) if found.offset >= 0 else high
 
     def _signal(self, key: object, value: object, offset: int) -> Signal | None:
         given = key.encode() if isinstance(key, str) else key

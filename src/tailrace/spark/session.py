@@ -8,12 +8,13 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tailrace.spark.cluster import LOCAL, demand, is_local
 from tailrace.spark.jars import kafka_jars
 from tailrace.spark.java import cache_directory, java_home
 from tailrace.spark.python import worker_python
@@ -26,19 +27,28 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # A worker that starts anew for each task costs more than a small batch does.
     "spark.python.worker.reuse": "true",
-    # A task takes and gives back some 20 MB for each chunk or segment. glibc would return them to the system at once,
-    # and the next task would wait for their pages again: a sixth of a task's time. Of Python's processes only.
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-    "spark.executorEnv.MALLOC_ARENA_MAX": "1",
     "spark.sql.streaming.pollingDelay": "5ms",
-    # Both spare a forked process and a checksum file for each file of the checkpoint: some 250 ms a batch.
-    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    # A second copy of a slow task would write its records to Kafka a second time, and out of order.
+    "spark.speculation": "false",
     "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
 }
 """What every session gets; `config` may override each of them."""
 
+LOCAL_SETTINGS: Mapping[str, str] = {
+    # A task takes and gives back some 20 MB for each chunk or segment. glibc would return them to the system at once,
+    # and the next task would wait for their pages again: a sixth of a task's time. In a local session this reaches
+    # Python's processes only; on a cluster it would reach the JVM of each executor too.
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "spark.executorEnv.MALLOC_ARENA_MAX": "1",
+    # Both spare a forked process and a checksum file for each file of the checkpoint: some 250 ms a batch. The
+    # checkpoint of a cluster is where all hosts reach it: Spark chooses how that is written.
+    "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+}
+"""What a session gets besides whose tasks run in this process's JVM; `config` may override each of them."""
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 # What PySpark adds to the directory, `/.UUID.sock`, and the longest path that every system takes, in bytes.
 _SOCKET_NAME, _SOCKET_PATH = 43, 103
@@ -69,43 +79,68 @@ def session(
     *,
     kafka: bool = False,
     app_name: str = "tailrace",
-    master: str = "local[*]",
+    master: str = LOCAL,
     memory: str = "2g",
     log_level: str = "error",
+    keep: Sequence[int] = (),
 ) -> SparkSession:
     """The running session of this process, or a new one with `config` over the settings of this module.
 
     `kafka` adds the jars of Spark's Kafka sink. `memory` is the heap of the JVM, which in local mode serves driver
-    and tasks. `log_level` is that of Spark's own log on stderr: off, error, warn, info. A JVM that runs already
-    keeps its Java, memory, log and jars. Raises PrerequisiteError without Java 17, or when the jars are missing and
-    cannot be fetched.
+    and tasks. `log_level` is that of Spark's own log on stderr: off, error, warn, info. `keep` are open files that
+    the JVM inherits. A JVM that runs already keeps its Java, memory, log, files and jars. On a cluster, `master` names
+    it, and executors start the Python that `spark.pyspark.python` or PYSPARK_PYTHON names, else the path of this one.
+    Raises PrerequisiteError without Java 17, or when the jars are missing and cannot be fetched; ConnectionFailed where
+    a stand-alone master does not answer.
     """
-    local = master.startswith("local")
+    local = is_local(master)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = {"spark.app.name": app_name, **SETTINGS, "spark.driver.memory": memory}
+    given = dict(config or {})
+    if local and not submitted:
+        settings |= LOCAL_SETTINGS
     if not submitted:
         settings["spark.master"] = master
-        settings["spark.driver.extraJavaOptions"] = (
-            f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
-        )
+        java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
+        # Java takes the last of two that say different things.
+        given[_JAVA_OPTIONS] = f"{java} {given.get(_JAVA_OPTIONS, '')}".rstrip()
     if local and not submitted and not _is_running():
-        settings |= _sockets((config or {}).get(_SOCKETS))
+        settings |= _sockets(given.get(_SOCKETS))
     if local and not submitted:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     if kafka:
         settings["spark.jars"] = ",".join(str(jar) for jar in kafka_jars())
-    settings |= config or {}
+    settings |= given
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
-    with _environment(local, submitted):
+    if not submitted and not _is_running():
+        demand(master)
+    with _environment(local, submitted, given.get("spark.pyspark.python")):
         if not submitted and not _is_running():
-            _start_java(settings)
-        return builder.getOrCreate()
+            _start_java(settings, keep)
+        running = builder.getOrCreate()
+    _quieten(running)
+    return running
 
 
-def _start_java(settings: Mapping[str, str]) -> None:
+def _quieten(running: SparkSession) -> None:
+    """Keep PySpark's server for accumulators from telling at length that the JVM has closed its connection, as it does
+    when it is killed: whoever waits for the query learns of it."""
+    server = getattr(running.sparkContext, "_accumulatorServer", None)
+    if server is None:
+        return
+    tell = type(server).handle_error
+
+    def told(request: object, client: object) -> None:
+        if not isinstance(sys.exc_info()[1], ConnectionError | EOFError):
+            tell(server, request, client)
+
+    server.handle_error = told
+
+
+def _start_java(settings: Mapping[str, str], keep: Sequence[int] = ()) -> None:
     """Start the JVM in a session of its own.
 
     A signal to the whole group, of a terminal or a service manager, would end Spark's parts before the query that needs
@@ -116,17 +151,20 @@ def _start_java(settings: Mapping[str, str]) -> None:
 
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
-    gateway = launch_gateway(conf, popen_kwargs={"start_new_session": True})  # type: ignore[no-untyped-call]
+    started = {"start_new_session": True, "pass_fds": tuple(keep)}
+    gateway = launch_gateway(conf, popen_kwargs=started)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager
-def _environment(local: bool, submitted: bool) -> Iterator[None]:
+def _environment(local: bool, submitted: bool, python: str | None = None) -> Iterator[None]:
     """What the JVM inherits: Java, the Python of its workers, and the loopback address.
 
     PYSPARK_PYTHON stays set, since PySpark reads it again for every function that it ships; the others are put back.
     """
-    if local or "PYSPARK_PYTHON" not in os.environ:
+    if python and not local:
+        os.environ["PYSPARK_PYTHON"] = python
+    elif local or "PYSPARK_PYTHON" not in os.environ:
         # Without it workers start whatever `python3` is on the path, which has none of the packages.
         os.environ["PYSPARK_PYTHON"] = worker_python() if local else sys.executable
     if submitted or _is_running():

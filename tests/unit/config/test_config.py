@@ -115,7 +115,7 @@ def test_the_defaults_that_are_typed_pass_their_own_checks() -> None:
     [
         ({"database.server.name": "a"}, "1.7"),
         ({"topic.prefix": "a"}, "3"),
-        ({"topic.prefix": "a", "database.server.name": "a"}, "1.7"),
+        ({"topic.prefix": "a", "database.server.name": "a"}, "3"),
         ({"topic.prefix": "a", "event.format": "1.7"}, "1.7"),
         ({"database.server.name": "a", "event.format": "3"}, "3"),
         ({}, "1.7"),
@@ -134,7 +134,36 @@ def test_the_logical_name_falls_back_to_the_name_and_the_database() -> None:
 
 
 def test_two_names_of_one_option_must_agree() -> None:
-    assert "contradict" in fault(topic__prefix="a", database__server__name="b")
+    assert "contradict" in fault(topic__heartbeat__prefix="a", heartbeat__topics__prefix="b")
+
+
+@pytest.mark.parametrize(
+    ("connector", "older", "form"),
+    [
+        ("postgres", "database.server.name", "3"),
+        ("sqlserver", "database.server.name", "3"),
+        ("mongodb", "mongodb.name", "3"),
+        # The document of Db2 knows topic.prefix itself.
+        ("db2", "database.server.name", "2.3"),
+    ],
+)
+@pytest.mark.parametrize("text", ["new", "old"])
+def test_the_prefix_of_topics_goes_before_the_older_name(connector: str, older: str, form: str, text: str) -> None:
+    needed = {
+        "database.hostname": "h",
+        "database.user": "u",
+        "database.password": "p",
+        "database.dbname": "d",
+    }
+    if connector == "mongodb":
+        needed = {"mongodb.connection.string": "mongodb://h:1/?replicaSet=rs0"}
+    both = {"topic.prefix": "new", older: text}
+    for options in (both, dict(reversed(both.items()))):
+        read = parse(connector, needed | options)
+        assert read.logical_name == "new"
+        assert read.event_format == form
+        assert [notice for notice in read.notices if notice.startswith(f"{older} has no effect: topic.prefix")]
+        assert parse(connector, read.texts).typed == read.typed
 
 
 def test_truncates_have_one_answer_in_both_generations() -> None:

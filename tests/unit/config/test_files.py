@@ -98,9 +98,93 @@ def test_references_are_replaced(tmp_path: Path) -> None:
 
 def test_a_missing_reference_names_the_option_and_no_value() -> None:
     with pytest.raises(ConfigError) as caught:
-        resolve({"database.password": "x${env:GONE}", "b": "${file:/nowhere:k}"}, {})
+        resolve({"database.password": "x${env:GONE}", "b": "${file:/nowhere:k}", "c": "${dir:/nowhere:k}"}, {})
     assert "database.password" in str(caught.value)
     assert "b refers" in str(caught.value)
+    assert "c refers" in str(caught.value)
+
+
+@pytest.mark.parametrize("expressions", [True, False])
+@pytest.mark.parametrize("provider", ["vault", "secrets", "secretsmanager"])
+def test_an_unknown_provider_is_an_error_and_never_a_password(expressions: bool, provider: str) -> None:
+    options = {"database.password": f"${{{provider}:my-path/hunter2:key}}", "database.user": "u"}
+    with pytest.raises(ConfigError) as caught:
+        resolve(options, {}, expressions=expressions)
+    assert f"database.password refers to the provider {provider}, which is not known" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_default_belongs_to_debezium_servers_files() -> None:
+    options = {"database.port": "${PORT:5433}"}
+    assert resolve(options, {}) == {"database.port": "5433"}
+    with pytest.raises(ConfigError, match=r"database\.port refers to the provider PORT, which is not known"):
+        resolve(options, {}, expressions=False)
+
+
+@pytest.mark.parametrize("expressions", [True, False])
+@pytest.mark.parametrize("provider", ["dir", "directory"])
+def test_a_secret_may_be_the_file_of_a_directory(tmp_path: Path, expressions: bool, provider: str) -> None:
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "mounted" / "password").write_text("p=ä}: 1")
+    (tmp_path / "outside").write_text("no")
+    reference = f"${{{provider}:{tmp_path}/mounted:password}}"
+    assert resolve({"a": f"<{reference}>"}, {}, expressions=expressions) == {"a": "<p=ä}: 1>"}
+    with pytest.raises(ConfigError, match=r"a refers to .* which is not there"):
+        resolve({"a": f"${{{provider}:{tmp_path}/mounted:../outside}}"}, {}, expressions=expressions)
+
+
+def test_a_reference_without_a_provider_stays_in_a_connector(caplog: pytest.LogCaptureFixture) -> None:
+    options = {
+        "transforms.outbox.route.topic.replacement": "${routedByValue}",
+        "topic.replacement": "a.${one}",
+        "database.password": "x${NAME}",
+    }
+    assert resolve(options, {"NAME": "n", "one": "1", "routedByValue": "2"}, expressions=False) == options
+    assert [record.getMessage().partition(" ")[0] for record in caplog.records] == ["database.password"]
+
+
+def test_a_group_of_an_expression_stays_in_a_server_file_too() -> None:
+    options = {
+        "debezium.transforms.outbox.route.topic.replacement": "${routedByValue}",
+        "debezium.source.topic.replacement": "a.${one}",
+        "debezium.source.database.sqlserver.agent.status.query": "select 1 from ${db}.x",
+    }
+    assert resolve(options, {}) == options
+    with pytest.raises(ConfigError, match=r"debezium\.source\.database\.user refers to \$\{GONE\}"):
+        resolve({"debezium.source.database.user": "${GONE}"}, {})
+
+
+@pytest.mark.parametrize("expressions", [True, False])
+def test_a_reference_can_be_escaped(expressions: bool) -> None:
+    options = {"a": "$${env:X}-${env:X}", "b": "$1 $$ $$x {} ${"}
+    assert resolve(options, {"X": "1"}, expressions=expressions) == {"a": "${env:X}-1", "b": "$1 $$ $$x {} ${"}
+
+
+def test_expressions_may_be_nested() -> None:
+    options = {
+        "a": "${ONE:${TWO:deep}}",
+        "b": "${TWO_GIVEN:${GONE}}",
+        "c": "${kind.${which}:none}",
+        "which": "x",
+        "kind.x": "${ONE_GIVEN}",
+        "url": "${URL:mongodb://h:1/?a={b}}",
+        "e": "\\${NAME}",
+        "self": "${self:end}",
+    }
+    environment = {"TWO_GIVEN": "2", "ONE_GIVEN": "1", "NAME": "n"}
+    resolved = resolve(options, environment)
+    assert {name: resolved[name] for name in ("a", "b", "c", "e", "self")} == {
+        "a": "deep",
+        "b": "2",
+        "c": "1",
+        "e": "${NAME}",
+        "self": "end",
+    }
+
+
+def test_what_a_variable_holds_is_not_searched_again() -> None:
+    for expressions in (True, False):
+        assert resolve({"a": "${env:P}"}, {"P": "s${x}$${y}"}, expressions=expressions) == {"a": "s${x}$${y}"}
 
 
 def test_a_server_file_names_source_sink_and_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,6 +208,37 @@ def test_overrides_and_the_checkpoint_come_last(tmp_path: Path, monkeypatch: pyt
     run = files.read(path, {"debezium.source.topic.prefix": "b"}, checkpoint="/c")
     assert run.source.logical_name == "b"
     assert run.checkpoint == Path("/c")
+
+
+@pytest.mark.parametrize(
+    ("named", "directory", "location"),
+    [
+        ("/c", "/c", "/c"),
+        ("file:/c/d", "/c/d", "file:/c/d"),
+        ("file:///c", "/c", "file:///c"),
+        ("s3a://bucket/c", None, "s3a://bucket/c"),
+        ("hdfs://host:8020/c", None, "hdfs://host:8020/c"),
+        ("dbfs:/c", None, "dbfs:/c"),
+    ],
+)
+def test_a_location_with_a_scheme_goes_to_spark_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, directory: str | None, location: str
+) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    path = write(tmp_path, "application.properties", SERVER)
+    for run in (
+        files.read(path, checkpoint=named),
+        files.read(path, {"debezium.source.checkpoint.location": named}),
+    ):
+        assert run.checkpoint == (None if directory is None else Path(directory))
+        assert run.checkpoint_location == location
+
+
+def test_a_relative_checkpoint_is_where_we_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    monkeypatch.chdir(tmp_path)
+    run = files.read(write(tmp_path, "application.properties", SERVER))
+    assert run.checkpoint_location == str(tmp_path / ".tailrace" / "tutorial")
 
 
 def test_options_of_a_sink_that_is_not_in_use_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

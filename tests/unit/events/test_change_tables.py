@@ -224,6 +224,7 @@ def test_types_are_declared_as_the_driver_tells_them(
 def test_an_lsn_is_hexadecimal_in_three_parts(lsn: str, text: str) -> None:
     assert lsn_text(bytes.fromhex(lsn)) == text
     assert position_of(bytes.fromhex(lsn), bytes.fromhex(lsn)) == 2 * lsn.upper()
+    assert position_of(bytes.fromhex(lsn), bytes.fromhex(lsn), 258) == lsn.upper() + "00000102" + lsn.upper()
     assert position_of(bytes.fromhex(lsn)) == lsn.upper() + "0" * len(lsn)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import tempfile
 from pathlib import Path
@@ -40,7 +41,9 @@ def test_sessions_of_clusters_keep_to_tcp(monkeypatch: pytest.MonkeyPatch, maste
     """The directories of executors may have paths that are too long, as YARN's containers do."""
     settings: dict[str, str] = {}
 
-    def start(given: dict[str, str]) -> None:
+    monkeypatch.setattr(session, "demand", lambda master: None)
+
+    def start(given: dict[str, str], keep: object) -> None:
         settings.update(given)
         raise Started
 
@@ -51,3 +54,45 @@ def test_sessions_of_clusters_keep_to_tcp(monkeypatch: pytest.MonkeyPatch, maste
         session.session({"spark.app.name": "other"}, master=master)
     assert settings["spark.app.name"] == "other"
     assert (settings.get("spark.python.unix.domain.socket.enabled") == "true") is is_local
+
+
+@pytest.mark.parametrize(("master", "is_local"), [("local[2]", True), ("spark://somewhere:7077", False)])
+def test_what_suits_one_host_alone_is_not_set_on_a_cluster(
+    monkeypatch: pytest.MonkeyPatch, master: str, is_local: bool
+) -> None:
+    settings = started(monkeypatch, master, {})
+    named = {*session.LOCAL_SETTINGS, "spark.driver.host", "spark.driver.bindAddress"}
+    assert {name for name in named if name in settings} == (named if is_local else set())
+    assert settings["spark.master"] == master
+
+
+def test_settings_of_the_user_go_over_those_of_tailrace(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"spark.executor.memory": "3g", "spark.driver.memory": "1g", "spark.driver.extraJavaOptions": "-Dmine=1"}
+    settings = started(monkeypatch, "spark://somewhere:7077", given)
+    assert settings["spark.executor.memory"] == "3g"
+    assert settings["spark.driver.memory"] == "1g"
+    # what the log needs stays
+    assert "-Duser.timezone=UTC" in settings["spark.driver.extraJavaOptions"]
+    assert settings["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
+
+
+def test_executors_start_the_python_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    started(monkeypatch, "spark://somewhere:7077", {"spark.pyspark.python": "/opt/venv/bin/python"})
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/venv/bin/python"
+
+
+def started(monkeypatch: pytest.MonkeyPatch, master: str, config: dict[str, str]) -> dict[str, str]:
+    """The settings that the JVM is started with."""
+    settings: dict[str, str] = {}
+
+    def start(given: dict[str, str], keep: object = ()) -> None:
+        settings.update(given)
+        raise Started
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    monkeypatch.setattr(session, "_is_running", lambda: False)
+    monkeypatch.setattr(session, "_start_java", start)
+    monkeypatch.setattr(session, "demand", lambda master: None)
+    with pytest.raises(Started):
+        session.session(config, master=master)
+    return settings

@@ -1,0 +1,122 @@
+"""The lock of a local checkpoint: one run at a time. Driver and JVM.
+
+Two runs of one checkpoint would share a slot, batches and their files. The lock is the operating system's, on a file
+in the checkpoint, so it ends with the processes that hold it, however they end. The JVM holds it too: it outlives a
+driver that is killed by a moment, and may still be writing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import socket
+import time
+from pathlib import Path
+
+from tailrace.errors import ConfigError, TailraceError
+
+FILE = "tailrace.lock"
+PATIENCE_S = 60.0
+"""How long a run waits for the JVM of a driver that is dead, in seconds."""
+
+_log = logging.getLogger("tailrace")
+
+
+class CheckpointLock:
+    """The lock of the checkpoint in `directory`; made without touching it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._file = -1
+
+    def __del__(self) -> None:
+        # Of a pipeline whose query ended by itself and that nobody stopped.
+        self.release()
+
+    @property
+    def files(self) -> tuple[int, ...]:
+        """The file descriptors that the JVM is to inherit."""
+        return () if self._file < 0 else (self._file,)
+
+    def acquire(self, patience_s: float = PATIENCE_S) -> None:
+        """Take the lock; waits for what a run that was killed has left behind.
+
+        Raises TailraceError, which names the process, when another run holds it, and ConfigError when the directory
+        cannot be made. On a file system without locks there is a warning and no lock.
+        """
+        path = self._directory / FILE
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(
+                f"The checkpoint {self._directory} cannot be written: {error.strerror}.",
+                "Name another directory in checkpoint.location, or get the rights there.",
+            ) from None
+        try:
+            self._lock(file, patience_s)
+        except BaseException:
+            os.close(file)
+            raise
+        self._file = file
+
+    def release(self) -> None:
+        """Give the lock up, also for the JVM. May come twice."""
+        if self._file >= 0:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+            os.close(self._file)
+            self._file = -1
+
+    def _lock(self, file: int, patience_s: float) -> None:
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = _holder(file)
+                if _lives(holder) or time.monotonic() > deadline:
+                    raise self._taken(holder) from None
+                time.sleep(0.05)
+            except OSError as error:
+                _log.warning("The checkpoint %s cannot be locked: %s.", self._directory, error.strerror)
+                return
+            else:
+                break
+        os.ftruncate(file, 0)
+        os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
+
+    def _taken(self, holder: tuple[int, str]) -> TailraceError:
+        pid, host = holder
+        where = f" on {host}" if host and host != socket.gethostname() else ""
+        named = f", process {pid}{where}" if pid else ""
+        return TailraceError(
+            f"The checkpoint {self._directory} is in use by another run{named}.",
+            "Stop that run or wait for its end; two pipelines need two checkpoints.",
+        )
+
+
+def _holder(file: int) -> tuple[int, str]:
+    """Process and host of the run that took the lock last; 0 when it has not written them yet."""
+    try:
+        found = json.loads(os.pread(file, 4096, 0))
+        return int(found["pid"]), str(found["host"])
+    except (ValueError, KeyError, TypeError):
+        return 0, ""
+
+
+def _lives(holder: tuple[int, str]) -> bool:
+    """Whether a process is there; one of another host counts as alive, one that is not known as dead."""
+    pid, host = holder
+    if host and host != socket.gethostname():
+        return True
+    if not pid:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

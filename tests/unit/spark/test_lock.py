@@ -1,0 +1,119 @@
+"""One run of a checkpoint at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tailrace.errors import ConfigError, TailraceError
+from tailrace.spark.lock import FILE, CheckpointLock
+
+HOLD = """
+import subprocess, sys
+from pathlib import Path
+from tailrace.spark.lock import CheckpointLock
+lock = CheckpointLock(Path(sys.argv[1]))
+lock.acquire()
+# As the JVM of a run: it has the file too, and lives as long as its input.
+child = subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE if sys.argv[2] == "alone" else None,
+                         stdout=subprocess.DEVNULL, pass_fds=lock.files)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held(checkpoint: Path, child: str = "alone") -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the lock."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(checkpoint), child], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    with process:
+        assert process.stdout.readline() == "held\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.stdin.close()
+
+
+def test_a_second_run_is_told_of_the_first(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    with held(checkpoint) as process:
+        with pytest.raises(TailraceError) as refused:
+            CheckpointLock(checkpoint).acquire()
+        assert refused.value.message == f"The checkpoint {checkpoint} is in use by another run, process {process.pid}."
+        assert refused.value.remedy
+    CheckpointLock(checkpoint).acquire()
+
+
+def test_a_run_waits_for_the_jvm_of_one_that_was_killed(tmp_path: Path) -> None:
+    with held(tmp_path, "outlives") as process:
+        process.kill()
+        process.wait()
+        # The child still has the lock: nobody who is alive, so it is waited for, here not at all.
+        with pytest.raises(TailraceError, match=f"process {process.pid}"):
+            CheckpointLock(tmp_path).acquire(patience_s=0)
+        assert process.stdin is not None
+        process.stdin.close()
+        lock = CheckpointLock(tmp_path)
+        lock.acquire()
+        assert json.loads((tmp_path / FILE).read_text())["pid"] == os.getpid()
+        lock.release()
+
+
+def test_a_lock_that_was_released_is_free_although_the_jvm_lives(tmp_path: Path) -> None:
+    lock = CheckpointLock(tmp_path)
+    lock.acquire()
+    child = subprocess.Popen(["sh", "-c", "read line"], stdin=subprocess.PIPE, pass_fds=lock.files)
+    try:
+        with pytest.raises(TailraceError, match="in use"):
+            CheckpointLock(tmp_path).acquire()
+        lock.release()
+        lock.release()
+        other = CheckpointLock(tmp_path)
+        other.acquire()
+        other.release()
+    finally:
+        child.communicate(b"")
+
+
+def test_a_lock_that_nobody_refers_to_is_free(tmp_path: Path) -> None:
+    lock = CheckpointLock(tmp_path)
+    lock.acquire()
+    del lock
+    CheckpointLock(tmp_path).acquire()
+
+
+def test_a_run_of_another_host_counts_as_alive(tmp_path: Path) -> None:
+    with held(tmp_path):
+        (tmp_path / FILE).write_text(json.dumps({"pid": 1 << 22, "host": "elsewhere.example"}))
+        with pytest.raises(TailraceError, match=r"process 4194304 on elsewhere\.example"):
+            CheckpointLock(tmp_path).acquire()
+
+
+def test_a_directory_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match=r"file/checkpoint cannot be written"):
+        CheckpointLock(tmp_path / "file" / "checkpoint").acquire()
+
+
+def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:
+    with held(tmp_path) as process:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+        lock = CheckpointLock(tmp_path)
+        lock.acquire()
+        lock.release()

@@ -1,0 +1,160 @@
+"""The status line reads the offsets of every connector: position, lag and snapshot, and counts all records."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from tailrace.columns.table import TableId
+from tailrace.config import parse
+from tailrace.connectors.base import Offset
+from tailrace.connectors.changetables.eras import Eras
+from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesSnapshot
+from tailrace.connectors.mongodb.offset import MongoOffset
+from tailrace.connectors.mongodb.offset import SnapshotProgress as MongoProgress
+from tailrace.connectors.mongodb.plan import planned
+from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.postgres.offset import PostgresOffset
+from tailrace.connectors.postgres.offset import SnapshotProgress as PostgresProgress
+from tailrace.connectors.postgres.position import LogPosition
+from tailrace.connectors.postgres.snapshot import SnapshotOrigin
+from tailrace.connectors.registry import describe
+from tailrace.connectors.source_status import SnapshotStatus, SourceStatus, TableProgress
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
+from tailrace.snapshot.plan import PlannedTable, SnapshotPlan
+from tailrace.snapshot.progress import Progress
+from tailrace.status import Status, StatusLine
+
+REQUIRED = {
+    "postgres": {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
+    "mongodb": {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"},
+    "sqlserver": {"database.hostname": "h", "database.user": "u", "database.names": "d", "topic.prefix": "p"},
+    "db2": {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
+}
+SECOND = 1 << 32
+AT = 1558965515 * SECOND
+LSN = bytes.fromhex("00000025000000d98000")
+TABLES = tuple(TableId("d", "dbo", name) for name in "abc")
+
+
+def postgres(**changes: Any) -> Offset:
+    return PostgresOffset(log=LogPosition(0x10, 0x1_0000_0020), **changes).to_json()
+
+
+def mongodb(time: int = AT + 6, number: int = WHOLE, **changes: Any) -> Offset:
+    return MongoOffset(Position(time, number, term=4), **changes).to_json()
+
+
+def tables(*names: str, position: bytes = LSN, **changes: Any) -> Offset:
+    return TablesOffset({name: Reached(position, Eras(())) for name in names or ("d",)}, **changes).to_json()
+
+
+PLANNED = SnapshotPlan((PlannedTable("public", "t", 25), PlannedTable("public", "u", 1)), 10)
+COLLECTIONS = planned([(("shop", "orders"), ["AA==", "AB=="]), (("shop", "notes"), [])])
+STATE = IncrementalSnapshot("1", (Collection("s", "t"), Collection("s", "u")), Cursor(("7",), ("9",), 700))
+INCREMENTAL = (TableProgress("s.t", 700, None, "rows", 1),)
+ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
+
+
+@pytest.mark.parametrize(
+    ("connector", "end", "newest", "told"),
+    [
+        ("postgres", postgres(), {}, SourceStatus("1/20")),
+        (
+            "postgres", postgres(), PostgresOffset(LogPosition(idle_lsn=0x1_0000_05DC)).to_json(),
+            SourceStatus("1/20", lag_bytes=0x5DC - 0x20),
+        ),
+        (
+            "postgres",
+            PostgresOffset(LogPosition(1, 2, idle_lsn=0x30)).to_json(),
+            PostgresOffset(LogPosition(idle_lsn=0x30)).to_json(),
+            SourceStatus("0/30", lag_bytes=0),
+        ),
+        (
+            "postgres", postgres(snapshot=PostgresProgress(PLANNED, SnapshotOrigin(1, 2, 3), 2)), {},
+            SourceStatus(
+                "1/20", snapshot=SnapshotStatus(2, 4), tables=(TableProgress("public.t", 2, 3, "chunks", 1),)
+            ),
+        ),
+        ("postgres", postgres(progress=Progress(STATE)), {}, SourceStatus("1/20", tables=INCREMENTAL)),
+        ("mongodb", mongodb(), {}, SourceStatus("1558965515:6")),
+        ("mongodb", mongodb(number=3), {}, SourceStatus("1558965515:6:3")),
+        ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0)),
+        ("mongodb", mongodb(), mongodb(), SourceStatus("1558965515:6", lag_s=0.0)),
+        (
+            "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 1)), {},
+            SourceStatus(
+                "1558965515:6", snapshot=SnapshotStatus(1, 4), tables=(TableProgress("shop.orders", 1, 3, "chunks", 1),)
+            ),
+        ),
+        (
+            "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 3)), {},
+            SourceStatus(
+                "1558965515:6", snapshot=SnapshotStatus(3, 4), tables=(TableProgress("shop.notes", 0, 1, "chunks", 0),)
+            ),
+        ),
+        ("mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 4)), {}, SourceStatus("1558965515:6")),
+        ("mongodb", mongodb(progress=Progress(STATE)), {}, SourceStatus("1558965515:6", tables=INCREMENTAL)),
+        ("mongodb", MongoOffset().to_json(), {}, SourceStatus()),
+        ("sqlserver", tables(), {}, SourceStatus("00000025000000D98000")),
+        ("sqlserver", tables(), {"newest": {"d": LSN.hex()}}, SourceStatus("00000025000000D98000", lag_s=0.0)),
+        ("sqlserver", tables(), {"newest": {"d": "ff" * 10}}, SourceStatus("00000025000000D98000")),
+        (
+            "sqlserver", tables("d", "e"), {"newest": {"d": LSN.hex(), "e": "ff" * 10}},
+            SourceStatus("d 00000025000000D98000, e 00000025000000D98000"),
+        ),
+        (
+            "sqlserver", tables(snapshot=TablesSnapshot(TABLES, 5, place=1)), ROWS,
+            SourceStatus(
+                "00000025000000D98000",
+                snapshot=SnapshotStatus(1, 3, "tables"), tables=(TableProgress("dbo.b", 12, 50, "rows", 1),),
+            ),
+        ),
+        ("sqlserver", tables(snapshot=TablesSnapshot(TABLES, 5, place=3)), {}, SourceStatus("00000025000000D98000")),
+        ("db2", tables(position=b"\1" * 16), {"newest": {"d": "01" * 16}}, SourceStatus("01" * 16, lag_s=0.0)),
+        ("db2", tables(progress=Progress(STATE)), {}, SourceStatus("00000025000000D98000", tables=INCREMENTAL)),
+    ],
+)  # fmt: skip
+def test_each_connector_reads_its_own_offsets(connector: str, end: Offset, newest: Offset, told: SourceStatus) -> None:
+    assert describe(parse(connector, REQUIRED[connector]))(end, newest) == told
+
+
+@pytest.mark.parametrize("connector", REQUIRED)
+def test_a_query_that_has_read_nothing_has_no_position(connector: str) -> None:
+    assert describe(parse(connector, REQUIRED[connector]))({}, {}) == SourceStatus()
+
+
+def record(batch: int, events: int, end: Offset, newest: Offset) -> dict[str, Any]:
+    return {"batchId": batch, "numInputRows": events, "sources": [{"endOffset": end, "latestOffset": newest}]}
+
+
+def test_all_records_of_a_snapshot_are_counted() -> None:
+    out = io.StringIO()
+    line = StatusLine(describe(parse("mongodb", REQUIRED["mongodb"])), out, lambda: 0.0)
+    for done in range(1, 5):
+        end = mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), done))
+        line.update(record(done, 51_000, json.loads(json.dumps(end)), {}))
+    line.update(record(5, 3_000, mongodb(), mongodb()))
+    line.close()
+    first, *_, last = out.getvalue().splitlines()
+    assert first == "0 events/s · 51,000 in all · snapshot 1/4 chunks · batch 1 · at 1558965515:6"
+    assert out.getvalue().splitlines()[1] == "  snapshot of shop.orders 1 of 3 chunks · 1 more table"
+    assert last == "0 events/s · 207,000 in all · lag 0.0 s · batch 5 · at 1558965515:6"
+
+
+def test_records_are_counted_whatever_an_offset_looks_like() -> None:
+    out = io.StringIO()
+    line = StatusLine(describe(parse("mongodb", REQUIRED["mongodb"])), out, lambda: 0.0)
+    line.update(record(1, 7, {"log": {"time": "?"}, "snapshot": {"plan": {}}}, {"log": 7}))
+    assert out.getvalue() == "0 events/s · 7 in all · batch 1\n"
+
+
+def test_the_age_of_the_newest_commit_is_the_better_lag() -> None:
+    known = record(1, 7, mongodb(), mongodb(AT + 90 * SECOND)) | {
+        "timestamp": "2026-01-01T00:00:02.500Z",
+        "observedMetrics": {"tailrace": {"newest_us": 1767225600_000_000}},
+    }
+    assert Status.of(known, describe(parse("mongodb", REQUIRED["mongodb"]))).lag_s == pytest.approx(2.5)
