@@ -8,7 +8,7 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo test check bench golden lock clean
+.PHONY: help env demo quick test check bench chaos golden lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,18 +27,24 @@ $(STAMP): requirements.lock pyproject.toml
 demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
 	@$(BIN)/tailrace demo
 
-test: $(STAMP) ## all tests
-	@$(BIN)/python -m pytest
+quick: $(STAMP) ## the tests that need no server and no JVM, within two minutes
+	@$(BIN)/python -m pytest --quick
+
+test: $(STAMP) ## all tests, in two processes: make test [ARGS='--postgres DSN']
+	@$(BIN)/python -m tests.lanes $(ARGS)
 
 check: $(STAMP) ## lint, format, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/golden tests/servers tests/spark tests/conftest.py tests/fix_capture.py tests/fix_db2.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record bench
+	$(BIN)/mypy tests/architecture tests/chaos tests/golden tests/servers tests/spark tests/conftest.py tests/lanes.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record bench
 	$(BIN)/lint-imports --no-cache
 
 bench: $(STAMP) ## measure throughput and lag: make bench [ARGS='--rows 50000']
 	@$(BIN)/python -m bench $(ARGS)
+
+chaos: $(STAMP) ## kill the parts of a pipeline: make chaos [ARGS='--kills 200 --seed N']
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 golden: $(STAMP) ## compare with the recordings of Debezium: make golden [CASES=DIR]
 	@$(BIN)/python -m tests.golden.runner $(CASES)

@@ -1,6 +1,18 @@
-"""Fixtures of all tests come from plugin modules, one for each server."""
+"""Fixtures of all tests come from plugin modules, one for each server; `--quick` leaves out what needs a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# How long an example takes says more of the machine than of the product.
+settings.register_profile("tailrace", settings(), deadline=None)
+settings.load_profile("tailrace")
 
 pytest_plugins = [
+    "tests.fix_invariant",
     "tests.fix_postgres",
     "tests.fix_capture",
     "tests.fix_query",
@@ -10,3 +22,41 @@ pytest_plugins = [
     "tests.fix_db2",
     "tests.fix_sqlserver",
 ]
+
+HERE = Path(__file__).parent
+STARTERS = frozenset(
+    {
+        "derby_server",
+        "kafka",
+        "make_secantus",
+        "mongo_server",
+        "mongodb",
+        "postgres",
+        "postgres_server",
+        "spark",
+        "system_postgres",
+    }
+)
+"""The fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python."""
+SLOW = frozenset({"e2e", "integration", "spark"})
+"""The directories all of whose tests need such a thing, or start processes of their own."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="only tests that need no database, no broker and no JVM")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_slow = collection_path.parent == HERE and collection_path.name in SLOW
+    return True if is_slow and config.getoption("--quick") else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--quick"):
+        return
+    quick: list[pytest.Item] = []
+    others: list[pytest.Item] = []
+    for item in items:
+        (others if STARTERS & set(getattr(item, "fixturenames", ())) else quick).append(item)
+    config.hook.pytest_deselected(items=others)
+    items[:] = quick

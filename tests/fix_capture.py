@@ -13,7 +13,9 @@ import pytest
 from tailrace.config import parse
 from tailrace.connectors import dispatch
 from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.postgres.position import FlushedLsn
 from tailrace.events.settings import EventSettings
+from tests import fix_invariant
 from tests.fix_postgres import Database
 
 
@@ -110,27 +112,42 @@ class Capture:
         config = parse("postgres", database.options(**{**names, "poll.interval.ms": "50", **options}))
         self.planner = PostgresPlanner(config, EventSettings.from_options(config, "run"))
         self.events: list[Event] = []
+        self._database = database
         self._committed: dict[str, Any] = self.planner.initial_offset()
+        fix_invariant.watch(database.server.dsn(), config["slot.name"], lambda: self._committed)
 
-    def step(self) -> None:
-        """Plan a batch, read it and commit it; nothing when nothing is new."""
+    def step(self) -> bool:
+        """Plan a batch, read it and commit it; False when nothing is new."""
+        fix_invariant.check()
         end = self.planner.latest_offset(self._committed, None, 64 << 20)
         if end == self._committed:
-            return
+            return False
         for task in self.planner.partitions(self._committed, end):
             for rows in task.read():
                 self.events += [Event(strict(row["key"]), strict(row["value"]), row) for row in rows.to_pylist()]
         self._committed = end
+        return True
 
     def take(self, count: int, seconds: float = 20) -> list[Event]:
-        """The next `count` events, and no more than those: a moment longer is waited for one too many."""
+        """The next `count` events, and no more than those, of all that the server's log holds now."""
+        target = self._database.flushed()
         deadline = time.monotonic() + seconds
-        while len(self.events) < count and time.monotonic() < deadline:
+        while not (len(self.events) >= count and has_read(self.planner, target)) and time.monotonic() < deadline:
             self.step()
-        self.step()
+        before = -1
+        while before < len(self.events):
+            # what was read when the batch before was planned already
+            before = len(self.events)
+            self.step()
         taken, self.events = self.events, []
         assert len(taken) == count, [(event.op, event.topic, event.id) for event in taken]
         return taken
+
+
+def has_read(planner: PostgresPlanner, target: FlushedLsn) -> bool:
+    """Whether the planner holds, or has handed out, every transaction that commits before `target`."""
+    # asked for, since the server tells where it is only now and then while nothing is captured
+    return planner._reader is None or planner._reader.read_through(target, 0.02)
 
 
 class Captures:

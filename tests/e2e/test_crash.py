@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tests import fix_invariant
 from tests.fix_kafka import Kafka
 from tests.fix_postgres import Database
 
@@ -31,6 +32,8 @@ def configure(folder: Path, database: Database, sink: dict[str, str]) -> Path:
         "debezium.format.schemas.enable": "false",
         **{f"debezium.sink.{name}": text for name, text in sink.items()},
     }
+    committed = fix_invariant.committed_in(folder / ".tailrace" / "crash")
+    fix_invariant.watch(database.server.dsn(), database.name.lower(), committed)
     path = folder / "application.properties"
     path.write_text("".join(f"{name}={text}\n" for name, text in entries.items()))
     return path

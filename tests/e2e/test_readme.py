@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tailrace.config.files import from_entries
 from tailrace.config.properties import parse_properties
 from tailrace.errors import TailraceError
+from tests import fix_invariant
 from tests.fix_postgres import Database
 
 README = Path(__file__).parents[2] / "README.md"
@@ -41,6 +42,7 @@ def test_the_python_example_delivers_rows_and_then_changes(
         name, colon, _ = placeholder.rpartition(": ")
         code = code.replace(placeholder, f"{name}{colon}{value!r}")
     database.execute("create table t (id int primary key, note text)", "insert into t values (1, 'one')")
+    fix_invariant.watch(server.dsn(), "debezium", fix_invariant.committed_in(tmp_path / "checkpoint"))
     exec(compile(code, "README.md", "exec"), {})
     database.execute("update t set note = 'two'", "delete from t")
     exec(compile(code, "README.md", "exec"), {})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pymongo
 from pyspark.sql import SparkSession
 
+from tailrace.connectors.mongodb.oplog import newest
 from tests.fix_mongodb import Document, Mongo, running, through
 from tests.golden import mongo_steps
 from tests.golden.case import Case
@@ -18,17 +19,17 @@ from tests.golden.compare import Terms, differences
 from tests.golden.mongo_accept import unwanted, without
 from tests.golden.mongo_normalise import MongoNormaliser, by_window
 from tests.golden.mongo_steps import Step, Writer
-from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
+from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
 from tests.golden.record import Record
-from tests.golden.stream import Failed, Frame, Stream
+from tests.golden.stream import Failed, Stream
 from tests.servers.mongo_proxy import STAND_IN, Oplog, Proxy
 from tests.servers.secantus import Secantus, fetch
 
 SYSTEM = frozenset({"admin", "config", "local"})
 WINDOW = 1024
 """Documents of a window where incremental.snapshot.chunk.size is not given."""
-PATIENCE = 15.0
-"""Seconds that a step waits for a record, as in the recording."""
+AWAIT_MS = "20"
+"""How long the server keeps the reader waiting when nothing happens."""
 
 
 @contextmanager
@@ -45,12 +46,10 @@ def options(case: Case, mongo: Mongo, folder: Path) -> dict[str, str]:
     if "signal.data.collection" in filled:
         # one chunk for each window, as the recorded connector reads them
         filled["incremental.snapshot.window.chunks"] = "1"
-    return filled
+    return filled | {"cursor.max.await.time.ms": AWAIT_MS}
 
 
-def run(
-    case: Case, mongo: Mongo, spark: SparkSession, folder: Path, given: dict[str, str], frame: Frame
-) -> Iterator[str]:
+def run(case: Case, mongo: Mongo, spark: SparkSession, folder: Path, given: dict[str, str]) -> Iterator[str]:
     """What differs in one run of the case; `given` are further options. Raises Failed and PyMongo's errors."""
     steps = mongo_steps.load(case.path / "run.json")
     recorded = case.expected()
@@ -66,10 +65,11 @@ def run(
         shown = mongo
         if case.knobs.get("proxy") == "true":
             shown = through(mongo, stack.enter_context(Proxy(mongo.address, Oplog())))
-        beating = heartbeats if int(case.properties.get("heartbeat.interval.ms", "0")) else ""
-        stream = Stream(spark, options(case, shown, folder) | given, folder / "checkpoint", frame, beating)
-        told = [stay for record, stay in zip(recorded, stays, strict=True) if not record.topic.startswith(heartbeats)]
-        play = _Play(case, stream, Writer(client), heartbeats, expected, told)
+        settings = options(case, shown, folder) | given
+        # the log as the query sees it
+        looking = stack.enter_context(shown.client())
+        stream = Stream(spark, "mongodb-cdc", settings, folder / "checkpoint", lambda: newest(looking).time)
+        play = _Play(stream, Writer(client))
         try:
             for step in steps:
                 play.do(step)
@@ -124,83 +124,34 @@ def _as_far(expected: list[Record], got: list[Record]) -> list[Record]:
 
 
 class _Play:
-    """One case being played; `stays` tells for each record, heartbeats aside, whether ours has it, too."""
+    """One case being played."""
 
-    def __init__(
-        self,
-        case: Case,
-        stream: Stream,
-        writer: Writer,
-        heartbeats: str,
-        expected: list[Record],
-        stays: list[bool],
-    ) -> None:
-        self._case = case
+    def __init__(self, stream: Stream, writer: Writer) -> None:
         self._stream = stream
         self._writer = writer
-        self._heartbeats = heartbeats
-        self._expected = [record for record in expected if not record.topic.startswith(heartbeats)]
-        self._stays = stays
-        self._started = 0
         self._runs = False
-        self._patience = PATIENCE
 
     def do(self, step: Step) -> None:
         """One step."""
         op = step["op"]
         if op == "start":
-            self._start()
+            self._stream.start()
+            self._runs = True
+            # position and snapshot are fixed, and the log is read
+            self._stream.catch_up()
         elif op == "stop":
-            self._stop()
-        elif op == "wait":
-            self._wait(sum(self._stays[: step["records"]]))
-        elif op == "settle":
-            self._stream.settle(step["seconds"])
+            self.end()
+        elif op in ("wait", "settle"):
+            # the recorder had to wait for records, or for silence
+            self._stream.catch_up()
         elif op == "sleep":
             time.sleep(step["seconds"])
         else:
             self._writer.do(step)
 
     def end(self) -> None:
-        """Wait for what was recorded, and a moment for one record too many."""
+        """Stop the query after all that the log holds."""
         if self._runs:
-            self._stop()
-
-    def _count(self) -> int:
-        return sum(n for topic, n in self._stream.counts().items() if not topic.startswith(self._heartbeats))
-
-    def _wait(self, records: int) -> None:
-        # A case that lacks a record lacks it at every further step, too.
-        if not self._stream.wait(lambda: self._count() >= records, self._patience):
-            self._patience = 1.0
-
-    def _start(self) -> None:
-        """Start the query, and go on when its position and its snapshot are fixed."""
-        self._stream.start()
-        self._runs = True
-        self._started += 1
-        if self._started == 1:
-            self._stream.wait(self._stream.committed, 60)
-            self._wait(_leading_reads(self._expected))
-        self._stream.settle(0.3)
-
-    def _stop(self) -> None:
-        """Stop the query after all that is on its way."""
-        wanted = len(self._expected)
-        # A stop before the last is for as many records as had come; nobody wrote down how many.
-        idle = float(self._case.knobs.get("idle", "2"))
-        self._stream.wait(lambda: self._count() >= wanted or self._stream.quiet(idle), 60)
-        self._stream.settle(0.3)
-        self._stream.stop()
-        self._runs = False
-
-
-def _leading_reads(expected: list[Record]) -> int:
-    """How many records of the initial snapshot a recording begins with."""
-    count = 0
-    for record in expected:
-        value = payload(record.value)
-        if not isinstance(value, dict) or value.get("op") != '"r"':
-            break
-        count += 1
-    return count
+            self._stream.catch_up()
+            self._stream.stop()
+            self._runs = False

@@ -13,13 +13,12 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import psycopg
 import pytds
@@ -27,7 +26,7 @@ from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
 
 from tailrace.embedded import THROWAWAY, Server
-from tests import fix_spark
+from tests import fix_invariant, fix_spark
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
 from tests.golden import case as cases
@@ -35,9 +34,8 @@ from tests.golden import db2_runner, mongo_runner, script, tds_runner
 from tests.golden.accept import Catalog
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
-from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
-from tests.golden.record import Record
-from tests.golden.stream import Failed, Frame, Stream, source
+from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
+from tests.golden.stream import Failed, Stream
 from tests.servers.derby import Derby
 from tests.servers.jars import Unavailable as NoJars
 from tests.servers.secantus import Unavailable
@@ -103,18 +101,20 @@ def cannot_run(case: Case, postgres: Postgres) -> str | None:
     return None
 
 
-def run(case: Case, postgres: Postgres, spark: SparkSession, frame: Frame = source) -> Outcome:
+def run(case: Case, postgres: Postgres, spark: SparkSession) -> Outcome:
     """Run one case on a fresh database and compare."""
     started = time.monotonic()
     skipped = cannot_run(case, postgres)
     if skipped:
         return Outcome(case, skipped=skipped)
+    if case.unknown_knobs:
+        return Outcome(case, (f"the runner does not know {', '.join(case.unknown_knobs)}",))
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", case.knobs.get("timezone", "UTC"))
     try:
         with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
-            found = _run(case, postgres, spark, Path(folder), frame)
-    except Failed as error:
+            found = _run(case, postgres, spark, Path(folder))
+    except (Failed, fix_invariant.Ahead) as error:
         found = (str(error),)
     except psycopg.Error as error:
         text = " ".join(str(error).split())
@@ -127,13 +127,14 @@ def run(case: Case, postgres: Postgres, spark: SparkSession, frame: Frame = sour
     return Outcome(case, found, seconds=time.monotonic() - started)
 
 
-def run_mongo(case: Case, mongo: Mongo, spark: SparkSession, frame: Frame | None = None) -> Outcome:
+def run_mongo(case: Case, mongo: Mongo, spark: SparkSession) -> Outcome:
     """Run one case of MongoDB on an emptied server and compare."""
     started = time.monotonic()
+    if case.unknown_knobs:
+        return Outcome(case, (f"the runner does not know {', '.join(case.unknown_knobs)}",))
     try:
         with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
-            shown = partial(source, form="mongodb-cdc")
-            found = _kinds(mongo_runner.run(case, mongo, spark, Path(folder), recorder(case), frame or shown))
+            found = _kinds(mongo_runner.run(case, mongo, spark, Path(folder), recorder(case)))
     except Failed as error:
         found = (str(error),)
     except PyMongoError as error:
@@ -177,27 +178,30 @@ VALUE_CONVERTERS = {
 """The converter that each `#@ format` of a recording stands for."""
 
 
-def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path, frame: Frame) -> tuple[str, ...]:
+def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path) -> tuple[str, ...]:
     database = create(postgres, DATABASE)
     expected = case.expected()
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
         "heartbeat.topics.prefix", HEARTBEATS
     )
-    with database.connect() as setup:
+    with database.connect() as setup, database.connect() as looking:
         for item in script.split(case.read("setup.sql")):
             if isinstance(item, script.Statement):
-                setup.execute(item.text.encode())
-    types = _types(database)
-    beating = heartbeats if int(case.properties.get("heartbeat.interval.ms", "0")) else ""
-    stream = Stream(spark, options(case, postgres, folder), folder / "checkpoint", frame, beating)
-    stream.start()
-    try:
-        _await_streaming(stream, postgres, case, _leading_reads(expected, heartbeats))
-        if case.knobs.get("nostream") != "true":
-            _work(stream, postgres, case)
-        _await_end(stream, case, expected, heartbeats)
-    finally:
-        stream.stop()
+                script.execute(setup, item)
+        types = _types(database)
+        given = options(case, postgres, folder)
+        stream = Stream(spark, "postgres-cdc", given, folder / "checkpoint", lambda: _flushed(looking))
+        slot = case.properties.get("slot.name", "debezium")
+        with fix_invariant.watched(postgres.dsn(), slot, fix_invariant.committed_in(folder / "checkpoint")):
+            stream.start()
+            try:
+                # the snapshot, if there is one, is over, and the slot is read
+                stream.catch_up()
+                if case.knobs.get("nostream") != "true":
+                    _work(stream, postgres, case)
+                stream.catch_up()
+            finally:
+                stream.stop()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
     terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)))
     return _kinds(differences(expected, stream.records(), terms))
@@ -221,16 +225,11 @@ def _types(database: Database) -> dict[tuple[str, str, str], str]:
         return {(schema, table, column): name for schema, table, column, name in connection.execute(query)}
 
 
-def _await_streaming(stream: Stream, postgres: Postgres, case: Case, reads: int) -> None:
-    """Wait until the slot holds the log and the snapshot's records, of which the recording has `reads`, are here."""
-    if case.knobs.get("nostream") != "true":
-        slot = case.properties.get("slot.name", "debezium")
-        with postgres.connect() as connection:
-            # The slot is read only once a snapshot, if there is one, has been delivered.
-            query = "select 1 from pg_replication_slots where slot_name = %s and database = %s and active"
-            stream.wait(lambda: connection.execute(query, [slot, DATABASE]).fetchone() is not None, 60)
-    stream.wait(lambda: stream.count() >= reads, 15)
-    stream.settle(0.5 if reads else 1.0)
+def _flushed(connection: psycopg.Connection[Any]) -> int:
+    """The end of the log on disk; whatever was committed before is ahead of it, since commits are synchronous."""
+    row = connection.execute("select (pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::int8").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
@@ -238,57 +237,26 @@ def _work(stream: Stream, postgres: Postgres, case: Case) -> None:
     with postgres.connect(DATABASE) as session:
         for item in case.workload():
             if isinstance(item, script.Statement):
-                session.execute(item.text.encode())
+                script.execute(session, item)
             elif item.name == "sleep":
                 time.sleep(float(item.argument))
-            elif item.name == "settle":
-                stream.settle(float(item.argument))
-            elif item.name == "wait":
-                target = int(item.argument)
-                stream.wait(lambda target=target: stream.count() >= target, 60)  # type: ignore[misc]
             elif item.name == "stop":
-                stream.settle(3.0)
+                stream.catch_up()
                 stream.stop()
-            else:
+            elif item.name == "start":
                 stream.start()
-                _await_streaming(stream, postgres, case, 0)
+                stream.catch_up()
+            else:
+                # the recorder had to wait for silence, or for records
+                stream.catch_up()
 
 
-def _await_end(stream: Stream, case: Case, expected: list[Record], heartbeats: str) -> None:
-    """Wait for as many records as were recorded, and a moment for one too many; or for silence."""
-    wanted = Counter(record.topic for record in expected if not record.topic.startswith(heartbeats))
-
-    def complete() -> bool:
-        counts = stream.counts()
-        return all(counts.get(topic, 0) >= number for topic, number in wanted.items())
-
-    # Only a case that lacks records waits so long; on a busy machine three quiet seconds prove nothing.
-    idle = max(8.0, float(case.knobs.get("idle", "3")))
-    stream.settle(0.2)
-    stream.wait(lambda: complete() or stream.quiet(idle), 120)
-    if stream.check():
-        stream.settle(0.3)
-
-
-def _leading_reads(expected: list[Record], heartbeats: str) -> int:
-    """How many records of the initial snapshot a recording begins with."""
-    count = 0
-    for record in expected:
-        value = payload(record.value)
-        if isinstance(value, dict) and value.get("op") == '"r"':
-            count += 1
-        elif not record.topic.startswith(heartbeats):
-            break
-    return count
-
-
-def run_sqlserver(case: Case, server: TestServer, spark: SparkSession, frame: Frame | None = None) -> Outcome:
+def run_sqlserver(case: Case, server: TestServer, spark: SparkSession) -> Outcome:
     """Run one case of SQL Server in fresh databases of the test server and compare."""
     started = time.monotonic()
     try:
         with tempfile.TemporaryDirectory(prefix="tailrace-golden-") as folder:
-            shown = partial(source, form="sqlserver-cdc")
-            found = _kinds(tds_runner.run(case, server, spark, Path(folder), recorder(case), frame or shown))
+            found = _kinds(tds_runner.run(case, server, spark, Path(folder), recorder(case)))
     except Failed as error:
         found = (str(error),)
     except pytds.Error as error:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One SQL statement, without its semicolon."""
+    """One SQL statement, without its semicolon; `data` are the lines that follow a COPY from stdin."""
 
     text: str
+    data: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,8 @@ class Directive:
 
 DIRECTIVES = frozenset({"sleep", "settle", "wait", "stop", "start"})
 _DIRECTIVE = re.compile(r"^[ \t]*--@[ \t]*(\w+)[ \t]*([^\r\n]*)$", re.M)
+_COPY = re.compile(r"copy\b.*\bfrom\s+stdin\b", re.I | re.S)
+_DATA_END = re.compile(r"^\\\.[ \t\r]*$", re.M)
 _DOLLAR = re.compile(r"\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$")
 _PLAIN = re.compile(r"[^'\"$;/\-A-Za-z_\u0080-\uffff]+|[\w\u0080-\uffff][\w$\u0080-\uffff]*", re.A)
 
@@ -32,9 +39,19 @@ def split(script: str) -> list[Statement | Directive]:
     """The script in order; raises ValueError on an unknown directive or an unfinished quote or comment.
 
     Knows single quotes (with E'' and its backslashes), double quotes, dollar quotes, line comments and nested block
-    comments, as PostgreSQL's own lexer reads them, and `begin atomic … end` bodies of functions.
+    comments, as PostgreSQL's own lexer reads them, and `begin atomic … end` bodies of functions. The data of
+    `COPY … FROM stdin` begin in the line behind the semicolon and end with a line `\\.`, as in psql and pg_dump.
     """
     return list(_split(script))
+
+
+def execute(session: psycopg.Connection[Any], statement: Statement) -> None:
+    """Run one statement, with its data where it is a COPY from the script."""
+    if statement.data is None:
+        session.execute(statement.text.encode())
+        return
+    with session.cursor() as cursor, cursor.copy(statement.text.encode()) as copy:
+        copy.write(statement.data.encode())
 
 
 def _split(script: str) -> Iterator[Statement | Directive]:
@@ -54,9 +71,12 @@ def _split(script: str) -> Iterator[Statement | Directive]:
         character = script[position]
         if character == ";" and not atomic:
             text = _content(script[start:position])
-            if text:
-                yield Statement(text)
             position += 1
+            if _COPY.match(text):
+                data, position = _data(script, position)
+                yield Statement(text, data)
+            elif text:
+                yield Statement(text)
             start, words = position, []
             continue
         end = _token(script, position)
@@ -70,6 +90,17 @@ def _split(script: str) -> Iterator[Statement | Directive]:
     text = _content(script[start:])
     if text:
         yield Statement(text)
+
+
+def _data(script: str, at: int) -> tuple[str, int]:
+    """The lines behind a COPY whose semicolon ends at `at`, without the line that ends them, and what follows that."""
+    newline = script.find("\n", at)
+    if newline < 0 or script[at:newline].strip():
+        raise ValueError("the data of a COPY from stdin begin in the line behind it")
+    end = _DATA_END.search(script, newline + 1)
+    if end is None:
+        raise ValueError("the data of a COPY from stdin do not end with a line \\.")
+    return script[newline + 1 : end.start()], end.end()
 
 
 def _line_start(script: str, position: int) -> bool:

@@ -14,61 +14,59 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.sinks.interruption import briefly
+from tests.golden import watch
 from tests.golden.record import Record, produced
 from tests.golden.wire import Reader
 
-Frame = Callable[[SparkSession, Mapping[str, str]], DataFrame]
 PACE = 0.02
 """Seconds between two looks at a running query."""
+POLL_MS = "20"
+"""How long a planner waits for changes before it says that there are none."""
+ROUNDS = 5
+"""How often a query may add to its own log before that counts as never ending."""
 
 
 class Failed(Exception):
     """The query, or its start, ended with an error; the text is the error's own."""
 
 
-def source(spark: SparkSession, options: Mapping[str, str], form: str = "postgres-cdc") -> DataFrame:
-    """The rows of the connector `form`, as any user gets them."""
-    from tailrace import spark as sources
-
-    sources.register(spark)
-    return spark.readStream.format(form).options(**sources.options(options)).load()
-
-
 class Stream:
     """The query of one case. Every batch counts once, by its id: a replayed batch replaces what it repeats.
 
-    With `heartbeats`, the prefix of their topics, such records disturb no silence: there is no end to them.
+    `form` names the connector's source; `position` gives the end of the server's log, in the numbers that
+    `watch.reads_to` knows.
     """
 
     def __init__(
         self,
         spark: SparkSession,
+        form: str,
         options: Mapping[str, str],
         checkpoint: Path,
-        frame: Frame = source,
-        heartbeats: str = "",
+        position: Callable[[], int],
     ) -> None:
-        self._heartbeats = heartbeats
         self._spark = spark
-        self._options = options
+        self._form = form
+        self._options = {**options, "poll.interval.ms": POLL_MS}
         self._checkpoint = checkpoint
-        self._frame = frame
+        self._position = position
+        self._question = checkpoint.with_name(f"{checkpoint.name}.question")
+        self._answer = checkpoint.with_name(f"{checkpoint.name}.answer")
+        self._asked = 0
         self._batches: dict[int, list[Record]] = {}
         self._reader = Reader()
         self._lock = threading.Lock()
         self._query: StreamingQuery | None = None
-        self._last = time.monotonic()
 
     def start(self) -> None:
         """Start the query, from its checkpoint if there is one; raises Failed."""
         try:
-            frame = self._frame(self._spark, self._options)
+            frame = watch.load(self._spark, self._form, self._options, self._question, self._answer)
             writer = frame.select("topic", "key", "value", "headers").writeStream.foreachBatch(briefly(self._collect))
             options = {"checkpointLocation": str(self._checkpoint)}
             self._query = writer.options(**options).trigger(processingTime="0 seconds").start()
         except Exception as error:
             raise Failed(reason(error)) from error
-        self._last = time.monotonic()
 
     def stop(self) -> None:
         """Stop the query, wherever it is; nothing when it does not run."""
@@ -81,21 +79,10 @@ class Stream:
         with self._lock:
             return [record for batch in sorted(self._batches) for record in self._batches[batch]]
 
-    def committed(self) -> bool:
-        """Whether a batch has been written, so that the checkpoint holds a position."""
-        return (self._checkpoint / "commits" / "0").exists()
-
     def count(self) -> int:
         """The number of records collected so far."""
         with self._lock:
             return sum(map(len, self._batches.values()))
-
-    def counts(self) -> dict[str, int]:
-        """The number of records collected so far, by topic."""
-        counts: dict[str, int] = {}
-        for record in self.records():
-            counts[record.topic] = counts.get(record.topic, 0) + 1
-        return counts
 
     def check(self) -> bool:
         """Whether the query runs; raises Failed when it ended with an error."""
@@ -121,17 +108,26 @@ class Stream:
         self.check()
         return True
 
-    def quiet(self, seconds: float) -> bool:
-        """Whether no record came for `seconds` and none is on its way through a batch."""
-        query = self._query
-        if not self._heartbeats and query is not None and query.isActive and query.status["isDataAvailable"]:
-            self._last = time.monotonic()
-        return time.monotonic() - self._last >= seconds
+    def catch_up(self, seconds: float = 60) -> None:
+        """Wait until the sink has all that the server's log holds now, and all that follows from it.
 
-    def settle(self, seconds: float, limit: float = 60) -> None:
-        """Wait until no record came for `seconds`; gives up after `limit` more seconds."""
-        self._last = time.monotonic()
-        self.wait(lambda: self.quiet(seconds), seconds + limit)
+        Nothing to wait for when the query does not run. Raises Failed when it takes longer than `seconds`.
+        """
+        # What the query itself writes into the log, such as the marks of a window, is a part of what it delivers.
+        for _ in range(ROUNDS):
+            target = self._position()
+            has_delivered = self.asked(target)
+            if not self.wait(has_delivered, seconds):
+                raise Failed(f"the query has not delivered the log up to {target} within {seconds:g} s")
+            if "signal.data.collection" not in self._options or self._position() == target:
+                return
+
+    def asked(self, target: int) -> Callable[[], bool]:
+        """Ask the planner for the log up to `target`; whether the sink has that, from now on."""
+        self._asked += 1
+        serial = str(self._asked)
+        watch.write(self._question, f"{serial} {target}")
+        return lambda: self._answer.exists() and self._answer.read_text() == serial
 
     def _collect(self, frame: DataFrame, batch: int) -> None:
         table: Any = frame.toArrow()
@@ -147,8 +143,6 @@ class Stream:
         ]
         with self._lock:
             self._batches[batch] = rows
-            if any(not self._heartbeats or not row.topic.startswith(self._heartbeats) for row in rows):
-                self._last = time.monotonic()
 
 
 def reason(error: BaseException) -> str:

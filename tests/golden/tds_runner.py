@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -15,9 +14,8 @@ from pyspark.sql import SparkSession
 from tests.golden import script
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
-from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS, payload
-from tests.golden.record import Record
-from tests.golden.stream import Frame, Stream
+from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
+from tests.golden.stream import Stream
 from tests.golden.tds_accept import Reasons, without_last_end
 from tests.golden.tds_normalise import TdsNormaliser
 from tests.servers.tds.process import TestDatabase, TestServer, TestSession
@@ -47,8 +45,8 @@ def variables(server: TestServer, folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def prepared(case: Case, server: TestServer) -> Iterator[TestSession]:
-    """The case's databases, set up and wholly captured, and a session in them; they are dropped at the end."""
+def prepared(case: Case, server: TestServer) -> Iterator[tuple[TestSession, list[TestDatabase]]]:
+    """A session in the case's databases, set up and wholly captured; they are dropped at the end."""
     names = [DATABASE, *_CREATED.findall(case.read("setup.sql"))]
     databases = [TestDatabase(server, DATABASE)]
     try:
@@ -57,12 +55,16 @@ def prepared(case: Case, server: TestServer) -> Iterator[TestSession]:
                 if isinstance(item, script.Statement):
                     session.run(item.text)
             databases += [TestDatabase(server, name, exists=True) for name in names[1:]]
-            for database in databases:
-                database.capture()
-            yield session
+            captured(databases)
+            yield session, databases
     finally:
         for name in names:
             server.execute(f"DROP DATABASE IF EXISTS [{name}]")
+
+
+def captured(databases: list[TestDatabase]) -> int:
+    """Wait until everything that is committed is captured; the newest position, as a number."""
+    return max(int.from_bytes(database.capture()) for database in databases)
 
 
 def heartbeats(case: Case) -> str:
@@ -71,25 +73,23 @@ def heartbeats(case: Case) -> str:
     return str(found or HEARTBEATS)
 
 
-def run(
-    case: Case, server: TestServer, spark: SparkSession, folder: Path, given: dict[str, str], frame: Frame
-) -> Iterator[str]:
+def run(case: Case, server: TestServer, spark: SparkSession, folder: Path, given: dict[str, str]) -> Iterator[str]:
     """What differs in one run of the case; `given` are further options. Raises Failed, and the client's errors."""
     expected = case.expected()
     beats = heartbeats(case)
     with ExitStack() as stack:
-        session = stack.enter_context(prepared(case, server))
+        session, databases = stack.enter_context(prepared(case, server))
         options = case.options(variables(server, folder))
         if "signal.data.collection" in options:
             # one chunk for each window, as the recorded connector reads them
             options["incremental.snapshot.window.chunks"] = "1"
-        beating = beats if int(case.properties.get("heartbeat.interval.ms", "0")) else ""
-        stream = Stream(spark, options | given, folder / "checkpoint", frame, beating)
+        stream = Stream(spark, "sqlserver-cdc", options | given, folder / "checkpoint", lambda: captured(databases))
         stream.start()
         stack.callback(stream.stop)
-        _await_reads(stream, folder, expected, beats)
+        # the snapshot, if there is one, is over, and changes are read
+        stream.catch_up()
         _work(stream, session, case)
-        _await_end(stream, case, expected, beats)
+        stream.catch_up()
         stream.stop()
         got = stream.records()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
@@ -105,50 +105,18 @@ def run(
     yield from differences(expected, without_last_end(expected, got), terms)
 
 
-def _await_reads(stream: Stream, folder: Path, expected: list[Record], beats: str) -> None:
-    reads = _leading_reads(expected, beats)
-    # A snapshot without rows is over with the first batch; the log is read from where that batch began.
-    stream.wait(lambda: stream.count() >= reads and (folder / "checkpoint" / "commits" / "0").exists(), 60)
-
-
 def _work(stream: Stream, session: TestSession, case: Case) -> None:
     for item in case.workload():
         if isinstance(item, script.Statement):
             session.run(item.text)
         elif item.name == "sleep":
             time.sleep(float(item.argument))
-        elif item.name == "settle":
-            stream.settle(float(item.argument))
-        elif item.name == "wait":
-            target = int(item.argument)
-            stream.wait(lambda target=target: stream.count() >= target, 60)  # type: ignore[misc]
         elif item.name == "stop":
-            stream.settle(3.0)
+            stream.catch_up()
             stream.stop()
-        else:
+        elif item.name == "start":
             stream.start()
-            stream.settle(1.0)
-
-
-def _await_end(stream: Stream, case: Case, expected: list[Record], beats: str) -> None:
-    wanted = Counter(record.topic for record in expected if not record.topic.startswith(beats))
-
-    def complete() -> bool:
-        counts = stream.counts()
-        return all(counts.get(topic, 0) >= number for topic, number in wanted.items())
-
-    stream.settle(0.2)
-    stream.wait(lambda: complete() or stream.quiet(max(8.0, float(case.knobs.get("idle", "3")))), 120)
-    if stream.check():
-        stream.settle(0.5)
-
-
-def _leading_reads(expected: list[Record], beats: str) -> int:
-    count = 0
-    for record in expected:
-        value = payload(record.value)
-        if isinstance(value, dict) and (value.get("op") == '"r"' or "tableChanges" in value):
-            count += 1
-        elif not record.topic.startswith(beats):
-            break
-    return count
+            stream.catch_up()
+        else:
+            # the recorder had to wait for silence, or for records
+            stream.catch_up()

@@ -1,7 +1,5 @@
 """The events of every golden case equal those that Debezium wrote."""
 
-from collections.abc import Iterator
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -9,9 +7,8 @@ from tests.architecture import behaviours
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Postgres
 from tests.golden import case as cases
-from tests.golden import mongo_runner, runner
+from tests.golden import runner
 from tests.servers.derby import Derby
-from tests.servers.secantus import Unavailable
 from tests.servers.tds.process import TestServer
 
 # The recordings of SQL Server are all in the repository.
@@ -34,22 +31,6 @@ def marked(case: cases.Case) -> object:
 def of(database: str) -> list[object]:
     """The cases of one kind."""
     return [marked(case) for case in ALL if case.database == database]
-
-
-@pytest.fixture(scope="module")
-def postgres_server() -> Iterator[Postgres]:
-    with runner.server() as postgres:
-        yield postgres
-
-
-@pytest.fixture(scope="module")
-def mongo_server() -> Iterator[Mongo]:
-    try:
-        starting = mongo_runner.server()
-        with starting as mongo:
-            yield mongo
-    except Unavailable as reason:
-        pytest.skip(str(reason))
 
 
 def judge(outcome: runner.Outcome) -> None:

@@ -48,6 +48,26 @@ def test_a_directive_inside_quotes_is_text() -> None:
     assert split("select $$\n--@ stop\n$$") == [Statement("select $$\n--@ stop\n$$")]
 
 
+def test_the_lines_behind_a_copy_are_its_data() -> None:
+    script = (
+        "select 1;\ncopy t (a, b)\n  from STDIN with (format csv); \n1,it's; --\n--@ stop\n\\.\n--@ stop\nselect 2;\n"
+    )
+    assert split(script) == [
+        Statement("select 1"),
+        Statement("copy t (a, b)\n  from STDIN with (format csv)", "1,it's; --\n--@ stop\n"),
+        Directive("stop", ""),
+        Statement("select 2"),
+    ]
+    assert split("copy t from stdin;\n\\.\n") == [Statement("copy t from stdin", "")]
+    assert split("copy t from '/f'; select 1") == [Statement("copy t from '/f'"), Statement("select 1")]
+
+
+@pytest.mark.parametrize("script", ["copy t from stdin; 1\n\\.\n", "copy t from stdin;\n1\n", "copy t from stdin;"])
+def test_a_copy_without_its_data_is_an_error(script: str) -> None:
+    with pytest.raises(ValueError, match="the data of a COPY from stdin"):
+        split(script)
+
+
 @pytest.mark.parametrize("script", ["--@ jump 3", "select 'a", "select $$ a", "/* a", "select 1\n--@ stop\n"])
 def test_what_cannot_be_read_is_an_error(script: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):

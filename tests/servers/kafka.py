@@ -55,9 +55,23 @@ class Broker:
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()), "utf-8")
         storage = ["kafka.tools.StorageTool", "format", "-t", "dGFpbHJhY2UtdGVzdHMtMQ", "-c", str(properties)]
         subprocess.run(self._command(*storage), check=True, capture_output=True, stdin=subprocess.DEVNULL)
-        with (self._home / "output").open("wb") as output:
+        self._launch(seconds)
+
+    def kill(self) -> None:
+        """End the process at once, as a crash does; what it holds stays."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def again(self, seconds: float = 60) -> None:
+        """Start the broker on the data that `kill` has left, at the same address; raises RuntimeError as `start`."""
+        self._launch(seconds)
+
+    def _launch(self, seconds: float) -> None:
+        with (self._home / "output").open("ab") as output:
             self._process = subprocess.Popen(
-                self._command("kafka.Kafka", str(properties)),
+                self._command("kafka.Kafka", str(self._home / "server.properties")),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -73,10 +87,7 @@ class Broker:
 
     def stop(self) -> None:
         """End the process and remove its directory."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.wait()
+        self.kill()
         shutil.rmtree(self._home, ignore_errors=True)
 
     def __enter__(self) -> Broker:

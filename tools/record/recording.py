@@ -32,7 +32,7 @@ def record(case: Case, postgres: Postgres, version: str, limit: float, folder: P
         with postgres.connect(DATABASE) as session:
             for item in script.split(case.read("setup.sql")):
                 if isinstance(item, script.Statement):
-                    session.execute(item.text.encode())
+                    script.execute(session, item)
         engine = Engine(
             classpath, _options(case, postgres, folder), folder, case.knobs.get("timezone", "UTC"), beats(case), limit
         )
@@ -84,7 +84,7 @@ def _run(case: Case, postgres: Postgres, engine: Engine) -> None:
     with postgres.connect(DATABASE) as session:
         for item in case.workload():
             if isinstance(item, script.Statement):
-                session.execute(item.text.encode())
+                script.execute(session, item)
                 engine.check()
             elif item.name == "sleep":
                 time.sleep(float(item.argument))

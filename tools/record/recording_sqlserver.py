@@ -24,7 +24,7 @@ def record(case: Case, server: TestServer, version: str, limit: float, folder: P
     converter = CONVERTERS[case.knobs.get("format", "json")]
     if converter:
         options["recorder.value.converter"] = converter
-    with prepared(case, server) as session:
+    with prepared(case, server) as (session, _):
         zone = case.knobs.get("timezone", "UTC")
         engine = Engine(classpath, options, folder, zone, heartbeats(case), limit)
         try:

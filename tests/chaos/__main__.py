@@ -1,0 +1,86 @@
+"""`python -m tests.chaos`: kill the parts of a running pipeline at random, and compare what it delivers."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from pathlib import Path
+
+from tests.chaos.machine import SOURCES, Machine, Options, Round
+from tests.chaos.victims import CLUSTER, VICTIMS
+
+HEAD = f"{'round':>5} {'seed':>10} {'connector':<10} {'sink':<6} {'order':<6} {'s':>5} {'kills':>5} {'events':>9} "
+HEAD += f"{'reads':>8} {'repeats':>8}  result  by victim"
+
+
+def main() -> int:
+    """Run the machine as the command line says; 1 when something was found."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--connector", choices=tuple(SOURCES), default="postgres")
+    parser.add_argument("--kills", type=int, default=200, help="how many (200)")
+    parser.add_argument("--each", type=int, default=20, help="kills of a round; then everything is compared (20)")
+    parser.add_argument("--seed", type=int, default=None, help="what the choices are made of; a new one by default")
+    parser.add_argument("--seconds", type=float, default=0, help="no further kill after so many seconds")
+    parser.add_argument("--sink", choices=("file", "kafka"), default="file")
+    parser.add_argument("--order", choices=("topic", "key"), default="topic", help="event.order")
+    parser.add_argument("--victims", default="", help=f"only these, of {', '.join((*VICTIMS, *CLUSTER))}")
+    parser.add_argument("--no-signals", action="store_true", help="no incremental snapshots")
+    parser.add_argument("--cluster", action="store_true", help="on a stand-alone Spark cluster, and kill its parts too")
+    parser.add_argument("--keep", action="store_true", help="keep the folder also when nothing was found")
+    parser.add_argument("--folder", type=Path, default=None, help="where everything is put; a temporary one by default")
+    given = parser.parse_args()
+    options = Options(
+        seed=random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed,
+        connector=given.connector,
+        kills=given.kills,
+        each=given.each,
+        sink=given.sink,
+        order=given.order,
+        only=tuple(name.strip() for name in given.victims.split(",") if name.strip()),
+        seconds=given.seconds,
+        signals=not given.no_signals,
+        cluster=given.cluster,
+        keep=given.keep,
+        folder=given.folder,
+    )
+    return 0 if run(options) else 1
+
+
+def run(options: Options) -> bool:
+    """One run of the machine, with a line for each round; whether nothing was found."""
+    with Machine(options) as machine:
+        print(f"seed {options.seed}, in {machine.folder}", flush=True)
+        print(HEAD, flush=True)
+        for one in machine.rounds():
+            print(line(options, one), flush=True)
+            if one.findings:
+                tell(options, one, machine.folder)
+        return not machine.failed
+
+
+def line(options: Options, one: Round) -> str:
+    """A round as a line of the table; a star marks a cluster."""
+    by_victim = ", ".join(f"{name} {count}" for name, count in sorted(one.counts.items()))
+    exits = ", ".join(f"{name} ×{count}" for name, count in sorted(one.exits.items()))
+    connector = options.connector + ("*" if options.cluster else "")
+    result = "FOUND" if one.findings else "exact"
+    return (
+        f"{one.number:>5} {options.seed:>10} {connector:<10} {options.sink:<6} {options.order:<6} {one.seconds:>5.0f} "
+        f"{len(one.kills):>5} {one.events:>9,} {one.reads:>8,} {one.repeats:>8,}  "
+        f"{result:<6}  {by_victim}; exits: {exits or 'none'}"
+    )
+
+
+def tell(options: Options, one: Round, folder: Path) -> None:
+    """Everything about a round in which something was found."""
+    print(f"\nfound with --seed {options.seed} in round {one.number}; everything is in {folder}", flush=True)
+    for kill in one.kills:
+        print(f"  {kill}")
+    for finding in one.findings:
+        print(f"\n{finding}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""One change as the database has committed it and as a record tells it, in a form in which the two can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+UNAVAILABLE = "__debezium_unavailable_value"
+"""What stands for a large value that an update has left as it was."""
+
+Row = Mapping[str, str]
+"""A row's columns as texts; null ones are left out, so a column that was added later makes no difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One record: `op` is c, u, d, t or r, and z for the tombstone behind a delete.
+
+    `key` is the text of the key's values, `row` what the row is afterwards, `lsn` and `transaction` where the change
+    stands in the log (0 in a tombstone, which says nothing of it). `incremental` tells the rows of an incremental
+    snapshot from those of the first one; with `partial` the row has only the columns that were changed.
+    """
+
+    table: str
+    op: str
+    key: str
+    row: Row | None
+    lsn: int = 0
+    transaction: int = 0
+    incremental: bool = False
+    partial: bool = False
+
+    @property
+    def identity(self) -> int:
+        """64 bits that tell the change from every other one of its table; those of tombstones of one key are equal."""
+        return digest((self.op, self.key, self.row, self.lsn, self.transaction))
+
+    def __str__(self) -> str:
+        at = f" at {self.lsn >> 32:X}/{self.lsn & 0xFFFFFFFF:X} in transaction {self.transaction}" if self.lsn else ""
+        return f"{self.op} {self.table}[{self.key}]{at}"
+
+
+def digest(value: Any) -> int:
+    """64 bits of a value made of texts, numbers, tuples and dictionaries."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def row_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """The columns of an image, as texts, without those that are null."""
+    return {
+        name: value if isinstance(value, str) else str(value) for name, value in values.items() if value is not None
+    }
+
+
+def key_of(values: Mapping[str, Any]) -> str:
+    """The text of a key, by the names of its columns."""
+    return ",".join(str(values[name]) for name in sorted(values))
+
+
+def from_document(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
+    """The change that a record of MongoDB tells, in the format 3: documents are JSON in a text, updates are partial."""
+    collection = topic.split(".", drop)[drop]
+    text = str(json.loads(key["id"]))
+    if value is None:
+        return Change(collection, "z", text, None)
+    source, op = value["source"], str(value["op"])
+    if op == "r":
+        read = row_of(json.loads(value["after"]))
+        return Change(collection, op, text, read, incremental=source.get("snapshot") == "incremental")
+    row: Row | None = None
+    if op == "c":
+        row = row_of(json.loads(value["after"]))
+    elif op == "u":
+        row = row_of(json.loads(value["updateDescription"]["updatedFields"]))
+    at = int(source["ts_ms"]) // 1000 << 32 | int(source["ord"])
+    return Change(collection, op, text, row, at, partial=op == "u")
+
+
+def from_record(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
+    """The change that a record of the format 3 tells; `drop` parts of the topic come before the table's name."""
+    table = topic.split(".", drop)[drop]
+    text = key_of(key) if key else ""
+    if value is None:
+        return Change(table, "z", text, None)
+    source, op = value["source"], str(value["op"])
+    after = value.get("after")
+    row = None if after is None else row_of(after)
+    if op == "r":
+        return Change(table, op, text, row, incremental=source.get("snapshot") == "incremental")
+    return Change(table, op, text, row, int(source["lsn"]), int(source["txId"]))

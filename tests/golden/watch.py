@@ -1,0 +1,108 @@
+"""The product's own sources, watched: a planner that says when it has delivered the log up to a position.
+
+A watched source differs from the product's in one thing. At each call of `latestOffset` its reader looks for a
+question, and answers it once the query has nothing more to deliver up to the position in it. Spark makes that call
+only when the batch before it is committed, so what the answer covers is in the sink.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from tailrace import spark as sources
+from tailrace.connectors.base import Planner
+from tailrace.connectors.changetables.planner import ChangeTablesPlanner
+from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.spark.source import SOURCES, ChangeDataSource, ChangeStreamReader, new_run_id
+from tailrace.transforms.unwrap import transform
+
+PREFIX = "watched-"
+
+
+class WatchedReader(ChangeStreamReader):
+    """The product's reader, and the questions of `question` answered in `answer`."""
+
+    question: Path
+    answer: Path
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        asked = _read(self.question)
+        serial, _, target = asked.partition(" ")
+        planner = self._plan()
+        # in this order: what is read while the batch is planned may be too late for it
+        has_read = bool(asked) and reads_to(planner, int(target))
+        end = super().latestOffset(start, limit)
+        if has_read and end == start and is_idle(planner) and _read(self.answer) != serial:
+            write(self.answer, serial)
+        return end
+
+
+def reads_to(planner: Planner, target: int) -> bool:
+    """Whether the planner has read the log to `target`, in the numbers of its database.
+
+    That is an LSN of PostgreSQL, or the timestamp of an entry of MongoDB's oplog. Planners of change tables have no
+    reader of their own: each of their calls asks the server for all that it has captured, whatever `target` is.
+    """
+    if isinstance(planner, ChangeTablesPlanner):
+        return True
+    streams, reader = planner._mode.streams, planner._reader  # type: ignore[attr-defined]
+    if not streams:
+        return True
+    if reader is None or planner._dispatch.seconds:  # type: ignore[attr-defined]
+        return False
+    if isinstance(planner, PostgresPlanner):
+        # asked for, since the server tells where it is only now and then while nothing is captured
+        return reader.gear != "starting" and bool(reader.read_through(target, 0))
+    return bool(reader.has_read(target))
+
+
+def is_idle(planner: Planner) -> bool:
+    """Whether no snapshot is at work; one that was told to pause is not."""
+    if isinstance(planner, ChangeTablesPlanner) and planner._mode.streams and not planner._streaming:
+        return False
+    running = (planner.status() or {}).get("snapshot")
+    return running is None or bool(running.get("paused"))
+
+
+def load(spark: SparkSession, form: str, options: Mapping[str, str], question: Path, answer: Path) -> DataFrame:
+    """The rows of the connector `form`, as any user gets them, by a planner that is watched."""
+    base = next(source for source in SOURCES if source.name() == form)
+    spark.dataSource.register(_watched(base, question, answer))
+    return spark.readStream.format(PREFIX + form).options(**sources.options(options)).load()
+
+
+def _watched(base: type[ChangeDataSource], question: Path, answer: Path) -> type[ChangeDataSource]:
+    """A source made for one query. A class of a function's own is pickled by value, with the paths in it."""
+
+    class Watched(base):  # type: ignore[misc, valid-type]
+        @classmethod
+        def name(cls) -> str:
+            return PREFIX + base.name()
+
+        def streamReader(self, schema: StructType) -> ChangeStreamReader:
+            reader = WatchedReader(self._config, new_run_id(), transform(self._config))
+            reader.question, reader.answer = question, answer
+            return reader
+
+    return Watched
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def write(path: Path, text: str) -> None:
+    """Let `path` hold `text`, at once for whoever reads it."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.write_text(text)
+    fresh.replace(path)
