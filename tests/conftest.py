@@ -38,8 +38,8 @@ STARTERS = frozenset(
     }
 )
 """The fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python."""
-SLOW = frozenset({"e2e", "integration", "spark"})
-"""The directories all of whose tests need such a thing, or start processes of their own."""
+SLOW = frozenset({"e2e", "integration", "spark", "test_chaos.py"})
+"""The directories and files all of whose tests need such a thing, or start processes of their own."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    is_slow = collection_path.parent == HERE and collection_path.name in SLOW
+    is_slow = collection_path.name in SLOW and HERE in (collection_path.parent, collection_path.parent.parent)
     return True if is_slow and config.getoption("--quick") else None
 
 

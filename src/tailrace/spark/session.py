@@ -15,6 +15,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tailrace.spark.cluster import LOCAL, demand, is_local
+from tailrace.spark.gateway import start_java
 from tailrace.spark.jars import kafka_jars
 from tailrace.spark.java import cache_directory, java_home
 from tailrace.spark.python import worker_python
@@ -91,7 +92,7 @@ def session(
     the JVM inherits. A JVM that runs already keeps its Java, memory, log, files and jars. On a cluster, `master` names
     it, and executors start the Python that `spark.pyspark.python` or PYSPARK_PYTHON names, else the path of this one.
     Raises PrerequisiteError without Java 17, or when the jars are missing and cannot be fetched; ConnectionFailed where
-    a stand-alone master does not answer.
+    a stand-alone master does not answer; JvmLost where the JVM ends at its start.
     """
     local = is_local(master)
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
@@ -119,7 +120,7 @@ def session(
         demand(master)
     with _environment(local, submitted, given.get("spark.pyspark.python")):
         if not submitted and not _is_running():
-            _start_java(settings, keep)
+            start_java(settings, keep)
         running = builder.getOrCreate()
     _quieten(running)
     return running
@@ -138,22 +139,6 @@ def _quieten(running: SparkSession) -> None:
             tell(server, request, client)
 
     server.handle_error = told
-
-
-def _start_java(settings: Mapping[str, str], keep: Sequence[int] = ()) -> None:
-    """Start the JVM in a session of its own.
-
-    A signal to the whole group, of a terminal or a service manager, would end Spark's parts before the query that needs
-    them. It ends when this process does: its input is a pipe from here.
-    """
-    from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings.items()))
-    started = {"start_new_session": True, "pass_fds": tuple(keep)}
-    gateway = launch_gateway(conf, popen_kwargs=started)  # type: ignore[no-untyped-call]
-    SparkContext._ensure_initialized(gateway=gateway)
 
 
 @contextmanager

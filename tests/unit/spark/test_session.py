@@ -49,7 +49,7 @@ def test_sessions_of_clusters_keep_to_tcp(monkeypatch: pytest.MonkeyPatch, maste
 
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     monkeypatch.setattr(session, "_is_running", lambda: False)
-    monkeypatch.setattr(session, "_start_java", start)
+    monkeypatch.setattr(session, "start_java", start)
     with pytest.raises(Started):
         session.session({"spark.app.name": "other"}, master=master)
     assert settings["spark.app.name"] == "other"
@@ -91,7 +91,7 @@ def started(monkeypatch: pytest.MonkeyPatch, master: str, config: dict[str, str]
 
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     monkeypatch.setattr(session, "_is_running", lambda: False)
-    monkeypatch.setattr(session, "_start_java", start)
+    monkeypatch.setattr(session, "start_java", start)
     monkeypatch.setattr(session, "demand", lambda master: None)
     with pytest.raises(Started):
         session.session(config, master=master)

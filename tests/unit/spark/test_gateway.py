@@ -1,0 +1,57 @@
+"""A JVM that ends, or hangs, before it listens."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tailrace.errors import JvmLost
+from tailrace.spark import gateway
+
+
+def submits(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark whose `spark-submit` is `script`."""
+    (folder / "bin").mkdir()
+    path = folder / "bin" / "spark-submit"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(folder))
+
+
+@pytest.mark.parametrize(("end", "words"), [("exit 0", "exit code 0"), ("kill -9 $$", "SIGKILL")])
+def test_a_jvm_that_ends_at_its_start_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, words: str
+) -> None:
+    submits(end, tmp_path, monkeypatch)
+    with pytest.raises(JvmLost, match=words):
+        gateway.start_java({})
+
+
+def test_a_jvm_that_never_listens_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one whose main thread has met a full disk: its other threads keep it alive."""
+    submits(f"echo $$ > {tmp_path}/pid; exec sleep 1000", tmp_path, monkeypatch)
+    with pytest.raises(JvmLost, match="has not begun to listen within"):
+        gateway.start_java({}, patience_s=2)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_a_jvm_is_given_the_settings_and_tells_where_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = r"printf '\000\000\020\341\000\000\000\006secret'"
+    submits(
+        f'echo "$@" > {tmp_path}/arguments\n{told} > "$_PYSPARK_DRIVER_CONN_INFO_PATH.new"\n'
+        'mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.new" "$_PYSPARK_DRIVER_CONN_INFO_PATH"\ncat > /dev/null',
+        tmp_path,
+        monkeypatch,
+    )
+    process, port, secret = gateway._launch({"spark.a": "b c"}, (), 30)
+    assert (port, secret) == (4321, "secret")
+    assert (tmp_path / "arguments").read_text() == "--conf spark.a=b c pyspark-shell\n"
+    # the end of its input ends it
+    assert process.stdin is not None
+    process.stdin.close()
+    assert process.wait(30) == 0
