@@ -28,7 +28,7 @@ demo: $(STAMP) ## a PostgreSQL, a workload and its change events, here and now
 	@$(BIN)/tailrace demo
 
 quick: $(STAMP) ## the tests that need no server and no JVM, within two minutes
-	@$(BIN)/python -m pytest --quick
+	@$(BIN)/python -m tests.lanes --quick
 
 test: $(STAMP) ## all tests, in two processes: make test [ARGS='--postgres DSN']
 	@$(BIN)/python -m tests.lanes $(ARGS)

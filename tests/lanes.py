@@ -15,14 +15,17 @@ from pathlib import Path
 HERE = Path(__file__).parent
 FIRST = ("golden", "spark", "e2e", "chaos")
 """The directories of the first process, about half of the time; all others are the second one's."""
+QUICK = ("unit",)
+"""The same for the tests of `--quick`."""
 NOTHING_COLLECTED = 5
 
 
 def main(options: list[str]) -> int:
     """Run both and wait for them; the exit code."""
-    others = sorted(path.name for path in HERE.iterdir() if path.name not in FIRST and any(path.glob("**/test_*.py")))
+    chosen = QUICK if "--quick" in options else FIRST
+    others = sorted(path.name for path in HERE.iterdir() if path.name not in chosen and any(path.glob("**/test_*.py")))
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as kept:
-        first = subprocess.Popen(command(FIRST, options), stdout=kept, stderr=subprocess.STDOUT, cwd=HERE.parent)
+        first = subprocess.Popen(command(chosen, options), stdout=kept, stderr=subprocess.STDOUT, cwd=HERE.parent)
         second = subprocess.Popen(
             command(others, options),
             stdout=subprocess.PIPE,
@@ -32,7 +35,7 @@ def main(options: list[str]) -> int:
             errors="replace",
         )
         assert second.stdout is not None
-        print(f"== {', '.join(others)}; {', '.join(FIRST)} are shown at the end", flush=True)
+        print(f"== {', '.join(others)}; {', '.join(chosen)} are shown at the end", flush=True)
         last = ""
         for line in second.stdout:
             print(line, end="", flush=True)
@@ -40,9 +43,9 @@ def main(options: list[str]) -> int:
         codes = [first.wait(), second.wait()]
         kept.seek(0)
         text = kept.read()
-    print(f"\n== {', '.join(FIRST)}\n{text}")
+    print(f"\n== {', '.join(chosen)}\n{text}")
     print(f"== {', '.join(others)}: {last}")
-    print(f"== {', '.join(FIRST)}: {(text.strip().splitlines() or ['nothing'])[-1]}", flush=True)
+    print(f"== {', '.join(chosen)}: {(text.strip().splitlines() or ['nothing'])[-1]}", flush=True)
     # a filter may leave nothing to one of them
     failed = [code for code in codes if code not in (0, NOTHING_COLLECTED)]
     return failed[0] if failed else min(codes)

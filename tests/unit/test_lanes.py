@@ -41,6 +41,15 @@ def test_a_failure_in_either_is_one(tree: Path, name: str, capfd: pytest.Capture
     assert "assert 1 == 2" in capfd.readouterr().out
 
 
+def test_quick_tests_are_shared_out_in_another_way(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    option = "def pytest_addoption(parser): parser.addoption('--quick', action='store_true')\n"
+    (tree / "conftest.py").write_text(option)
+    assert lanes.main(["--quick"]) == 0
+    *_, others, first = capfd.readouterr().out.splitlines()
+    assert others.startswith("== fresh, golden: ")
+    assert first.startswith("== unit: ")
+
+
 def test_options_reach_both(tree: Path) -> None:
     assert lanes.main(["-k", "golden"]) == 0
     assert lanes.main(["-k", "nothing"]) == 5
