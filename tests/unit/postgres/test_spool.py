@@ -59,6 +59,20 @@ def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pyte
     assert spool.size == 0
 
 
+def test_more_spilled_runs_than_a_process_may_open_files_are_in_one() -> None:
+    made, expected = chunks(1200)
+    before = held()
+    spool = Spool(1, 1 << 20)
+    for chunk in made:
+        spool.put(chunk)
+    assert sum(one.place is not None for one in spool._held) > 1100
+    assert held() - before == 1
+    end = spool.plan(BEFORE, 1 << 30, 1 << 30)
+    assert rows_of(spool.take(BEFORE, end)) == expected
+    spool.release(end)
+    assert held() == before
+
+
 def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     one = index([[("I", 10, 1)], [("I", 10, number % 5) for number in range(50)]], [4], BEFORE, False)
     expected = rows(one)

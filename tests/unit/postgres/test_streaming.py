@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import struct
 import threading
@@ -9,6 +11,8 @@ import time
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tailrace.connectors.postgres.gears import Bell, Streaming
 
@@ -89,3 +93,24 @@ def test_a_bell_ends_the_gathering_for_someone_who_is_hurried() -> None:
     threading.Timer(0.1, bell.ring).start()
     assert len(one.poll(60.0, lambda: next(hurried)).lsn) == 1
     bell.close()
+
+
+def test_a_stream_is_read_in_a_process_with_many_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`select` knows no descriptor above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 2048:
+        pytest.skip("this process may not open so many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    others = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        one = gear(3)
+        assert min(one._pg.socket, one._bell.fileno()) > 1023
+        assert len(one.poll(1.0).lsn) == 1
+        unsent = iter([1, 0])
+        monkeypatch.setattr(Server, "flush", lambda _: next(unsent))
+        one.send_status()
+        assert next(unsent, None) is None
+    finally:
+        for descriptor in others:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -208,8 +208,19 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
+def _ready(descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
+    """The descriptors on which something has come or gone; waits at most `seconds` for the first.
+
+    By `poll`: `select` fails for a descriptor above 1,023, and a program around this one may have as many open.
+    """
+    waiting = select.poll()
+    for descriptor in descriptors:
+        waiting.register(descriptor, events)
+    return {descriptor for descriptor, _ in waiting.poll(seconds * 1000)}
+
+
 class Bell:
-    """Ends another thread's wait for a socket: `select` sees it ready from `ring` to `silence`."""
+    """Ends another thread's wait for a socket: it is ready to be read from `ring` to `silence`."""
 
     def __init__(self) -> None:
         self._near, self._far = socket.socketpair()
@@ -325,12 +336,12 @@ class Streaming:
                     break
                 self.status_if_due()
                 server, bell = self._pg.socket, self._bell.fileno()
-                ready, _, _ = select.select([server, bell], [], [], 0)
+                ready = _ready((server, bell), 0)
                 if not ready:
                     dozes = 0 < builder.size < fetched + self.DOZE_BYTES
                     fetched = builder.size
-                    watched, longest = ([bell], self.DOZE) if dozes else ([server, bell], self._status_interval)
-                    ready, _, _ = select.select(watched, [], [], min(left, longest))
+                    watched, longest = ((bell,), self.DOZE) if dozes else ((server, bell), self._status_interval)
+                    ready = _ready(watched, min(left, longest))
                 if bell in ready:
                     self._bell.silence()
                     if not len(builder) and server not in ready:
@@ -399,7 +410,7 @@ class Streaming:
         written = max(self.flushed, self.sent_lsn)
         self._pg.put_copy_data(_STATUS.pack(b"r", written, self.flushed, self.flushed, now, int(reply)))
         while self._pg.flush() == 1:
-            select.select([self._pg.socket], [self._pg.socket], [], 1.0)
+            _ready((self._pg.socket,), 1.0, select.POLLIN | select.POLLOUT)
             self._pg.consume_input()
         self._last_status = time.monotonic()
 
