@@ -1,6 +1,7 @@
 """Every error that tailrace raises on purpose: one tree, picklable, without row values or secrets.
 
     TailraceError                exit code 1
+    ├── SpoolFailed              1   the disk does not take what waits for Spark; names the directory
     ├── ConfigError              2   a wrong, unknown or unsupported option; names the option and the remedy
     ├── ConnectionFailed         3   the database or broker cannot be reached or refuses the login
     ├── PrerequisiteError        4   wal_level, privileges, slot, publication: what the server lacks, and the remedy
@@ -29,6 +30,10 @@ class TailraceError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()
+
+
+class SpoolFailed(TailraceError):
+    """What was read from the log cannot be kept on disk, or not be read from there."""
 
 
 class ConfigError(TailraceError):

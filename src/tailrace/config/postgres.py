@@ -228,8 +228,9 @@ FLOW = (
            check=at_least(1024)),
     Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
            notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
-    Option("max.queue.size.in.bytes", Kind.INTEGER, "Most bytes that wait in the spool; 0: the reader's own limit.",
-           0, check=at_least(0)),
+    Option("max.queue.size.in.bytes", Kind.INTEGER,
+           "Most bytes that wait in the spool, and most that are kept of transactions before their commit; 0: the "
+           "reader's own limits, 640 MB and 512 MB.", 0, check=at_least(0)),
     Option("schema.history.internal.<option>", Kind.TEXT, "Schema history of other connectors.",
            pattern=r"(schema\.history\.internal|database\.history)(\..+)?", unsupported=_NO_HISTORY),
 )  # fmt: skip

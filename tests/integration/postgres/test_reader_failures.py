@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import IO, Any, cast
 
 import psycopg
 import pytest
@@ -14,7 +15,8 @@ from tailrace.connectors.postgres import gears, spill
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.reading import ReaderSettings
-from tailrace.connectors.postgres.spill import SpoolFailed
+from tailrace.connectors.postgres.spool import Spool
+from tailrace.errors import SpoolFailed
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 
@@ -215,22 +217,109 @@ def test_a_full_disk_loses_nothing(database: Database, query: Any, monkeypatch: 
     assert keys(one) == list(range(2001))
 
 
-def test_a_disk_that_stays_full_ends_the_query_in_its_own_words(
+def full(*_: object) -> None:
+    """What writes to a full disk."""
+    raise OSError(28, "No space left on device")
+
+
+def test_on_a_disk_that_stays_full_a_large_transaction_goes_through_memory(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings(monkeypatch, memory_limit=4000, disk_limit=1 << 20, max_retries=2)
+    settings(monkeypatch, memory_limit=20_000, disk_limit=1 << 20, max_retries=0)
     monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(spill, "_write", full)
     database.execute("create table t (id int primary key, v text)")
     one = query(**NO_SNAPSHOT)
     one.step()
     database.execute("insert into t select i, repeat('x', 300) from generate_series(1, 2000) i")
-    with pytest.raises(SpoolFailed, match="No space left"):
-        one.until(2001)
+    one.until(2000)
+    assert keys(one) == list(range(1, 2001))
+
+
+def test_a_replay_that_a_full_disk_does_not_take_ends_in_its_own_words(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    database.execute("insert into t select i, repeat('x', 300) from generate_series(1, 2000) i")
+    while one.planned is None:
+        one.step(commit=False)
+    settings(monkeypatch, memory_limit=4000, disk_limit=1 << 20, retry_delay=0.01)
+    monkeypatch.setattr(gears.Streaming, "RUN_BYTES", 5000)
+    with monkeypatch.context() as patch:
+        patch.setattr(spill, "_write", full)
+        one.kill()
+        with pytest.raises(SpoolFailed, match=r"No space left.* TMPDIR"):
+            one.step()
+    # and goes on when it is started again
+    one.kill()
+    one.until(2000)
+    assert keys(one) == list(range(1, 2001))
+
+
+@pytest.mark.parametrize("fault", ["limit", "disk"])
+def test_a_transaction_in_progress_that_is_too_large_is_left_to_the_server(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    if database.server.version < 14:
+        pytest.skip("servers before 14 send transactions after their commit")
+    in_blocks(database, monkeypatch)
+    sent: list[int] = []
+    add = gears.StreamedTransactions.add
+
+    def noted(self: gears.StreamedTransactions, message: bytes, lsn: int) -> None:
+        if fault == "disk" and sum(sent) > 300_000:
+            self._open[self.current or 0].file = cast(IO[bytes], SimpleNamespace(write=full, close=lambda: None))
+        add(self, message, lsn)
+        sent.append(len(message))
+
+    monkeypatch.setattr(gears.StreamedTransactions, "add", noted)
+    options = {"max.queue.size.in.bytes": "300000"} if fault == "limit" else {}
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT, **options)
+    one.step()
+    with database.connect(autocommit=False) as connection:
+        connection.execute("insert into t select i, repeat('x', 200) from generate_series(1, 4000) i")
+        database.execute("insert into t values (-1, 'meanwhile')")
+        while not one.changes:
+            one.step()
+        connection.execute("insert into t select i, repeat('x', 200) from generate_series(4001, 6000) i")
+        connection.commit()
+    one.until(6001)
+    assert keys(one) == [-1, *range(1, 6001)]
+    assert 200_000 < sum(sent) <= 300_000 + 1000
+
+
+def test_a_large_transaction_of_a_backlog_stays_within_the_spool(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings(monkeypatch, memory_limit=20_000, disk_limit=30_000)
+    original = gears.CatchUp.slice
+
+    def in_parts(self: gears.CatchUp, upto_lsn: int) -> Any:
+        for run in original(self, upto_lsn):
+            for first in range(0, len(run.lsn), 20):
+                last = min(first + 20, len(run.lsn))
+                low, high = run.offsets[first], run.offsets[last]
+                yield gears.Messages(run.data[low:high], run.offsets[first : last + 1] - low, run.lsn[first:last])
+
+    monkeypatch.setattr(gears.CatchUp, "slice", in_parts)
+    held: list[int] = []
+    put = Spool.put
+
+    def noted(self: Spool, chunk: Any) -> None:
+        put(self, chunk)
+        held.append(self.size)
+
+    monkeypatch.setattr(Spool, "put", noted)
+    database.execute("create table t (id int primary key, v text)")
+    one = query(**NO_SNAPSHOT)
+    one.step()
+    database.execute("insert into t select i, repeat('x', 300) from generate_series(1, 2000) i")
+    one.drain_now()
+    assert keys(one) == list(range(1, 2001))
+    assert max(held) < 60_000
 
 
 def test_a_failing_catalog_does_not_move_the_position_of_a_cut(

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres.endings import classify
-from tailrace.connectors.postgres.gears import StreamedTransactions, UnclearTransaction
-from tailrace.connectors.postgres.spill import SpoolFailed
+from tailrace.connectors.postgres.gears import AfterCommit, StreamedTransactions, TooMuchInProgress, UnclearTransaction
 from tailrace.errors import DecodeError
 
 TOP, FIRST, SECOND = 700, 701, 702
@@ -115,6 +114,20 @@ def test_a_commit_of_an_unknown_transaction_is_no_empty_one() -> None:
         list(StreamedTransactions().commit(commit(), 0))
 
 
+def test_what_is_in_progress_is_bounded_over_all_transactions() -> None:
+    message = within(b"I", TOP, oid(9, b"x" * 100))
+    record = 16 + len(message) - 4
+    one = streamed(message, message, limit=3 * record)
+    one.start(start(800))
+    one.add(message, 50)
+    with pytest.raises(TooMuchInProgress, match=r"max\.queue\.size\.in\.bytes"):
+        one.add(message, 60)
+    one.abort(abort(800, 800))
+    assert one.size == 2 * record
+    assert len(bodies(one)) == 2
+    assert one.size == 0
+
+
 def test_a_full_disk_ends_the_session_and_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
 
@@ -139,7 +152,7 @@ def test_a_full_disk_ends_the_session_and_leaves_nothing_open(monkeypatch: pytes
     one.start(start(800))
     one.stop()
     one.start(start())
-    with pytest.raises(SpoolFailed, match="No space left") as failed:
+    with pytest.raises(AfterCommit, match="No space left") as failed:
         one.add(within(b"I", TOP, oid(9)), 0)
     assert classify(failed.value, "slot") is None
     one.close()

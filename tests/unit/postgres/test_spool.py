@@ -14,8 +14,8 @@ from tailrace.connectors.postgres import spill
 from tailrace.connectors.postgres.endings import classify, exhausted
 from tailrace.connectors.postgres.indexing import Chunk
 from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.spill import SpoolFailed
 from tailrace.connectors.postgres.spool import Spool
+from tailrace.errors import SpoolFailed
 from tests.property.logs import Change, index, rows, rows_of
 
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
@@ -100,7 +100,7 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
     spool = Spool(1, 1 << 20)
     for chunk in made[:5]:
         spool.put(chunk)
-    size, version, files = spool.size, spool.version, held()
+    size, files = spool.size, held()
     pwrite, written = os.pwrite, []
 
     def full(descriptor: int, data: Any, start: int) -> int:
@@ -114,7 +114,7 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
         spool.put(made[5])
     for word in (tempfile.gettempdir(), "No space left on device", "max.queue.size.in.bytes", "TMPDIR"):
         assert word in str(failed.value)
-    assert (spool.size, spool.version, held()) == (size, version, files)
+    assert (spool.size, held()) == (size, files)
     assert os.fstat(written[0]).st_size == sum(chunk.data.nbytes for chunk in made[1:5])
     monkeypatch.setattr(os, "pwrite", pwrite)
     for chunk in made[5:]:
@@ -123,6 +123,36 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
     # another session may succeed; one that is not tried any more ends with these words
     assert classify(failed.value, "slot") is None
     assert exhausted(failed.value, "slot") is failed.value
+
+
+def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, expected = chunks(10)
+    spool = Spool(1, 1 << 20)
+    for chunk in made[:5]:
+        spool.put(chunk)
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(SpoolFailed):
+            spool.put(made[5])
+    assert spool.full
+    with spool.requiring(spool.plan(BEFORE, 5, 1 << 30)):
+        assert spool.full
+    with spool.requiring(LogPosition(1 << 40, 1 << 40)):
+        # nothing is released before the rest is here
+        assert spool.is_required
+        assert not spool.full
+    spool.release(BEFORE)
+    assert spool.full
+    position = spool.plan(BEFORE, 1, 1 << 30)
+    spool.release(position)
+    assert not spool.full
+    for chunk in made[5:]:
+        spool.put(chunk)
+    assert rows_of(spool.take(position, spool.plan(position, 1 << 30, 1 << 30))) == expected[1:]
 
 
 def test_a_directory_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

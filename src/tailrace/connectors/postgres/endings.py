@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.connectors.postgres.spill import SpoolFailed
-from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed, TailraceError
 
 # SQLSTATEs of errors that another try does not mend.
 UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_IN_STATE = "42704", "55006", "55000"

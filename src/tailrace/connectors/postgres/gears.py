@@ -86,10 +86,19 @@ class _InProgress:
     file: IO[bytes]
     aborted: set[int] = field(default_factory=set)
     has_messages: bool = False
+    size: int = 0
 
 
-class UnclearTransaction(ConnectionFailed):
-    """A large transaction of which it cannot be told what was rolled back; it must be sent after its commit instead."""
+class AfterCommit(ConnectionFailed):
+    """What the server sends of transactions in progress cannot be used: they must be sent after their commit."""
+
+
+class UnclearTransaction(AfterCommit):
+    """A large transaction of which it cannot be told what was rolled back."""
+
+
+class TooMuchInProgress(AfterCommit):
+    """Transactions in progress that are larger than what may be kept of them, or than what the disk takes."""
 
 
 class StreamedTransactions:
@@ -97,13 +106,17 @@ class StreamedTransactions:
 
     Each has a spooled file: in memory up to `memory_limit` bytes, then on disk. A record is the message's LSN and
     length, the id of the subtransaction that wrote it, and the message without that id. All of them belong to one
-    session: the next one sends them anew. What cannot be kept raises SpoolFailed, and ends the session.
+    session: the next one sends them anew. More than `limit` bytes, or what a file does not take, raises
+    TooMuchInProgress and ends the session.
     """
 
-    def __init__(self, memory_limit: int = 8 << 20) -> None:
-        self._memory_limit = memory_limit
+    def __init__(self, limit: int = 512 << 20, memory_limit: int = 8 << 20) -> None:
+        self._limit = limit
+        self._memory_limit = min(limit, memory_limit)
         self._open: dict[int, _InProgress] = {}
         self.current: int | None = None
+        # bytes in all the files
+        self.size = 0
 
     def start(self, message: bytes) -> None:
         (self.current,) = struct.unpack_from(">I", message, 1)
@@ -128,10 +141,18 @@ class StreamedTransactions:
         else:
             raise DecodeError(f"a message {chr(kind)} inside a stream block")
         transaction.has_messages |= kind == _MESSAGE
+        record = _LENGTH.pack(lsn, len(body)) + subtransaction + body
+        if self.size + len(record) > self._limit:
+            raise TooMuchInProgress(
+                f"Transactions in progress take more than {self._limit} bytes.",
+                "max.queue.size.in.bytes sets the limit.",
+            )
         try:
-            transaction.file.write(_LENGTH.pack(lsn, len(body)) + subtransaction + body)
+            transaction.file.write(record)
         except OSError as error:
-            raise spool_failed(error) from error
+            raise _unkept(error) from error
+        transaction.size += len(record)
+        self.size += len(record)
 
     def abort(self, message: bytes) -> None:
         top, sub = struct.unpack_from(">II", message, 1)
@@ -139,7 +160,7 @@ class StreamedTransactions:
         if transaction is None:
             return
         if top == sub:
-            _close(self._open.pop(top).file)
+            self._forget(top)
         else:
             transaction.aborted.add(sub)
 
@@ -159,15 +180,23 @@ class StreamedTransactions:
         try:
             yield from _surviving(transaction)
         except OSError as error:
-            raise spool_failed(error) from error
+            raise _unkept(error) from error
         yield _COMMIT.pack(b"C", flags, commit_lsn, end_lsn, at), lsn
-        del self._open[xid]
+        self._forget(xid)
+
+    def _forget(self, xid: int) -> None:
+        transaction = self._open.pop(xid)
+        self.size -= transaction.size
         _close(transaction.file)
 
     def close(self) -> None:
-        for transaction in self._open.values():
-            _close(transaction.file)
-        self._open.clear()
+        for xid in list(self._open):
+            self._forget(xid)
+
+
+def _unkept(error: OSError) -> TooMuchInProgress:
+    failed = spool_failed(error)
+    return TooMuchInProgress(failed.message, failed.remedy)
 
 
 def _surviving(transaction: _InProgress) -> Iterator[tuple[bytes, int]]:
@@ -256,14 +285,20 @@ class Streaming:
     DOZE = 0.01
     DOZE_BYTES = 16 << 10
 
-    def __init__(self, connection: psycopg.Connection[Any], status_interval_s: float, bell: Bell) -> None:
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        status_interval_s: float,
+        bell: Bell,
+        streamed: StreamedTransactions | None = None,
+    ) -> None:
         self._bell = bell
         self._pg = connection.pgconn
         self._connection = connection
         self._status_interval = status_interval_s
         self._last_status = 0.0
         self._last_run = 0.0
-        self._streamed = StreamedTransactions()
+        self._streamed = streamed or StreamedTransactions()
         self._builder = Builder()
         self._released: Iterator[tuple[bytes, int]] | None = None
         # Status messages tell the server that it may forget what is before.
@@ -305,7 +340,7 @@ class Streaming:
 
         A run ends when nothing more is waiting and the last one is `LINGER` ago, or someone is `hurried`, which is
         asked again when the bell rings; or it has `RUN_BYTES`. Who is hurried gets what the server has sent until now.
-        Raises ConnectionFailed when the server ends the stream.
+        Raises ConnectionFailed when the server ends the stream, AfterCommit when it must not go on in this way.
         """
         deadline = time.monotonic() + seconds
         builder = self._builder

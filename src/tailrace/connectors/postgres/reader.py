@@ -26,9 +26,9 @@ from tailrace.connectors.postgres.endings import (
     classify,
     exhausted,
 )
-from tailrace.connectors.postgres.gears import Bell, CatchUp, Messages, Streaming, UnclearTransaction
+from tailrace.connectors.postgres.gears import AfterCommit, Bell, CatchUp, Messages, StreamedTransactions, Streaming
 from tailrace.connectors.postgres.history import History
-from tailrace.connectors.postgres.indexing import Indexer
+from tailrace.connectors.postgres.indexing import Chunk, Indexer
 from tailrace.connectors.postgres.numbering import Numbering
 from tailrace.connectors.postgres.position import (
     Committed,
@@ -48,7 +48,7 @@ from tailrace.connectors.postgres.setup import decodes_behind_standbys, refuse_s
 from tailrace.connectors.postgres.snapshot import Visible
 from tailrace.connectors.postgres.spool import Rows, Spool
 from tailrace.connectors.postgres.windows import Streamed
-from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed
 
 if TYPE_CHECKING:
     import psycopg
@@ -132,6 +132,8 @@ class LogReader:
         self.gear = "starting"
         # whether the server may send transactions before their commit
         self._in_progress = True
+        # whether it was told that the disk takes nothing
+        self._has_warned = False
         self._failure: BaseException | None = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tailrace-reader", daemon=True)
@@ -217,7 +219,7 @@ class LogReader:
         """Whether a backlog is being read and less than half of a batch of `max_bytes` is there."""
         self.check()
         behind = self.head_lsn - self._read_lsn > self.settings.first_slice_bytes
-        return self.gear == "catch-up" and behind and 2 * self.spool.size < max_bytes
+        return self.gear == "catch-up" and behind and not self.spool.full and 2 * self.spool.size < max_bytes
 
     def plan(self, start: LogPosition, max_rows: int, max_bytes: int, upto: int | None = None) -> LogPosition:
         """As `Spool.plan`; when the spool is full of one unfinished transaction, a cut in it."""
@@ -267,22 +269,25 @@ class LogReader:
 
     def _run(self) -> None:
         settings = self.settings
-        failures = {"session": 0, "slot": 0}
+        failures = {"session": 0, "slot": 0, "disk": 0}
         while not self._stop.is_set():
             before = self._read_lsn
             try:
                 self._session()
                 return
             except Exception as error:
+                if self._stop.is_set():
+                    return
                 lasting = classify(error, settings.slot)
                 if self._read_lsn > before:
                     failures = dict.fromkeys(failures, 0)
                 busy = getattr(error, "sqlstate", None) == OBJECT_IN_USE
-                kind, limit, longest = (
-                    ("slot", settings.slot_retries, settings.slot_retry_delay)
-                    if busy
-                    else ("session", settings.max_retries, settings.retry_delay)
-                )
+                kind, limit, longest = "session", settings.max_retries, settings.retry_delay
+                if busy:
+                    kind, limit, longest = "slot", settings.slot_retries, settings.slot_retry_delay
+                elif isinstance(error, SpoolFailed):
+                    # a full disk does not become free by itself, and the server keeps its log meanwhile
+                    kind, limit = "disk", min(limit, settings.disk_retries) if limit >= 0 else settings.disk_retries
                 if (lasting is not None and not busy) or 0 <= limit <= failures[kind]:
                     self._fail(lasting or exhausted(error, settings.slot))
                     return
@@ -396,9 +401,7 @@ class LogReader:
             self._check_begins(gear.position())
             size = settings.first_slice_bytes
             while not self._stop.is_set() and not self._is_caught_up():
-                while self.spool.full and not self._stop.is_set():
-                    self.spool.wait(0.5)
-                    self._advance_slot(force=False)
+                self._wait_for_room(lambda: self._advance_slot(force=False))
                 if self.head_lsn <= self._read_lsn:
                     # what is wanted has been written and not flushed: the server gives none of it before
                     self._stop.wait(FLUSH_SECONDS)
@@ -408,6 +411,8 @@ class LogReader:
                 self._indexer.reset()
                 for run in gear.slice(upto):
                     self._accept(run)
+                    # a slice brings transactions as a whole, however large they are
+                    self._wait_for_room()
                     if self._stop.is_set():
                         return
                 self._read_to(gear.position())
@@ -438,7 +443,8 @@ class LogReader:
         assert self._control is not None
         # the one that has said whose log it is, or another one after that
         connection, self._replication = self._replication or self._connections.replication(), None
-        gear = Streaming(connection, settings.status_interval, self._bell)
+        in_progress = StreamedTransactions(settings.in_progress_limit)
+        gear = Streaming(connection, settings.status_interval, self._bell, in_progress)
         try:
             version = self._control.info.server_version
             forgettable = max(self._acknowledged, self._forgettable)
@@ -464,7 +470,7 @@ class LogReader:
                 patience = 0.0 if self._answered < asked else 0.02 if self._is_wanted else self._patience
                 run = gear.poll(patience, self._is_hurried)
                 if run is not None:
-                    self._accept(run)
+                    self._accept(run, gear.status_if_due)
                 elif not gear.has_open_transaction and not self._indexer.is_open:
                     self._read_to(gear.sent_lsn)
                     if self._is_wanted:
@@ -479,8 +485,9 @@ class LogReader:
                     self.head_lsn = self._flushed_end()
                     if self.head_lsn - self._read_lsn > settings.catch_up_above:
                         return
-        except UnclearTransaction as error:
-            log.info("%s From now on the server sends transactions after their commit.", error)
+        except AfterCommit as error:
+            # what has been read does not count them: the next session begins before them
+            log.warning("%s Until the next start the server keeps transactions until their commit.", error)
             self._in_progress = False
         finally:
             gear.close()
@@ -493,21 +500,46 @@ class LogReader:
     def _is_hurried(self) -> bool:
         return self._answered < self._asked or self._is_awaited or self._is_wanted
 
-    def _accept(self, run: Messages) -> None:
-        """Index a run and keep its chunk; only then have its messages been read. What fails changes nothing."""
+    def _accept(self, run: Messages, waits: Callable[[], None] = lambda: None) -> None:
+        """Index a run and keep its chunk; only then have its messages been read. What fails changes nothing.
+
+        `waits` is called from time to time while the spool waits for a disk to have room again.
+        """
         step = self._indexer.index(run.data, run.offsets, run.lsn)
         chunk = step.chunk
         if self._streamed is not None and len(chunk):
             # before it can be planned; a transaction may be added twice
             self._streamed.add(chunk.transactions.xid, chunk.transactions.commit_lsn)
         if step.is_wanted:
-            self.spool.put(chunk.compacted())
+            self._put(chunk.compacted(), waits)
         self._indexer.keep(step)
         if step.after.open is not None:
             # transactions come in the order of their commits
             self._read_to(sent(step.after.open[1]))
         elif len(chunk.end_end):
             self._read_to(sent(int(chunk.end_end[-1])))
+
+    def _put(self, chunk: Chunk, waits: Callable[[], None]) -> None:
+        """Keep a chunk. What the disk refuses waits, as for a full spool, until Spark has committed some of the rest.
+
+        Raises SpoolFailed where Spark cannot commit anything before: a batch that is replayed needs the chunk.
+        """
+        while True:
+            try:
+                self.spool.put(chunk)
+                return
+            except SpoolFailed as error:
+                if self._stop.is_set() or self.spool.is_required:
+                    raise
+                if not self._has_warned:
+                    self._has_warned = True
+                    log.warning("%s Reading goes on as fast as Spark commits what waits.", error)
+                self._wait_for_room(waits)
+
+    def _wait_for_room(self, waits: Callable[[], None] = lambda: None) -> None:
+        while self.spool.full and not self._stop.is_set():
+            waits()
+            self.spool.wait(0.5)
 
     def _read_to(self, lsn: ReadLsn) -> None:
         if lsn > self._read_lsn:

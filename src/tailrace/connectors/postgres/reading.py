@@ -21,7 +21,8 @@ class ReaderSettings:
     A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes`
     (the first one `first_slice_bytes`, so that the first batch starts early), down to `stream_below`. A lost session
     is tried again `max_retries` times in a row (-1: for ever), a slot that another client holds `slot_retries` times,
-    with growing pauses of at most the delays. `parameters` are further ones of pgoutput.
+    with growing pauses of at most the delays, a disk that takes nothing `disk_retries` times. Up to
+    `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are further ones of pgoutput.
     """
 
     slot: str
@@ -30,6 +31,7 @@ class ReaderSettings:
     status_interval: float = 10.0
     memory_limit: int = 128 << 20
     disk_limit: int = 512 << 20
+    in_progress_limit: int = 512 << 20
     catch_up_above: int = 32 << 20
     stream_below: int = 4 << 20
     first_slice_bytes: int = 16 << 20
@@ -38,12 +40,15 @@ class ReaderSettings:
     retry_delay: float = 10.0
     slot_retries: int = 6
     slot_retry_delay: float = 10.0
+    disk_retries: int = 8
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
         """Those of a configuration."""
         queue_bytes = config["max.queue.size.in.bytes"]
-        sizes: dict[str, Any] = {"memory_limit": queue_bytes, "disk_limit": 0} if queue_bytes else {}
+        sizes: dict[str, Any] = (
+            {"memory_limit": queue_bytes, "disk_limit": 0, "in_progress_limit": queue_bytes} if queue_bytes else {}
+        )
         return cls(
             slot=config["slot.name"],
             publication=config["publication.name"],

@@ -16,14 +16,10 @@ from typing import IO
 import numpy as np
 
 from tailrace.columns.batch import Bytes
-from tailrace.errors import TailraceError
+from tailrace.errors import SpoolFailed
 
 # A file that has this many bytes gets no more: it can only be given back when all that it holds has been released.
 FILE_BYTES = 32 << 20
-
-
-class SpoolFailed(TailraceError):
-    """What was read from the log cannot be kept on disk, or not be read from there. It is read again in a while."""
 
 
 def spool_failed(error: OSError) -> SpoolFailed:
@@ -34,8 +30,8 @@ def spool_failed(error: OSError) -> SpoolFailed:
         directory = "the directory for temporary files"
     return SpoolFailed(
         f"Changes that wait for Spark cannot be kept in {directory}: {error.strerror or error}.",
-        "Make room there, or name another directory with TMPDIR. What waits is bounded by max.queue.size.in.bytes; "
-        "large transactions in progress come on top.",
+        "Make room there, or name another directory with TMPDIR. max.queue.size.in.bytes bounds what waits, and what "
+        "is kept of transactions in progress.",
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from tailrace.connectors.postgres.indexing import Chunk
 from tailrace.connectors.postgres.position import NOWHERE, START, LogPosition
 from tailrace.connectors.postgres.spill import Place, Spill
+from tailrace.errors import SpoolFailed
 
 # A chunk that is smaller, in bytes and rows, takes the next small one in: a stream brings one for each commit, and
 # everything that is done with a batch is done for each of its chunks.
@@ -46,7 +47,8 @@ class Spool:
 
     Beyond `memory_limit` bytes the messages of further chunks go to disk; beyond `memory_limit + disk_limit` bytes
     `full` tells the reader to wait, unless a batch is being replayed that has not been read yet. Both bounds are
-    exceeded by one chunk at most, and by such a batch.
+    exceeded by one chunk at most, and by such a batch. When the disk has refused a chunk, the spool is full as it is,
+    until something has been released.
     """
 
     def __init__(self, memory_limit: int, disk_limit: int) -> None:
@@ -56,6 +58,7 @@ class Spool:
         self._spill = Spill()
         self._bytes = 0
         self._in_memory = 0
+        self._is_refused = False
         self._reached = START
         self._required: LogPosition | None = None
         self._changed = threading.Condition()
@@ -65,7 +68,13 @@ class Spool:
     @property
     def full(self) -> bool:
         """Whether nothing more should be read for now."""
-        return self._bytes >= self._limit and (self._required is None or self.has_reached(self._required))
+        return (self._is_refused or self._bytes >= self._limit) and not self.is_required
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a batch is being replayed that has not been read to its end."""
+        required = self._required
+        return required is not None and not self.has_reached(required)
 
     @property
     def size(self) -> int:
@@ -95,12 +104,18 @@ class Spool:
             self._tell()
 
     def put(self, chunk: Chunk) -> None:
-        """Keep a chunk, which follows the last one. Raises SpoolFailed; then the spool is as it was."""
+        """Keep a chunk, which follows the last one. Raises SpoolFailed; then it holds what it did, and is full."""
         size = int(chunk.data.nbytes)
         place = None
         reached = chunk.reached(self._reached)
         if size and self._in_memory and self._in_memory + size > self._memory_limit:
-            place = self._spill.append(chunk.data)
+            try:
+                place = self._spill.append(chunk.data)
+            except SpoolFailed:
+                with self._changed:
+                    self._is_refused = True
+                    self._tell()
+                raise
             chunk = replace(chunk, data=np.empty(0, np.uint8))
         with self._changed:
             if place is None and self._is_joined(chunk):
@@ -147,6 +162,7 @@ class Spool:
                     self._spill.release(held.place)
                 else:
                     self._in_memory -= held.size
+                self._is_refused = False
             self._tell()
 
     @staticmethod
