@@ -139,15 +139,15 @@ class Catalog:
         for oid, _, names in self._connection.execute(_KEYS, (wanted,)).fetchall():
             keys.setdefault(oid, tuple(names))
         self._load_types(row[2] for row in columns)
+        listed: dict[int, list[Column]] = {}
+        for attrelid, name, type_oid, modifier, nullable, generated, default, comment in columns:
+            column = self._column(name, type_oid, modifier, nullable, default, generated != "", comment)
+            listed.setdefault(attrelid, []).append(column)
         found: dict[int, TableSchema] = {}
         for oid, schema, name, identity in heads:
             found[oid] = TableSchema(
                 id=TableId(self._database, schema, name),
-                columns=tuple(
-                    self._column(name, type_oid, modifier, nullable, default, generated != "", comment)
-                    for attrelid, name, type_oid, modifier, nullable, generated, default, comment in columns
-                    if attrelid == oid
-                ),
+                columns=tuple(listed.get(oid, ())),
                 key=keys.get(oid, ()),
                 replica_identity=identity,
                 oid=oid,
