@@ -8,7 +8,7 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo quick test check bench chaos golden lock clean
+.PHONY: help env demo quick test check audit sbom bench chaos golden lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,12 +33,20 @@ quick: $(STAMP) ## the tests that need no server and no JVM, within two minutes
 test: $(STAMP) ## all tests, in two processes: make test [ARGS='--postgres DSN']
 	@$(BIN)/python -m tests.lanes $(ARGS)
 
-check: $(STAMP) ## lint, format, types, layers
+check: $(STAMP) ## lint, format, types, layers, audit, bill of materials
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/chaos tests/golden tests/servers tests/spark tests/conftest.py tests/lanes.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record bench
+	$(BIN)/mypy tests/architecture tests/chaos tests/golden tests/servers tests/spark tests/conftest.py tests/lanes.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record tools/supply bench
 	$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m tools.supply.audit --seconds 20
+	@$(BIN)/python -m tools.supply.bill
+
+audit: $(STAMP) ## known vulnerabilities of what is pinned: make audit [ARGS='--data OSV.zip --strict']
+	@$(BIN)/python -m tools.supply.audit $(ARGS)
+
+sbom: $(STAMP) ## the bill of materials (CycloneDX): make sbom [ARGS=FILE]
+	@$(BIN)/python -m tools.supply.bill $(ARGS)
 
 bench: $(STAMP) ## measure throughput and lag: make bench [ARGS='--rows 50000']
 	@$(BIN)/python -m bench $(ARGS)
