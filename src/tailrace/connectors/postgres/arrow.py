@@ -12,14 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from tailrace.connectors.postgres.connection import explain_tls
 from tailrace.errors import ConnectionFailed
 
 
 class ArrowConnection:
     """One connection in autocommit mode, to the libpq address `uri`.
 
-    Raises adbc_driver_manager.Error, which has the server's `sqlstate`. The rows of a query must have been read, or
-    given up with `close`, before the next one.
+    Raises adbc_driver_manager.Error, which has the server's `sqlstate`, and ConnectionFailed where TLS fails. The rows
+    of a query must have been read, or given up with `close`, before the next one.
     """
 
     def __init__(self, uri: str) -> None:
@@ -27,12 +28,18 @@ class ArrowConnection:
         import adbc_driver_postgresql
 
         self._driver = adbc_driver_manager
-        self._database = adbc_driver_postgresql.connect(uri)
         try:
-            self._connection = adbc_driver_manager.AdbcConnection(self._database)
-        except BaseException:
-            self._database.close()
-            raise
+            self._database = adbc_driver_postgresql.connect(uri)
+            try:
+                self._connection = adbc_driver_manager.AdbcConnection(self._database)
+            except BaseException:
+                self._database.close()
+                raise
+        except adbc_driver_manager.Error as error:
+            found = None if getattr(error, "sqlstate", None) else explain_tls(str(error), uri)
+            if found is None:
+                raise
+            raise found from None
         self._statement: Any = None
         # whether a query's rows are still to come
         self._is_reading = False

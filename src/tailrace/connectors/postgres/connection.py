@@ -10,7 +10,7 @@ import re
 import selectors
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 
@@ -179,16 +179,78 @@ def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:
     messages fall through to the general sentence, which carries the message itself.
     """
     text = _first_line(error, config)
-    place = f"{config['database.hostname']}:{config['database.port']}"
-    user, database = config["database.user"], config["database.dbname"]
-    for expression, kind, message, remedy in _CAUSES:
+    host, place = config["database.hostname"], f"{config['database.hostname']}:{config['database.port']}"
+    names = {"place": place, "user": config["database.user"], "database": config["database.dbname"], "host": host}
+    return _of(_CAUSES, text, names) or ConnectionFailed(
+        f"No connection to {place}: {text}.", "Check the database.* options and the server's log."
+    )
+
+
+def explain_tls(text: str, address: str) -> TailraceError | None:
+    """The deliberate error, if TLS is what a connection to the libpq address `address` failed with; `text` says what.
+
+    Without what the address holds but host and port: a task has no configuration.
+    """
+    named = dict(parse_qsl(urlsplit(address).query))
+    names = {"place": f"{named.get('host', '')}:{named.get('port', '')}"}
+    return _of(_TLS, " ".join(text.split()).rstrip("."), names)
+
+
+def _of(causes: tuple[Cause, ...], text: str, names: Mapping[str, Any]) -> TailraceError | None:
+    """The first of `causes` that a server's or libpq's words on one line tell of."""
+    for expression, kind, message, remedy in causes:
         if re.search(expression, text, re.IGNORECASE):
-            names = {"place": place, "user": user, "database": database, "host": config["database.hostname"]}
             return kind(message.format(**names), remedy.format(**names))
-    return ConnectionFailed(f"No connection to {place}: {text}.", "Check the database.* options and the server's log.")
+    return None
 
 
-_CAUSES: tuple[tuple[str, type[TailraceError], str, str], ...] = (
+Cause = tuple[str, type[TailraceError], str, str]
+"""What the words match, the error's kind, its sentence and its remedy."""
+
+_TLS: tuple[Cause, ...] = (
+    (
+        r"server does not support SSL",
+        ConnectionFailed,
+        "{place} does not offer TLS, which database.sslmode demands.",
+        "Set database.sslmode to prefer or disable, or switch TLS on in the server.",
+    ),
+    (
+        r"server certificate for .* does not match host name|hostname mismatch",
+        ConnectionFailed,
+        "TLS with {place} fails: its certificate is made out to another name.",
+        "Name the server in database.hostname as its certificate does; database.sslmode=verify-ca checks the authority "
+        "alone.",
+    ),
+    (
+        r"root certificate file .* does not exist|could not read root certificate file",
+        ConnectionFailed,
+        "TLS with {place} fails: there is no file of authorities to check its certificate with.",
+        "Name one, PEM, in database.sslrootcert; it has to be where the tasks run, too. system: those that the "
+        "operating system trusts.",
+    ),
+    (
+        r"certificate verify failed|self-?signed certificate|unable to get (?:local )?issuer",
+        ConnectionFailed,
+        "TLS with {place} fails: no authority of database.sslrootcert vouches for its certificate, or it has expired.",
+        "Name the file of the server's authority, PEM, in database.sslrootcert.",
+    ),
+    (
+        r"alert (?:certificate required|unknown ca|bad certificate|handshake failure)"
+        r"|requires a valid client certificate|could not load private key file|certificate file .* does not exist",
+        ConnectionFailed,
+        "TLS with {place} fails: the server asks for a client's certificate that it does not get.",
+        "Name certificate and key, PEM, in database.sslcert and database.sslkey, and the key's password in "
+        "database.sslpassword; the key may be readable by its owner alone.",
+    ),
+    (
+        r"certificate|SSL error|\bssl\b|SSL SYSCALL",
+        ConnectionFailed,
+        "TLS with {place} fails.",
+        "Check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey.",
+    ),
+)
+
+_CAUSES: tuple[Cause, ...] = (
     (
         r"could not translate host name|name or service not known|could not resolve|nodename nor servname"
         r"|failed to resolve",
@@ -197,7 +259,8 @@ _CAUSES: tuple[tuple[str, type[TailraceError], str, str], ...] = (
         "Check database.hostname.",
     ),
     (
-        r"connection refused|no such file or directory|network is unreachable|no route to host",
+        r"connection refused|^(?!.*(?:certificate|key) file).*no such file or directory|network is unreachable"
+        r"|no route to host",
         ConnectionFailed,
         "Nothing listens at {place}.",
         "Check database.hostname and database.port, and that the server runs and listens on that address.",
@@ -251,18 +314,7 @@ _CAUSES: tuple[tuple[str, type[TailraceError], str, str], ...] = (
         "Add an entry to pg_hba.conf (a replication connection with a database matches the database's own), "
         "and check database.sslmode: the entry may ask for TLS.",
     ),
-    (
-        r"server does not support SSL",
-        ConnectionFailed,
-        "{place} does not offer TLS, which database.sslmode demands.",
-        "Set database.sslmode to prefer or disable, or switch TLS on in the server.",
-    ),
-    (
-        r"certificate|SSL error|ssl",
-        ConnectionFailed,
-        "TLS with {place} fails.",
-        "Check database.sslmode, database.sslrootcert, database.sslcert and database.sslkey.",
-    ),
+    *_TLS,
     (
         r"too many clients|remaining connection slots|too many connections",
         ConnectionFailed,

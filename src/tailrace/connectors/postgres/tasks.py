@@ -188,6 +188,8 @@ class ReadTask:
                 for batch in rows:
                     yield from to_rows(batch, self.settings, FORM)
             except (adbc_driver_manager.Error, ConnectionFailed) as error:
+                if getattr(error, "remedy", ""):
+                    raise
                 raise _failure(part.table.table, str(error).strip().splitlines()[0].rstrip(".")) from None
 
 
