@@ -114,7 +114,7 @@ def _page(address: str, ends: float) -> Record | None:
     try:
         with urlopen(Request(address, headers={"Accept-Encoding": "gzip"}), timeout=_SECONDS) as answer:
             content = b""
-            while piece := answer.read(1 << 16):
+            while piece := answer.read1(1 << 16):
                 content += piece
                 if time.monotonic() > ends:
                     raise late

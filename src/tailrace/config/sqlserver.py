@@ -177,6 +177,11 @@ def _settle(draft: Draft) -> None:
         draft.notices.append(
             "As in Debezium 1.x, only the log-in is encrypted, unless the server demands more: set database.encrypt."
         )
+    if values["driver.serverCertificate"] and values["driver.hostNameInCertificate"]:
+        draft.faults.append(
+            "driver.hostNameInCertificate is not supported beside driver.serverCertificate, which compares the whole "
+            "certificate: leave one of them out"
+        )
     if "database.port" not in draft.given and values["database.instance"]:
         values["database.port"] = None
     if draft.form == "1.0" and len(names) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 
@@ -87,12 +88,48 @@ def explained_error(error: BaseException) -> TailraceError:
             "Wait until a majority of the replica set's members is up.",
         )
     if isinstance(error, PyMongoError):
-        return ConnectionFailed(
-            f"MongoDB cannot be reached ({type(error).__name__}).", "Check the address, the network and TLS options."
+        return _tls_fault(error) or ConnectionFailed(
+            f"MongoDB cannot be reached ({type(error).__name__}).",
+            "Check the address, the network, and mongodb.ssl.enabled: both sides have to speak TLS, or neither.",
         )
     return ConnectionFailed(
         f"Reading MongoDB failed ({type(error).__name__}: {error}).", "This is a defect: report it."
     )
+
+
+def _tls_fault(error: BaseException) -> ConnectionFailed | None:
+    """What is wrong with a server's certificate or a client's, as OpenSSL's words within the driver's tell."""
+    text = str(error)
+    for expression, reason, remedy in _TLS:
+        if re.search(expression, text):
+            return ConnectionFailed(f"TLS with MongoDB fails: {reason}.", remedy)
+    return None
+
+
+_TLS = (
+    (
+        r"(?i)(?:hostname|IP address) mismatch|is not valid for '",
+        "the server's certificate is made out to another name",
+        "Name the servers in mongodb.connection.string or mongodb.hosts as their certificates do; "
+        "mongodb.ssl.invalid.hostname.allowed=true compares no names.",
+    ),
+    (
+        "CERTIFICATE_VERIFY_FAILED|certificate verify failed",
+        "no authority that is known here vouches for the server's certificate, or it has expired",
+        "Name the file of the authority in mongodb.ssl.truststore; it has to be where the tasks run, too.",
+    ),
+    (
+        r"(?i)alert certificate required|alert unknown ca|alert bad certificate|alert handshake failure",
+        "the server asks for a client's certificate that it does not get",
+        "Name the file with certificate and key in mongodb.ssl.keystore.",
+    ),
+    (
+        r"\[SSL\b|\bSSL handshake|WRONG_VERSION_NUMBER",
+        "the server's answer is none of TLS",
+        "Check mongodb.ssl.enabled and the versions of TLS that the server takes.",
+    ),
+)
+"""OpenSSL's words, what they mean, and the remedy."""
 
 
 def patiently(call: Callable[[], None], attempts: int, delay: float, longest: float) -> None:
@@ -106,7 +143,9 @@ def patiently(call: Callable[[], None], attempts: int, delay: float, longest: fl
         except Exception as error:
             if not attempts or not is_passing(error):
                 raise
-            log.warning("reading the log is interrupted (%s): it is tried again", type(error).__name__)
+            fault = _tls_fault(error)
+            reason = type(error).__name__ if fault is None else fault.message.rstrip(".")
+            log.warning("reading the log is interrupted (%s): it is tried again", reason)
         attempts -= 1
         time.sleep(delay)
         delay = min(2 * delay, longest)

@@ -83,6 +83,31 @@ _CAUSES = (
         "Check database.instance, start the service SQL Server Browser, or give the port in database.port.",
     ),
     _cause(
+        r"does not support encryption|encryption not supported",
+        ConnectionFailed,
+        "TLS with {place} fails: the server does not offer it.",
+        "Switch encryption on in the server, or set driver.encrypt=false.",
+    ),
+    _cause(
+        r"certificate mismatch",
+        ConnectionFailed,
+        "TLS with {place} fails: the server has another certificate than driver.serverCertificate.",
+        "Name the server's own certificate there, not its authority's: the operating system has to trust that one.",
+    ),
+    _cause(
+        r"(?:hostname|ip address) mismatch|name mismatch|does not match (?:the )?(?:host|server)",
+        ConnectionFailed,
+        "TLS with {place} fails: the server's certificate is made out to another name.",
+        "Name the server in database.hostname as its certificate does, or that name in driver.hostNameInCertificate.",
+    ),
+    _cause(
+        r"certificate verify failed|self-?signed|local issuer|unknown ca\b|not trusted|untrusted root",
+        ConnectionFailed,
+        "TLS with {place} fails: no authority that this host trusts vouches for the server's certificate.",
+        "Let the operating system of each host trust the authority (or name its file in SSL_CERT_FILE), name the "
+        "server's certificate in driver.serverCertificate, or set driver.trustServerCertificate=true to take any.",
+    ),
+    _cause(
         r"certificate|\btls\b|\bssl\b|handshake|encryption",
         ConnectionFailed,
         "TLS with {place} fails: {text}.",

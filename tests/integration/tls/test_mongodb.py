@@ -1,0 +1,111 @@
+"""MongoDB under TLS: the certificate is looked at, and what is wrong with it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pymongo
+import pytest
+
+from tailrace.config import parse
+from tailrace.connectors.mongodb.faults import explained_error, patiently
+from tailrace.connectors.mongodb.prerequisites import check
+from tailrace.errors import ConnectionFailed
+from tests.fix_mongodb import Mongo
+from tests.integration.tls.conftest import Files
+from tests.servers.secantus import Secantus, Unavailable, fetch
+
+SECRET = "hunter2"
+
+
+@pytest.fixture(scope="module")
+def secured(files: Files) -> Iterator[Secantus]:
+    """A server that speaks TLS alone."""
+    try:
+        python = fetch()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with Secantus(python, ["--tls-cert-file", str(files.server), "--tls-key-file", str(files.server)]) as server:
+        yield server
+
+
+def options(port: int, host: str = "localhost", trusted: object = "", **more: str) -> dict[str, str]:
+    named = {
+        "mongodb.connection.string": f"mongodb://{host}:{port}/?directConnection=true",
+        "topic.prefix": "p",
+        "mongodb.server.selection.timeout.ms": "3000",
+    }
+    if trusted:
+        named |= {"mongodb.ssl.enabled": "true", "mongodb.ssl.truststore": str(trusted)}
+        named["mongodb.ssl.truststore.type"] = "PEM"
+    return named | {name.replace("_", "."): text for name, text in more.items()}
+
+
+def met(given: dict[str, str]) -> ConnectionFailed | None:
+    """What the check meets, with the name of a user that is not asked for."""
+    try:
+        check(parse("mongodb", given))
+    except ConnectionFailed as error:
+        return error
+    return None
+
+
+def test_what_is_wrong_with_a_certificate_is_told(secured: Secantus, files: Files) -> None:
+    port, login = secured.port, {"mongodb_user": "me", "mongodb_password": SECRET}
+    cases = {
+        "good": (options(port, trusted=files.authority), "", ""),
+        "name": (
+            options(port, "127.0.0.1", files.authority, **login),
+            "made out to another name",
+            "mongodb.connection.string",
+        ),
+        "authority": (
+            options(port, trusted=files.stranger, **login),
+            "no authority that is known here",
+            "mongodb.ssl.truststore",
+        ),
+        "the system's authorities": (
+            options(port, mongodb_ssl_enabled="true", **login),
+            "no authority that is known here",
+            "mongodb.ssl.truststore",
+        ),
+        "client in the clear": (options(port, **login), "cannot be reached", "mongodb.ssl.enabled"),
+    }
+    with ThreadPoolExecutor(len(cases)) as threads:
+        found = dict(zip(cases, threads.map(lambda case: met(case[0]), cases.values()), strict=True))
+    assert found.pop("good") is None
+    for name, error in found.items():
+        assert error is not None, name
+        assert cases[name][1] in error.message, (name, str(error))
+        assert cases[name][2] in error.remedy, (name, str(error))
+        assert SECRET not in str(error)
+
+
+def test_a_server_in_the_clear_is_refused(mongodb: Mongo, files: Files) -> None:
+    port = int(mongodb.address.rpartition(":")[2])
+    error = met(options(port, trusted=files.authority, mongodb_password=SECRET, mongodb_user="me"))
+    assert error is not None
+    assert "mongodb.ssl.enabled" in error.remedy
+    assert SECRET not in str(error)
+
+
+def test_names_are_compared_unless_told_otherwise(secured: Secantus, files: Files) -> None:
+    assert met(options(secured.port, "127.0.0.1", files.authority, mongodb_ssl_invalid_hostname_allowed="true")) is None
+
+
+def test_a_reader_that_waits_says_what_for(caplog: pytest.LogCaptureFixture) -> None:
+    """A certificate may be renewed: the log is tried again, and the log says why."""
+    words = "db:27017: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer"
+    error = pymongo.errors.ServerSelectionTimeoutError(words)
+
+    def read() -> None:
+        raise error
+
+    with pytest.raises(pymongo.errors.ServerSelectionTimeoutError):
+        patiently(read, 1, 0, 0)
+    assert "no authority that is known here vouches" in caplog.text
+    handshake = explained_error(pymongo.errors.AutoReconnect("db:1: [SSL: WRONG_VERSION_NUMBER] wrong version number"))
+    assert "none of TLS" in handshake.message
+    asked = explained_error(pymongo.errors.AutoReconnect("db:1: [SSL] tlsv13 alert certificate required"))
+    assert "mongodb.ssl.keystore" in asked.remedy
