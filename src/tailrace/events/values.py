@@ -56,17 +56,11 @@ def floating_decimal(settings: EventSettings) -> Conversion:
     """A decimal number whose scale is its value's own, under decimal.handling.mode."""
     mode = settings.decimal_handling_mode
     if mode == "string":
-        return Conversion(lt.STRING, _plain_digits, Kernel.PLAIN, zero="")
+        return Conversion(lt.STRING, scalar.decimal_float, Kernel.PLAIN, zero="")
     if mode == "double":
         return Conversion(lt.DOUBLE, scalar.decimal_double, Kernel.PLAIN, zero=0.0)
     zero = {"scale": 0, "value": "AA=="}
-    return Conversion(lt.VARIABLE_DECIMAL, scalar.variable_decimal, Kernel.PLAIN, zero=zero)
-
-
-def _plain_digits(value: str) -> str:
-    """A decimal number without an exponent and without the sign of a negative zero, as Java has none."""
-    number = scalar.finite_decimal(value)
-    return scalar.decimal_text(value) if number is None else f"{number or number.copy_abs():f}"
+    return Conversion(lt.VARIABLE_DECIMAL, scalar.variable_decimal_float, Kernel.PLAIN, zero=zero)
 
 
 def binary(settings: EventSettings) -> Conversion:
@@ -91,9 +85,9 @@ def date(settings: EventSettings) -> Conversion:
     if mode == _STRUCTURED:
         return _parts(lt.STRUCTURED_DATE, moments.date_parts, "1970-01-01")
     if mode == "isostring":
-        return Conversion(lt.ISO_DATE, moments.iso_date, Kernel.DATE, 1, zero="1970-01-01Z")
+        return Conversion(lt.ISO_DATE, moments.iso_date, Kernel.DATE, 3, zero="1970-01-01Z")
     schema = lt.CONNECT_DATE if mode == "connect" else lt.DATE
-    return Conversion(schema, moments.date_days, Kernel.DATE, 0, zero=0)
+    return Conversion(schema, moments.date_days, Kernel.DATE, 2, zero=0)
 
 
 def time(digits: int, settings: EventSettings) -> Conversion:

@@ -22,6 +22,9 @@ _MAX_ROOM = 2**31 - 1
 _ZONED_TIME = 4
 # What a point's JSON has beside its two numbers.
 _POINT_ROOM = 64
+# The time of these kernels grows with the square of a text's length, so long ones are converted plainly.
+_QUADRATIC = frozenset((Kernel.DECIMAL, Kernel.VARIABLE_DECIMAL))
+_LONG = 2_000
 _NO_STATE = readonly(np.zeros(0, np.uint8))
 _KERNELS: dict[Kernel, Any] = {
     Kernel.VERBATIM: kernels.verbatim,
@@ -123,6 +126,10 @@ def _fragment(
             return _list_fragment(kernel, conversion.elements, data, bounds, state, shown)
     except pa.ArrowInvalid:
         # Among the texts is one that Arrow reads no number from; which one, it does not say.
+        return _plain_fragment(conversion, column, unavailable, shown)
+    if kernel is Kernel.VERBATIM and not kernels.are_integers(data, bounds, state):
+        return _plain_fragment(conversion, column, unavailable, shown)
+    if kernel in _QUADRATIC and int(np.diff(bounds).max(initial=0)) > _LONG:
         return _plain_fragment(conversion, column, unavailable, shown)
     begin, end = int(bounds[0]), int(bounds[-1])
     escapes = kernels.count_escapes(data, begin, end) if kernel is Kernel.STRING else 0

@@ -31,7 +31,10 @@ _BASE64 = np.frombuffer(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
     np.uint8,
 ).copy()
+_TRUE = np.frombuffer(b"true", np.uint8).copy()
+_FALSE = np.frombuffer(b"false", np.uint8).copy()
 _ZERO, _MINUS, _QUOTE = 48, 45, 34
+_MOST = np.frombuffer(b"9223372036854775807", np.uint8).copy()
 _PAIRS = np.frombuffer(b"".join(b"%02d" % pair for pair in range(100)), np.uint8).copy()
 # Of the type that they divide: numba would make doubles of a uint64 and an int64.
 _HUNDRED, _TEN_THOUSAND, _HUNDRED_MILLIONS = np.uint32(100), np.uint32(10_000), np.uint64(100_000_000)
@@ -127,6 +130,36 @@ def count_escapes(data: Any, begin: Any, end: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def are_integers(data: Any, bounds: Any, state: Any) -> Any:
+    """Whether every text is an integer of 64 bits as JSON has it: no plus sign, no zero before other digits."""
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            continue
+        at, end = np.int64(bounds[row]), np.int64(bounds[row + 1])
+        negative = at < end and data[np.uintp(at)] == _MINUS
+        if negative:
+            at += 1
+        count = end - at
+        if count < 1 or count > 19 or (data[np.uintp(at)] == _ZERO and (count > 1 or negative)):
+            return False
+        wrong = np.uint8(0)
+        for position in range(at, end):
+            wrong |= np.uint8(np.uint8(data[np.uintp(position)] - np.uint8(_ZERO)) > np.uint8(9))
+        if wrong != 0:
+            return False
+        if count == 19:
+            for place in range(19):
+                digit, most = data[np.uintp(at + place)], _MOST[place]
+                if place == 18 and negative:
+                    most += 1
+                if digit != most:
+                    if digit > most:
+                        return False
+                    break
+    return True
+
+
+@njit(cache=True, nogil=True)
 def verbatim(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -199,6 +232,17 @@ def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argume
 
 
 @leaf
+def is_word(data: Any, begin: Any, end: Any, word: Any) -> Any:
+    """Whether the bytes are those of `word`."""
+    if end - begin != len(word):
+        return False
+    for position in range(len(word)):  # noqa: SIM110  (numba has no generators in all())
+        if data[begin + position] != word[position]:
+            return False
+    return True
+
+
+@leaf
 def put_boolean(value: Any, out: Any, at: Any) -> Any:
     if value:
         out[at] = 116
@@ -218,13 +262,16 @@ def put_boolean(value: Any, out: Any, at: Any) -> Any:
 def booleans(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
-    """`t` and `f` as true and false."""
+    """`t` and `f`, or `true` and `false`, as true and false."""
     at, lost = 0, 0
     for row in range(len(bounds) - 1):
+        begin, end = bounds[row], bounds[row + 1]
         if len(state) > 0 and state[row] != 0:
             at = put_literal(literals, ends, state[row] - 1, out, at)
-        elif bounds[row + 1] > bounds[row] and (data[bounds[row]] == 116 or data[bounds[row]] == 102):
-            at = put_boolean(data[bounds[row]] == 116, out, at)
+        elif (end - begin == 1 and data[begin] == 116) or is_word(data, begin, end, _TRUE):
+            at = put_boolean(True, out, at)
+        elif (end - begin == 1 and data[begin] == 102) or is_word(data, begin, end, _FALSE):
+            at = put_boolean(False, out, at)
         else:
             lost += 1
             at = put_literal(literals, ends, 2, out, at)

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from tailrace.serde.kernels import put_base64, put_integer, put_literal
+from tailrace.serde import scalar
+from tailrace.serde.kernels import is_word, put_base64, put_integer, put_literal
 from tailrace.serde.leaf import leaf
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE = 48, 57, 45, 46, 34
@@ -19,7 +20,12 @@ _NEGATIVE_INFINITY = np.frombuffer(b'"-Infinity"', np.uint8).copy()
 _NAN_TEXT = np.frombuffer(b'"NAN"', np.uint8).copy()
 _INFINITY_TEXT = np.frombuffer(b'"POSITIVE_INFINITY"', np.uint8).copy()
 _NEGATIVE_INFINITY_TEXT = np.frombuffer(b'"NEGATIVE_INFINITY"', np.uint8).copy()
-_LONGEST_FLOAT = 400
+_NAN_WORD = np.frombuffer(b"NaN", np.uint8).copy()
+_INFINITY_WORD = np.frombuffer(b"Infinity", np.uint8).copy()
+_LOWER_NAN, _LOWER_INF = np.frombuffer(b"nan", np.uint8).copy(), np.frombuffer(b"inf", np.uint8).copy()
+_LOWER_INFINITY = np.frombuffer(b"infinity", np.uint8).copy()
+_LONGEST_FLOAT = scalar.LONGEST_FLOAT
+_BILLION = np.uint64(1_000_000_000)
 
 
 @leaf
@@ -45,13 +51,19 @@ def small_unscaled(value: Any, scratch: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="never")
 def large_unscaled(digits: Any, count: Any, negative: Any, scratch: Any) -> Any:
-    """As small_unscaled, of `count` decimal digits; by repeated multiplication of 32-bit limbs."""
+    """As small_unscaled, of `count` decimal digits; by repeated multiplication of 32-bit limbs, for nine at a time."""
     limbs = np.zeros(count // 9 + 2, np.uint64)
     used = 1
-    for digit in range(count):
-        carry = np.uint64(digits[digit])
+    done = 0
+    while done < count:
+        # the first of them are fewer, where the count is no multiple of nine
+        upto = done + ((count - done - 1) % 9 + 1)
+        carry = np.uint64(0)
+        while done < upto:
+            carry = carry * np.uint64(10) + np.uint64(digits[done])
+            done += 1
         for limb in range(used):
-            carry += limbs[limb] * np.uint64(10)
+            carry += limbs[limb] * _BILLION
             limbs[limb] = carry & np.uint64(0xFFFFFFFF)
             carry >>= np.uint64(32)
         if carry != np.uint64(0):
@@ -117,8 +129,9 @@ def decimals(
                 wrong = True
                 break
         if wrong or count == 0:
-            # N of NaN and I of Infinity are values without a form, everything else is no number.
-            formless = end > begin and (data[begin] == 78 or data[begin] == 73)
+            # NaN and the infinities are values without a form, everything else is no number.
+            formless = not negative and is_word(data, begin, end, _NAN_WORD)
+            formless = formless or is_word(data, begin, end, _INFINITY_WORD)
             lost += not formless
             at = put_literal(literals, ends, 0 if formless else 2, out, at)
             offsets[row + 1] = at
@@ -177,27 +190,49 @@ def decimal_texts(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
     """Decimal text as a string, NaN and the infinities by the names that decimal.handling.mode=string gives them."""
-    at = 0
+    at, lost = 0, 0
     for row in range(len(bounds) - 1):
         begin, end = bounds[row], bounds[row + 1]
+        start = at
         if len(state) > 0 and state[row] != 0:
             at = put_literal(literals, ends, state[row] - 1, out, at)
-        elif end > begin and data[begin] == 78:
+        elif end > begin and data[begin] == 78 and is_word(data, begin, end, _NAN_WORD):
             at = put_bytes(_NAN_TEXT, out, at)
-        elif end > begin and data[begin] == 73:
+        elif end > begin and data[begin] == 73 and is_word(data, begin, end, _INFINITY_WORD):
             at = put_bytes(_INFINITY_TEXT, out, at)
-        elif end > begin + 1 and data[begin + 1] == 73:
-            at = put_bytes(_NEGATIVE_INFINITY_TEXT, out, at)
+        elif end > begin + 1 and data[begin + 1] == 73 and is_word(data, begin + 1, end, _INFINITY_WORD):
+            wrong = data[begin] != _MINUS
+            lost += wrong
+            at = put_literal(literals, ends, 2, out, at) if wrong else put_bytes(_NEGATIVE_INFINITY_TEXT, out, at)
         else:
             out[at] = _QUOTE
             at += 1
+            digits, points = 0, 0
             for position in range(begin, end):
-                out[at] = data[position]
+                byte = data[position]
+                digits += _ZERO <= byte <= _NINE
+                points += byte == _POINT
+                out[at] = byte
                 at += 1
             out[at] = _QUOTE
             at += 1
+            signs = 1 if end > begin and data[begin] == _MINUS else 0
+            if digits == 0 or points > 1 or digits + points + signs != end - begin:
+                lost += 1
+                at = put_literal(literals, ends, 2, out, start)
         offsets[row + 1] = at
-    return 0
+    return lost
+
+
+@leaf
+def is_lower_word(data: Any, begin: Any, end: Any, word: Any) -> Any:
+    """Whether the bytes are those of `word`, whatever their case."""
+    if end - begin != len(word):
+        return False
+    for position in range(len(word)):  # noqa: SIM110  (numba has no generators in all())
+        if data[begin + position] | 32 != word[position]:
+            return False
+    return True
 
 
 @leaf
@@ -241,21 +276,25 @@ def floats(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argumen
         if negative:
             position += 1
         letter = np.int64(data[position]) | 32 if end > position else np.int64(0)
-        if letter == 110:
+        if letter == 110 and not negative and is_lower_word(data, position, end, _LOWER_NAN):
             at = put_bytes(_NAN, out, at)
             offsets[row + 1] = at
             continue
-        if letter == 105:
+        if letter == 105 and (
+            is_lower_word(data, position, end, _LOWER_INF) or is_lower_word(data, position, end, _LOWER_INFINITY)
+        ):
             at = put_bytes(_NEGATIVE_INFINITY if negative else _INFINITY, out, at)
             offsets[row + 1] = at
             continue
         count, whole, leading, seen, wrong = 0, 0, 0, False, end <= position or end - position > _LONGEST_FLOAT
-        exponent, down = 0, False
+        exponent, down, digit = 0, False, False
         while position < end and not wrong:
             byte = data[position]
             if byte == _POINT:
+                wrong = seen
                 seen = True
             elif _ZERO <= byte <= _NINE:
+                digit = True
                 if count == 0 and byte == _ZERO:
                     leading += seen
                 else:
@@ -267,13 +306,15 @@ def floats(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argumen
                 if position < end and (data[position] == _MINUS or data[position] == 43):
                     down = data[position] == _MINUS
                     position += 1
-                while position < end:
+                wrong = end - position < 1 or end - position > 4
+                while position < end and not wrong:
+                    wrong = not _ZERO <= data[position] <= _NINE
                     exponent = exponent * 10 + data[position] - _ZERO
                     position += 1
             else:
                 wrong = True
             position += 1
-        if wrong:
+        if wrong or not digit:
             lost += 1
             at = put_literal(literals, ends, 2, out, at)
             offsets[row + 1] = at

@@ -8,16 +8,54 @@ type's, or that the logical type cannot hold the value.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from tailrace.serde.json_text import Verbatim, java_number
 
+LONGEST_FLOAT = 400
+"""The most characters of a floating-point number's text, but for its sign; servers send 24 at most."""
+MOST_DIGITS = 147_455
+"""The most digits of a number: PostgreSQL's numeric has 131,072 before the point and 16,383 behind it."""
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+# of decimal floating-point numbers, whose exponents end at 6,144
+_DECIMAL_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+_FLOAT = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|(?i:nan|-?inf(?:inity)?)")
+_HEXADECIMAL = re.compile(r"\\x(?:[0-9a-f]{2})*")
+_NOT_FINITE = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
+# Python's own conversion is quadratic, and refuses more than 4,300 digits; of fewer than these it is the faster one.
+_DIGITS_AT_ONCE = 1_000
+
 
 def number(text: str) -> Verbatim:
-    """An integer, as it stands."""
-    return Verbatim(int(text))
+    """An integer of 64 bits, as it stands."""
+    if not _INTEGER.fullmatch(text) or not -(2**63) <= int(text) < 2**63:
+        raise ValueError("not an integer")
+    return Verbatim(text)
+
+
+def whole_number(digits: str) -> int:
+    """The number of decimal digits, in less than quadratic time. ValueError for more than MOST_DIGITS."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError("more digits than any number has")
+    powers = {0: 1}
+
+    def power(exponent: int) -> int:
+        if exponent not in powers:
+            powers[exponent] = 10**exponent
+        return powers[exponent]
+
+    def halves(part: str) -> int:
+        if len(part) <= _DIGITS_AT_ONCE:
+            return int(part or "0")
+        low = len(part) // 2
+        return halves(part[:-low]) * power(low) + halves(part[-low:])
+
+    return halves(digits)
 
 
 def boolean(text: str) -> bool:
@@ -30,10 +68,15 @@ def string(text: str) -> str:
 
 def floating(single: bool) -> Callable[[str], Verbatim]:
     def convert(text: str) -> Verbatim:
-        float(text)
-        return Verbatim(java_number(text, single))
+        return Verbatim(java_number(_float_text(text), single))
 
     return convert
+
+
+def _float_text(text: str) -> str:
+    if len(text.removeprefix("-")) > LONGEST_FLOAT or not _FLOAT.fullmatch(text):
+        raise ValueError("not a number")
+    return text
 
 
 def base64_text(data: bytes) -> str:
@@ -49,50 +92,84 @@ def unscaled_bytes(unscaled: int) -> bytes:
 def unscaled(value: Decimal, scale: int) -> int:
     """`value` times 10 to the `scale`, halves away from zero."""
     sign, digits, exponent = value.as_tuple()
-    whole = int("".join(map(str, digits)) or "0")
-    power: int
-    shift = int(exponent) + scale
-    if shift >= 0:
-        power = 10**shift
-        whole *= power
-    else:
-        power = 10**-shift
-        whole = (whole + power // 2) // power
-    return -whole if sign else whole
+    return _unscaled(bool(sign), "".join(map(str, digits)), int(exponent) + scale)
+
+
+def _unscaled(negative: bool, digits: str, shift: int) -> int:
+    """The number of the digits, times 10 to the `shift`, halves away from zero."""
+    if shift > MOST_DIGITS:
+        raise ValueError("more digits than any number has")
+    up = shift < 0 and digits[shift : len(digits) + shift + 1] >= "5" if -shift <= len(digits) else False
+    kept = digits + "0" * shift if shift >= 0 else digits[:shift]
+    whole = whole_number(kept) + up
+    return -whole if negative else whole
+
+
+def _is_number(text: str) -> bool:
+    """Whether the text is a finite number in plain digits; ValueError where it is none at all."""
+    if text in _NOT_FINITE:
+        return False
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError("not a number")
+    return True
 
 
 def fixed_decimal(scale: int) -> Callable[[str], str | None]:
     def convert(text: str) -> str | None:
-        value = Decimal(text)
-        return base64_text(unscaled_bytes(unscaled(value, scale))) if value.is_finite() else None
+        if not _is_number(text):
+            return None
+        whole, _, fraction = text.removeprefix("-").partition(".")
+        shown = _unscaled(text[0] == "-", whole + fraction, scale - len(fraction))
+        return base64_text(unscaled_bytes(shown))
 
     return convert
 
 
 def variable_decimal(text: str) -> dict[str, Any] | None:
-    value = Decimal(text)
-    if not value.is_finite():
-        return None
-    _, digits, exponent = value.as_tuple()
-    scale = max(-int(exponent), 0)
-    while scale and not int(digits[-1]):
-        scale, digits = scale - 1, digits[:-1] or (0,)
-    return {"scale": scale, "value": base64_text(unscaled_bytes(unscaled(value, scale)))}
+    return _variable(text) if _is_number(text) else None
+
+
+def _variable(text: str) -> dict[str, Any]:
+    """A number in plain digits as its scale, without zeros at its end, and its unscaled value."""
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    fraction = fraction.rstrip("0")
+    value = _unscaled(text[0] == "-", whole + fraction, 0)
+    return {"scale": len(fraction), "value": base64_text(unscaled_bytes(value))}
 
 
 def decimal_text(text: str) -> str:
-    special = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
-    return special.get(text, text)
+    return text if _is_number(text) else _NOT_FINITE[text]
 
 
 def decimal_scientific(text: str) -> str:
     """A decimal text with an exponent where Java's BigDecimal.toString has one; Python's rule is the same."""
-    value = Decimal(text)
-    return str(value) if value.is_finite() else decimal_text(text)
+    return str(Decimal(text)) if _is_number(text) else _NOT_FINITE[text]
 
 
 def decimal_double(text: str) -> float:
-    return float(text)
+    return float(_float_text(text))
+
+
+def decimal_float(text: str) -> str:
+    """A decimal floating-point number in plain digits, or the name of one that is not finite.
+
+    Without the sign of a negative zero, as Java has none.
+    """
+    if text in _NOT_FINITE:
+        return _NOT_FINITE[text]
+    if not _DECIMAL_FLOAT.fullmatch(text):
+        raise ValueError("not a number")
+    value = Decimal(text)
+    return f"{value or value.copy_abs():f}"
+
+
+def plain_number(literal: str) -> str:
+    """A number as a statement has it, in the form of texts: without a plus sign, an exponent or zeros before it."""
+    return literal if _INTEGER.fullmatch(literal) or _DECIMAL.fullmatch(literal) else decimal_float(literal)
+
+
+def variable_decimal_float(text: str) -> dict[str, Any] | None:
+    return None if text in _NOT_FINITE else _variable(decimal_float(text))
 
 
 def days(year: int, month: int, day: int) -> int:
@@ -133,15 +210,6 @@ def binary_text(mode: str) -> Callable[[bytes], str]:
 
 def hexadecimal(text: str) -> bytes:
     r"""The bytes that hexadecimal digits behind `\x` stand for."""
-    if not text.startswith("\\x"):
+    if not _HEXADECIMAL.fullmatch(text):
         raise ValueError("bytes are not in hex form")
     return bytes.fromhex(text[2:])
-
-
-def finite_decimal(text: str) -> Decimal | None:
-    """The number; None for NaN and the infinities, ValueError for what is no number."""
-    try:
-        value = Decimal(text)
-    except ArithmeticError:
-        raise ValueError("not a number") from None
-    return value if value.is_finite() else None

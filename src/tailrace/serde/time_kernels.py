@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from tailrace.serde.kernels import put_integer, put_literal
+from tailrace.serde.kernels import is_word, put_integer, put_literal
 from tailrace.serde.leaf import leaf
 from tailrace.serde.memory import move
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE, _COLON = 48, 57, 45, 46, 34, 58
+_INFINITY = np.frombuffer(b"infinity", np.uint8).copy()
+_YEAR, _MONTH, _DAY = (np.frombuffer(word, np.uint8).copy() for word in (b"year", b"mon", b"day"))
 _DAY_US = 86_400_000_000
 # A twelfth of 365.25 days, and the most months and days whose µs an int64 holds.
 _MONTH_US = 2_629_800_000_000
@@ -38,6 +40,24 @@ def two_digits(data: Any, at: Any) -> Any:
 
 
 @leaf
+def behind_era(data: Any, begin: Any, end: Any) -> Any:
+    """Where ` BC` begins at the end of the text; the end where it has none."""
+    if end - begin > 3 and data[end - 1] == 67 and data[end - 2] == 66 and data[end - 3] == 32:
+        return end - 3
+    return end
+
+
+@leaf
+def infinity(data: Any, begin: Any, end: Any) -> Any:
+    """1 for `infinity`, -1 for `-infinity`, 0 for any other text."""
+    if end == begin or data[end - 1] != 121:
+        return 0
+    if data[begin] == _MINUS:
+        return -1 if is_word(data, begin + 1, end, _INFINITY) else 0
+    return 1 if is_word(data, begin, end, _INFINITY) else 0
+
+
+@leaf
 def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a date into found[0], days since 1970; the position behind it, or -1 when there is none."""
     position, year = begin, np.int64(0)
@@ -49,7 +69,7 @@ def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     month, day = two_digits(data, position + 1), two_digits(data, position + 4)
     if data[position] != _MINUS or data[position + 3] != _MINUS or not 1 <= month <= 12 or not 1 <= day <= 31:
         return -1
-    if end - begin > 3 and data[end - 1] == 67 and data[end - 2] == 66:
+    if behind_era(data, begin, end) < end:
         year = 1 - year
     if month <= 2:
         year -= 1
@@ -67,9 +87,9 @@ def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
         return -1
     hours, minutes, seconds = two_digits(data, begin), two_digits(data, begin + 3), two_digits(data, begin + 6)
-    whole = hours * 3600 + minutes * 60 + seconds
-    if whole < 0 or hours < 0 or minutes < 0 or seconds < 0:
+    if hours < 0 or hours > 24 or minutes < 0 or minutes > 59 or seconds < 0 or seconds > 59:
         return -1
+    whole = hours * 3600 + minutes * 60 + seconds
     position, rest, unit = begin + 8, np.int64(0), 100_000
     if position < end and data[position] == _POINT:
         position += 1
@@ -77,6 +97,8 @@ def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
             rest += (data[position] - _ZERO) * unit
             unit //= 10
             position += 1
+        if unit == 100_000:
+            return -1
     found[1] = whole * 1_000_000 + rest
     return position
 
@@ -88,11 +110,14 @@ def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
         return -1
     seconds = two_digits(data, begin + 1) * 3600
     position, unit = begin + 3, 60
+    wrong = seconds < 0
     while position + 3 <= end and data[position] == _COLON and unit > 0:
-        seconds += two_digits(data, position + 1) * unit
+        part = two_digits(data, position + 1)
+        wrong = wrong or part < 0 or part > 59
+        seconds += part * unit
         unit //= 60
         position += 3
-    if seconds < 0:
+    if wrong:
         return -1
     found[2] = seconds * (-1_000_000 if data[begin] == _MINUS else 1_000_000)
     return position
@@ -165,7 +190,10 @@ def put_clock(us: Any, digits: Any, out: Any, at: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
-    """Dates as days since 1970 (argument 0) or ISO text (1); the infinite ones as the ends of an int32."""
+    """Dates as days since 1970 (argument 0) or ISO text (1); the infinite ones as the ends of an int32.
+
+    Arguments 2 and 3 are the same for texts that have years of four digits and nothing else.
+    """
     found = np.zeros(3, np.int64)
     at, lost = 0, 0
     for row in range(len(bounds) - 1):
@@ -174,15 +202,17 @@ def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
             offsets[row + 1] = at
             continue
         begin, end = bounds[row], bounds[row + 1]
-        good = True
-        if end > begin and data[end - 1] == 121:
-            found[0] = -2_147_483_648 if data[begin] == _MINUS else 2_147_483_647
+        good, infinite = argument < 2 or end - begin == 10, infinity(data, begin, end)
+        if not good:
+            pass
+        elif infinite != 0:
+            found[0] = -2_147_483_648 if infinite < 0 else 2_147_483_647
         else:
-            good = read_date(data, begin, end, found) >= 0
+            good = read_date(data, begin, end, found) == behind_era(data, begin, end)
         if not good:
             lost += 1
             at = put_literal(literals, ends, 2, out, at)
-        elif argument == 0:
+        elif argument & 1 == 0:
             at = put_integer(found[0], out, at)
         else:
             out[at] = _QUOTE
@@ -208,7 +238,7 @@ def times(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
         position = read_clock(data, bounds[row], bounds[row + 1], found)
         if position >= 0 and argument == 4:
             position = read_offset(data, position, bounds[row + 1], found)
-        if position < 0:
+        if position != bounds[row + 1]:
             lost += 1
             at = put_literal(literals, ends, 2, out, at)
         elif argument >= ISO:
@@ -238,14 +268,16 @@ def timestamps(
             offsets[row + 1] = at
             continue
         begin, end = bounds[row], bounds[row + 1]
-        good, infinite = True, end > begin and data[end - 1] == 121
+        good, sign = True, infinity(data, begin, end)
+        infinite = sign != 0
         if infinite:
-            ms = _MINUS_INFINITY_MS if data[begin] == _MINUS else _INFINITY_MS
+            ms = _MINUS_INFINITY_MS if sign < 0 else _INFINITY_MS
             found[0] = ms // 86_400_000
             found[1] = (ms - found[0] * 86_400_000) * 1000
         else:
             position = read_date(data, begin, end, found)
-            good = position >= 0 and read_clock(data, position + 1, end, found) >= 0
+            good = position >= 0 and position < end and data[position] == 32
+            good = good and read_clock(data, position + 1, end, found) == behind_era(data, begin, end)
         day, clock = found[0], found[1]
         if good and argument == MICRO:
             good = -_LAST_US_DAY - 1 < day < _LAST_US_DAY or (day == _LAST_US_DAY and clock <= _LAST_US_CLOCK)
@@ -329,7 +361,7 @@ def zoned_timestamps(
             offsets[row + 1] = at
             continue
         begin, end = bounds[row], bounds[row + 1]
-        if end > begin and data[end - 1] == 121:
+        if infinity(data, begin, end) != 0:
             out[at] = _QUOTE
             at += 1
             for position in range(begin, end):
@@ -346,10 +378,10 @@ def zoned_timestamps(
             continue
         position = read_date(data, begin, end, found)
         if position >= 0:
-            position = read_clock(data, position + 1, end, found)
+            position = read_clock(data, position + 1, end, found) if position < end and data[position] == 32 else -1
         if position >= 0:
             position = read_offset(data, position, end, found)
-        if position < 0:
+        if position < 0 or position != behind_era(data, begin, end):
             lost += 1
             at = put_literal(literals, ends, 2, out, at)
         else:
@@ -368,7 +400,7 @@ def zoned_timestamps(
 @leaf
 def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read an interval in the server's own style into found[0], µs, at most an int64's ends; whether there was one."""
-    months, days, clock, position = np.int64(0), np.int64(0), np.int64(0), begin
+    months, days, clock, position, stage = np.int64(0), np.int64(0), np.int64(0), begin, 0
     if begin >= end:
         return False
     while position < end:
@@ -386,34 +418,42 @@ def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
             if amount > 2_562_047_788 or position + 6 > end or data[position + 3] != _COLON:
                 return False
             minutes, seconds = two_digits(data, position + 1), two_digits(data, position + 4)
-            if minutes < 0 or seconds < 0:
+            if minutes < 0 or minutes > 59 or seconds < 0 or seconds > 59 or position - start < 2:
                 return False
             clock = ((amount * 60 + minutes) * 60 + seconds) * 1_000_000
             position += 6
             if position < end and data[position] == _POINT:
                 position += 1
                 unit = 100_000
-                while position < end and _ZERO <= data[position] <= _NINE:
+                while position < end and _ZERO <= data[position] <= _NINE and unit > 0:
                     clock += (data[position] - _ZERO) * unit
                     unit //= 10
                     position += 1
+                if unit == 100_000:
+                    return False
             clock = -clock if negative else clock
             if position != end:
                 return False
         else:
             amount = -amount if negative else amount
-            letter, position = data[position + 1], position + 1
-            if letter == 121:
-                months += amount * 12
-            elif letter == 109:
-                months += amount
-            elif letter == 100:
-                days += amount
-            else:
+            if data[position] != 32:
                 return False
+            position += 1
+            word = position
             while position < end and data[position] != 32:
                 position += 1
+            last = position - 1 if data[position - 1] == 115 else position
+            if is_word(data, word, last, _YEAR) and stage < 1:
+                months, stage = amount * 12, 1
+            elif is_word(data, word, last, _MONTH) and stage < 2:
+                months, stage = months + amount, 2
+            elif is_word(data, word, last, _DAY) and stage < 3:
+                days, stage = amount, 3
+            else:
+                return False
             position += 1
+            if position == end:
+                return False
     # The sum may wrap on its way; near the ends the sign tells a wrapped one, and beyond them a double does.
     total = months * _MONTH_US + days * _DAY_US + clock
     rough = float(months) * _MONTH_US + float(days) * _DAY_US + float(clock)

@@ -15,6 +15,7 @@ from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.db2.declaration import BYTES, DECIMALS, FLOATS, INTEGERS, TEXTS, TIMESTAMPS
 from tailrace.events.settings import EventSettings
+from tailrace.serde import scalar
 from tailrace.serde.conversion import Conversion
 
 _TEXT = re.compile(r"(?:[GNgn])?'((?:[^']|'')*)'", re.DOTALL)
@@ -55,9 +56,15 @@ def literal(column: Column, expression: str) -> str | None:
         return None if text is None else _timestamp(text)
     if not _NUMBER.fullmatch(expression):
         return None
-    if name in INTEGERS:
-        return str(int(Decimal(expression)))
-    return expression if name in DECIMALS | FLOATS | {"DECFLOAT"} else None
+    try:
+        if name in INTEGERS:
+            return str(int(Decimal(scalar.plain_number(expression))))
+        if name in DECIMALS:
+            return scalar.plain_number(expression)
+    except ValueError:
+        # an exponent that no number has
+        return None
+    return expression.removeprefix("+") if name in FLOATS | {"DECFLOAT"} else None
 
 
 def _clock(text: str) -> str | None:

@@ -26,13 +26,31 @@ INT64_MAX = 2**63 - 1
 INFINITY_DAYS = 2**31 - 1
 MINUS_INFINITY_DAYS = -(2**31)
 
-_CLOCK = re.compile(r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
-_OFFSET = re.compile(r"([+-])(\d\d)(?::(\d\d))?(?::(\d\d))?$")
-_DATE = re.compile(r"(\d{4,})-(\d\d)-(\d\d)")
-_INTERVAL_UNIT = re.compile(r"([+-]?\d+) (year|mon|day)s?")
-_INTERVAL_CLOCK = re.compile(r"([+-]?)(\d+):(\d\d):(\d\d(?:\.\d+)?)$")
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|Infinity|NaN)")
+_CLOCK = r"([01][0-9]|2[0-4]):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,6}))?"
+_OFFSET = r"([+-])([0-9]{2})(?::([0-5][0-9])(?::([0-5][0-9]))?)?"
+_DATE = r"([0-9]{4,7})-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+_A_TIME = re.compile(_CLOCK)
+_A_ZONED_TIME = re.compile(_CLOCK + _OFFSET)
+_A_DATE = re.compile(_DATE + "( BC)?")
+_A_TIMESTAMP = re.compile(f"{_DATE} {_CLOCK}( BC)?")
+_A_ZONED_TIMESTAMP = re.compile(f"{_DATE} {_CLOCK}{_OFFSET}( BC)?")
+_INTERVAL = re.compile(
+    r"(?=[^ ])(?:([+-]?[0-9]{1,10}) years?)?(?:(?:^| )([+-]?[0-9]{1,10}) mons?)?(?:(?:^| )([+-]?[0-9]{1,10}) days?)?"
+    r"(?:(?:^| )([+-]?)([0-9]{2,10}):([0-5][0-9]):([0-5][0-9](?:\.[0-9]{1,6})?))?"
+)
+_LAST_HOUR = 2_562_047_788
+_FLOAT = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?"
+_NUMBER = re.compile(rf"{_FLOAT}|[+-]?(?:Infinity|NaN)")
+_POINT = re.compile(r"\(([^,()]+),([^,()]+)\)")
+_SPARSE_VECTOR = re.compile(r"\{((?:[0-9]{1,5}:[^:,]+(?:,(?=[0-9])|(?=\})))*)\}/([0-9]{1,9})")
 _HSTORE = re.compile(r'"((?:[^"\\]|\\.)*)"=>(?:"((?:[^"\\]|\\.)*)"|NULL)(?:, )?', re.DOTALL)
+
+
+def _whole(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    found = pattern.fullmatch(text)
+    if found is None:
+        raise ValueError("not in the server's form")
+    return found
 
 
 def _match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str]:
@@ -61,30 +79,37 @@ def _year(digits: str, text: str) -> int:
 def date_days(text: str) -> int:
     if text in ("infinity", "-infinity"):
         return INFINITY_DAYS if text == "infinity" else MINUS_INFINITY_DAYS
-    found = _match(_DATE, text)
+    found = _whole(_A_DATE, text)
     return scalar.days(_year(found[1], text), int(found[2]), int(found[3]))
 
 
-def _clock_us(found: re.Match[str]) -> int:
-    seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
-    return seconds * 1_000_000 + int((found[4] or "").ljust(6, "0"))
+def _clock_us(found: re.Match[str], first: int = 1) -> int:
+    """The time of day in the four groups from `first` on."""
+    hours, minutes, seconds, rest = found.group(first, first + 1, first + 2, first + 3)
+    return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000 + int((rest or "").ljust(6, "0"))
 
 
 def time_us(text: str) -> int:
-    return _clock_us(_match(_CLOCK, text))
+    return _clock_us(_whole(_A_TIME, text))
 
 
-def _offset_us(text: str) -> int:
-    found = _OFFSET.search(text)
-    if found is None:
-        raise ValueError("no offset")
-    seconds = int(found[2]) * 3600 + int(found[3] or 0) * 60 + int(found[4] or 0)
-    return seconds * (1_000_000 if found[1] == "+" else -1_000_000)
+def _offset_us(found: re.Match[str], first: int) -> int:
+    """The offset in the four groups from `first` on."""
+    sign, hours, minutes, seconds = found.group(first, first + 1, first + 2, first + 3)
+    us = (int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)) * 1_000_000
+    return us if sign == "+" else -us
+
+
+def zoned_time_parts_us(text: str) -> tuple[int, int]:
+    """The time of day in its own zone, and the zone's offset."""
+    found = _whole(_A_ZONED_TIME, text)
+    return _clock_us(found), _offset_us(found, 5)
 
 
 def time_shifted_us(text: str) -> int:
     """The time of day with its offset taken off, which may lead to the day before or after."""
-    return time_us(text) - _offset_us(text)
+    clock, offset = zoned_time_parts_us(text)
+    return clock - offset
 
 
 def time_zoned_us(text: str) -> int:
@@ -96,13 +121,17 @@ def timestamp_us(text: str) -> int:
     """µs since 1970, unbounded; the infinite ones by their constants."""
     if text in ("infinity", "-infinity"):
         return INFINITY_US if text == "infinity" else MINUS_INFINITY_US
-    found = _match(_DATE, text)
-    clock = _match(_CLOCK, text, found.end() + 1)
-    return scalar.days(_year(found[1], text), int(found[2]), int(found[3])) * DAY_US + _clock_us(clock)
+    return _moment_us(_whole(_A_TIMESTAMP, text), text)
+
+
+def _moment_us(found: re.Match[str], text: str) -> int:
+    day = scalar.days(_year(found[1], text), int(found[2]), int(found[3]))
+    return day * DAY_US + _clock_us(found, 4)
 
 
 def timestamp_zoned_us(text: str) -> int:
-    return timestamp_us(text) - _offset_us(text.removesuffix(" BC"))
+    found = _whole(_A_ZONED_TIMESTAMP, text)
+    return _moment_us(found, text) - _offset_us(found, 8)
 
 
 def fraction(us: int, digits: int | None) -> str:
@@ -173,14 +202,13 @@ def time_in(divisor: int, multiplier: int) -> Callable[[str], int]:
 
 def interval_parts(text: str) -> tuple[int, int, int, int, int, Decimal]:
     """Years, months, days, hours, minutes and seconds, each with its own sign."""
-    units = {unit: int(amount) for amount, unit in _INTERVAL_UNIT.findall(text)}
-    clock = _INTERVAL_CLOCK.search(text)
-    if clock is None and not units:
-        raise ValueError("not an interval")
-    hours, minutes, seconds = (int(clock[2]), int(clock[3]), Decimal(clock[4])) if clock else (0, 0, Decimal(0))
-    if clock and clock[1] == "-":
+    years, months, of_days, sign, *clock = _whole(_INTERVAL, text).groups()
+    hours, minutes, seconds = int(clock[0] or 0), int(clock[1] or 0), Decimal(clock[2] or 0)
+    if hours > _LAST_HOUR:
+        raise ValueError("more hours than an interval has")
+    if sign == "-":
         hours, minutes, seconds = -hours, -minutes, -seconds
-    return units.get("year", 0), units.get("mon", 0), units.get("day", 0), hours, minutes, seconds
+    return int(years or 0), int(months or 0), int(of_days or 0), hours, minutes, seconds
 
 
 def interval_us(text: str) -> int:
@@ -204,12 +232,14 @@ def bit(text: str) -> bool:
 
 def bit_string(text: str) -> str:
     """Bits as little-endian bytes without trailing zero bytes."""
+    if text.strip("01"):
+        raise ValueError("not bits")
     value = int(text or "0", 2)
     return scalar.base64_text(value.to_bytes((value.bit_length() + 7) // 8, "little"))
 
 
 def point(text: str) -> dict[str, Any]:
-    x, y = (float(part) for part in text.strip("()").split(","))
+    x, y = (scalar.decimal_double(part) for part in _whole(_POINT, text).groups())
     wkb = binary.pack("<BIdd", 1, 1, x, y)
     return {"x": x, "y": y, "wkb": scalar.base64_text(wkb), "srid": None}
 
@@ -217,6 +247,8 @@ def point(text: str) -> dict[str, Any]:
 def geometry(text: str) -> dict[str, Any]:
     """PostGIS: hexadecimal EWKB, whose type word may carry a spatial reference."""
     data = bytes.fromhex(text)
+    if len(data) < 9:
+        raise ValueError("no geometry is so short")
     order = "<" if data[0] == 1 else ">"
     kind = binary.unpack_from(order + "I", data, 1)[0]
     srid = binary.unpack_from(order + "i", data, 5)[0] if kind & 0x20000000 else None
@@ -240,15 +272,13 @@ def sparse_vector(text: str) -> dict[str, Any]:
 
     ValueError where the dimensions, and with them an index, exceed the int16 that the schema has for both.
     """
-    inner, _, size = text.rpartition("/")
-    dimensions = int(size)
+    found = _whole(_SPARSE_VECTOR, text)
+    dimensions = int(found[2])
     if dimensions >= 2**15:
         raise ValueError("more dimensions than an int16 holds")
-    pairs = (pair.split(":") for pair in inner[1:-1].split(",") if pair)
-    return {
-        "dimensions": dimensions,
-        "vector": [[int(index), Verbatim(java_number(value))] for index, value in pairs],
-    }
+    element = scalar.floating(False)
+    pairs = (pair.split(":") for pair in found[1].split(",") if pair)
+    return {"dimensions": dimensions, "vector": [[int(index), element(value)] for index, value in pairs]}
 
 
 def vector_of(element: Callable[[str], Any]) -> Callable[[str], list[Any]]:

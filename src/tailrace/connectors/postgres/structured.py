@@ -50,8 +50,8 @@ def zoned_time(digits: int) -> Convert:
     """The time of day in its own zone, and the zone's offset from UTC in seconds."""
 
     def convert(text: str) -> dict[str, Any]:
-        offset_s = (plain.time_us(text) - plain.time_shifted_us(text)) // 1_000_000
-        return {**_clock(plain.time_us(text)), "offsetSeconds": offset_s, "precision": digits}
+        us, offset_us = plain.zoned_time_parts_us(text)
+        return {**_clock(us), "offsetSeconds": offset_us // 1_000_000, "precision": digits}
 
     return convert
 

@@ -8,11 +8,13 @@ value is shown. The 1.0 form has no defaults.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from typing import Any
 
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.events.settings import EventSettings
+from tailrace.serde import scalar
 from tailrace.serde.conversion import Conversion
 
 _TEXT = re.compile(r"[Nn]?'((?:[^']|'')*)'", re.DOTALL)
@@ -46,7 +48,7 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
     if name in _CHARACTERS:
         return known.zero if literal is None else _converted(literal, known)
     if name in _NUMBERS and _NUMBER.fullmatch(expression):
-        return _converted(_number(expression, name), known)
+        return _converted(expression, known, name)
     if name in _BINARIES and _BYTES.fullmatch(expression):
         return _converted("\\x" + expression[2:].lower(), known)
     if name in _MOMENTS and literal is not None:
@@ -78,8 +80,8 @@ def _closes_last(text: str) -> bool:
 def _number(expression: str, type_name: str) -> str:
     """The number as the server stores it: whole in a column of whole numbers."""
     if type_name in ("tinyint", "smallint", "int", "bigint"):
-        return expression.partition(".")[0] if "e" not in expression.lower() else str(int(float(expression)))
-    return expression
+        return str(int(Decimal(scalar.plain_number(expression))))
+    return expression.removeprefix("+") if type_name in ("float", "real") else scalar.plain_number(expression)
 
 
 def moment(literal: str, type_name: str) -> str | None:
@@ -104,9 +106,9 @@ def moment(literal: str, type_name: str) -> str | None:
     return f"{day} {clock}"
 
 
-def _converted(literal: str, known: Conversion) -> Any:
+def _converted(literal: str, known: Conversion, number_type: str = "") -> Any:
     try:
-        value = known.plain(literal)
+        value = known.plain(_number(literal, number_type) if number_type else literal)
     except (ValueError, KeyError, ArithmeticError):
         return ABSENT
     return ABSENT if value is None else value

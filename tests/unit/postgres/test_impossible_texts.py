@@ -1,0 +1,98 @@
+"""Texts that no server should send are values that cannot be converted, and no broken JSON; long ones take no age."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tailrace.columns import Column, TableId, TableSchema
+from tailrace.connectors.postgres.values import plan_columns
+from tailrace.events.settings import EventSettings
+from tailrace.serde import fragments, scalar
+from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.fragments import column_fragment, json_array, plain_json
+
+
+def plan(kind: str, modifier: int = -1, **settings: Any) -> ColumnPlan:
+    table = TableSchema(TableId("d", "s", "t"), (Column("v", kind, 0, modifier),), ())
+    (found,), _ = plan_columns(table, EventSettings("server", "d", **settings))
+    return found
+
+
+def shown(chosen: ColumnPlan, *texts: str) -> tuple[list[str], int]:
+    fragment, lost = column_fragment(chosen, pa.array([text.encode() for text in texts], pa.binary()), None)
+    return json_array(fragment).to_pylist(), lost
+
+
+IMPOSSIBLE = [
+    *(("int4", text, {}) for text in ("+", "-", "", "+1", "007", "-0", "1_0", "9223372036854775808", "1e3", "٣")),
+    *(("timestamptz", text, {}) for text in ('6nfin"ty', "infinity+00", "2024-01-01 00:00:60+00", "y")),
+    *(("timestamp", text, {}) for text in ("xinfinity", "2024-13-01 00:00:00", "2024-01-01 00:00:00 AD")),
+    *(("date", text, {}) for text in ('"y', "2024-01-01x", "2024-00-01")),
+    *(("time", text, {}) for text in ("25:00:00", "00:00:00.", "00:00:00.1234567")),
+    *(("numeric", text, {"decimal_handling_mode": "string"}) for text in ('1"', "", ".", "1.2.3", "xInfinity", "NaNs")),
+    *(("numeric", text, {}) for text in ("Nothing", "Inside", "1e5", "-NaN")),
+    *(("float8", text, {}) for text in ("nothing", "1.2.3", ".", "1e", "1e-", "1e99999", "9" * 500)),
+    *(("bool", text, {}) for text in ("tt", "trues", "")),
+    *(("interval", text, {}) for text in ("1 month", "1 day ", "1 day 1 year", "00:60:00", "1 day1 mon")),
+    *(("geometry", text, {}) for text in ("00", "0101")),
+    *(("varbit", text, {}) for text in ("0b1", "-1", "1_1")),
+    *(("sparsevec", text, {}) for text in ("{1:x\x00}/3", "{1:1/3")),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "settings"), IMPOSSIBLE)
+def test_an_impossible_text_is_lost_and_its_neighbours_are_not(kind: str, text: str, settings: dict[str, Any]) -> None:
+    chosen = plan(kind, **settings)
+    good = {"int4": "5", "bool": "t", "interval": "1 day", "geometry": "0101000000" + "00" * 16, "varbit": "1"}.get(
+        kind
+    )
+    given = [text] if good is None else [good, text, good]
+    found, lost = shown(chosen, *given)
+    assert lost == 1
+    assert found[len(given) // 2] == chosen.null.decode()
+    assert plain_json(chosen, text.encode()) is None
+
+
+@pytest.mark.parametrize("digits", [1_999, 2_001, 4_301, 131_072 + 16_383])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_long_numbers_are_the_same_by_both_ways(digits: int, sign: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = sign + ("1234567890" * (digits // 10 + 1))[:digits]
+    chosen = plan("numeric")
+    found, lost = shown(chosen, text, "1.50")
+    assert lost == 0
+    assert [given.encode() for given in found] == [plain_json(chosen, text.encode()), plain_json(chosen, b"1.50")]
+    # the kernel by itself
+    monkeypatch.setattr(fragments, "_LONG", 1 << 30)
+    if digits < 10_000:
+        assert shown(chosen, text, "1.50") == (found, 0)
+
+
+def test_a_long_number_is_not_converted_in_quadratic_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the kernel nor Python's own conversion, which are quadratic, sees many digits at once."""
+    seen: list[int] = []
+
+    def watched(text: str) -> int:
+        seen.append(len(text))
+        return int(text)
+
+    monkeypatch.setattr(scalar, "int", watched, raising=False)
+    monkeypatch.setitem(fragments._KERNELS, fragments.Kernel.VARIABLE_DECIMAL, None)
+    _, lost = shown(plan("numeric"), "7" * scalar.MOST_DIGITS)
+    assert lost == 0
+    assert max(seen) <= 1_000
+    assert sum(seen) == scalar.MOST_DIGITS
+
+
+def test_more_digits_than_a_number_has_are_lost() -> None:
+    assert shown(plan("numeric"), "7" * (scalar.MOST_DIGITS + 1)) == (["null"], 1)
+
+
+@pytest.mark.parametrize("text", ["0.9E99999999", "1E-99999999", "1e5"])
+@pytest.mark.parametrize("mode", ["precise", "string"])
+def test_a_number_with_an_exponent_is_none_by_both_ways(text: str, mode: str) -> None:
+    chosen = plan("numeric", decimal_handling_mode=mode)
+    assert shown(chosen, text) == (["null"], 1)
+    assert plain_json(chosen, text.encode()) is None
