@@ -6,9 +6,36 @@ own, and one line of JSON for each source.
 
 from __future__ import annotations
 
+import functools
 import json
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from tailrace.errors import PositionLost
+
+_Offset = TypeVar("_Offset", bound=Any)
+
+
+def understood(call: Callable[..., _Offset]) -> Callable[..., _Offset]:
+    """`call`, which makes an offset of its JSON, with PositionLost for JSON that is none."""
+
+    @functools.wraps(call)
+    def guarded(*args: Any) -> _Offset:
+        try:
+            found = call(*args)
+            # what cannot be written again has something in it that is not what it should be
+            found.to_json()
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError, zlib.error):
+            raise PositionLost(
+                "The checkpoint has an offset that is not understood.",
+                "It was changed by hand, or written by a newer version: put back what it was, or delete the checkpoint "
+                "to start again with a snapshot.",
+            ) from None
+        return found
+
+    return guarded
 
 
 def stored_offset(directory: Path | None) -> dict[str, Any] | None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows
-from tailrace.connectors.changetables.rows import Assembly, Times
+from tailrace.connectors.changetables.rows import Assembly, Times, fixed
+from tailrace.errors import DecodeError
 
 TABLE = TableSchema(
     TableId("db", "dbo", "a"),
@@ -60,3 +64,16 @@ def test_every_null_is_one_where_all_values_are_sent() -> None:
     assert batch is not None
     assert batch.before is not None
     assert batch.before.unavailable == [None] * 3
+
+
+@pytest.mark.parametrize("operation", [0, 5, 7, 8, 255])
+def test_an_operation_that_is_not_known_is_a_decode_error(operation: int) -> None:
+    rows = replace(GIVEN, operation=np.array([operation, *GIVEN.operation[1:]], np.uint8))
+    with pytest.raises(DecodeError):
+        Assembly(TABLE, Times.none(), False).batch(rows)
+
+
+@pytest.mark.parametrize("positions", [[b"12", b"123"], [b"1", None], [b"", b""]])
+def test_positions_of_several_widths_are_a_decode_error(positions: list[bytes | None]) -> None:
+    with pytest.raises(DecodeError):
+        fixed(pa.array(positions, pa.binary()))

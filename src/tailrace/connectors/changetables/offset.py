@@ -10,6 +10,7 @@ from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.dialect import Key
 from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.position import Read, stored
+from tailrace.connectors.checkpoint import understood
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 
@@ -136,7 +137,9 @@ class TablesOffset:
         return dict(_sorted(fields))
 
     @classmethod
+    @understood
     def from_json(cls, fields: Mapping[str, Any]) -> TablesOffset:
+        """The offset of what `to_json` gives. Raises PositionLost for anything else."""
         snapshot = fields.get("snapshot")
         return cls(
             {

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tailrace.columns.batch import CapturedTransactions, ChangeBatch, Image, Int64s, Marker
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows, CommitTimes
+from tailrace.errors import DecodeError
 
 Flags = npt.NDArray[np.bool_]
 _OPS = np.zeros(8, np.uint8)
@@ -129,6 +130,11 @@ def fixed(positions: pa.Array) -> npt.NDArray[Any]:
     """Positions of one width as numpy's fixed bytes, whose order is that of the positions."""
     if not len(positions):
         return np.zeros(0, "S1")
+    offsets = positions.buffers()[1] if pa.types.is_binary(positions.type) else None
+    if offsets is not None:
+        sizes = np.diff(np.frombuffer(offsets, np.int32)[positions.offset : positions.offset + len(positions) + 1])
+        if positions.null_count or (sizes != sizes[0]).any() or not sizes[0]:
+            raise DecodeError("The positions of a log are not of one width.")
     width = len(positions[0].as_py())
     cast = pc.cast(positions, pa.binary(width)) if not pa.types.is_fixed_size_binary(positions.type) else positions
     # the buffer, not a list of objects; an array may begin in the middle of it
@@ -162,6 +168,8 @@ class Assembly:
         count = len(rows)
         if not count:
             return None
+        if not np.isin(rows.operation, (DELETE, INSERT, BEFORE, AFTER)).all():
+            raise DecodeError(f"A change row of {self.table.id} has an operation that is not known.")
         new_commit = _differs(rows.commit, self._commit)
         new_change = new_commit | _differs(rows.change, self._change)
         serial = _running(new_change, self._serial)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.connectors.mongodb import fields
-from tailrace.connectors.mongodb.chunk import Chunk, Rows, encoded, numbered
+from tailrace.connectors.mongodb.chunk import Chunk, Namespace, Rows, encoded, numbered
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces, split
 from tailrace.connectors.mongodb.position import Position, Read
@@ -126,7 +126,7 @@ class ChangeStreamFeed:
 
     def open(self, position: Position) -> None:
         """Begin behind `position`, with the next `read`."""
-        from bson import decode
+        from bson.raw_bson import RawBSONDocument
         from bson.timestamp import Timestamp
 
         self.close()
@@ -144,7 +144,7 @@ class ChangeStreamFeed:
             stream["fullDocumentBeforeChange"] = settings.before
         if position.token:
             # unlike resumeAfter it goes on behind the end of a collection, too
-            stream["startAfter"] = decode(base64.b64decode(position.token))
+            stream["startAfter"] = RawBSONDocument(base64.b64decode(position.token))
         elif at := position.time or settings.start_time:
             stream["startAtOperationTime"] = Timestamp(at >> 32, at & 0xFFFFFFFF)
         pipeline: list[Mapping[str, Any]] = [{"$changeStream": stream}, *settings.pipeline]
@@ -198,6 +198,8 @@ class ChangeStreamFeed:
             places, kinds = fields.locate(data, starts, _EVENT)
         op = self._ops(data, places[1], kinds[1])
         changes = np.flatnonzero(op)
+        if (kinds[0] != fields.DOCUMENT).any():
+            raise DecodeError("A change event has no _id.")
         if (kinds[2][changes] != fields.TIMESTAMP).any() or (kinds[3][changes] != fields.DOCUMENT).any():
             raise DecodeError("A change event has no clusterTime or no ns.")
         time = fields.int64s(data, places[2][changes], kinds[2][changes])
@@ -245,11 +247,8 @@ class ChangeStreamFeed:
         return np.asarray(of[codes], np.uint8)
 
     def _numbers(self, data: Bytes, places: Int64s) -> Any:
-        from bson import decode
-
-        codes, texts = fields.distinct(data, places, fields.sizes_of(data, places))
-        names = [decode(text) for text in texts]
-        number = [self._namespaces.number((str(name["db"]), str(name.get("coll", "")))) for name in names]
+        codes, documents = fields.distinct(data, places, fields.sizes_of(data, places))
+        number = [self._namespaces.number(_namespace(document)) for document in documents]
         return np.array(number or [-1], np.int32)[codes]
 
     def _whole(self, data: Bytes, starts: Int64s, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
@@ -260,6 +259,8 @@ class ChangeStreamFeed:
             if places[4, row] < 0:
                 documents.append(document)
                 continue
+            if kinds[4, row] != fields.DOCUMENT:
+                raise DecodeError("A change event has a splitEvent that is no document.", start)
             inside, inner = fields.locate(data, places[4, row : row + 1], ("fragment", "of"))
             fragment, of = (int(fields.int64s(data, inside[which], inner[which])[0]) for which in (0, 1))
             if fragment == 1:
@@ -270,6 +271,16 @@ class ChangeStreamFeed:
                 self._fragments = []
         bounds = np.cumsum([0, *map(len, documents)]).astype(np.int64)
         return readonly(np.frombuffer(b"".join(documents) or b"\0", np.uint8)), bounds[:-1]
+
+
+def _namespace(document: bytes) -> Namespace:
+    """Database and collection of the `ns` of an event."""
+    data = np.frombuffer(document, np.uint8)
+    places, kinds = fields.locate(data, np.zeros(1, np.int64), ("db", "coll"))
+    if kinds[0, 0] != fields.STRING:
+        raise DecodeError("A change event has an ns without a database.")
+    collection = fields.text(data, int(places[1, 0])) if kinds[1, 0] == fields.STRING else ""
+    return fields.text(data, int(places[0, 0])), collection
 
 
 def _joined(fragments: Sequence[bytes]) -> bytes:
@@ -295,12 +306,12 @@ def token_time(token: bytes) -> int | None:
     """The cluster time in a resume token, as a BSON timestamp in 64 bits; None where the token has another form.
 
     A mongod's token is `{_data: hexadecimal}`; the text is a key string that begins with the cluster time: the byte
-    for a timestamp and eight bytes, the highest first.
+    for a timestamp and eight bytes, the highest first. Raises DecodeError for a token that is no document.
     """
-    from bson import decode
-
-    text = decode(token).get("_data")
-    if not isinstance(text, str) or len(text) < 18:
+    data = np.frombuffer(token, np.uint8)
+    places, kinds = fields.locate(data, np.zeros(1, np.int64), ("_data",))
+    text = fields.text(data, int(places[0, 0])) if kinds[0, 0] == fields.STRING else ""
+    if len(text) < 18:
         return None
     try:
         head = bytes.fromhex(text[:18])

@@ -6,6 +6,7 @@ value of a JSON string, so it is written with the escapes of that string right a
 
 from __future__ import annotations
 
+import secrets
 import threading
 from functools import lru_cache
 
@@ -68,9 +69,14 @@ def _first_guess(data: Bytes, count: int) -> int:
 
 
 def _names_seen() -> tuple[Int64s, Int64s]:
-    """The thread's table of names: the serial number and the name of each slot; the last serial number is behind."""
+    """The thread's table of names: the serial number and the name of each slot.
+
+    Behind the serial numbers stand the last one and a secret.
+    """
     if not hasattr(_local, "names"):
-        _local.names = np.zeros(kernels.SLOTS + 1, np.int64), np.zeros(kernels.SLOTS, np.int64)
+        serials = np.zeros(kernels.SLOTS + 2, np.int64)
+        serials[kernels.SLOTS + 1] = secrets.randbits(32)
+        _local.names = serials, np.zeros(kernels.SLOTS, np.int64)
     found: tuple[Int64s, Int64s] = _local.names
     return found
 

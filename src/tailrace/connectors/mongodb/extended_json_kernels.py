@@ -31,6 +31,8 @@ from tailrace.serde.leaf import leaf
 SLOTS = 16_384
 """The size of the table in which names are looked up that a document has had; a power of two."""
 _MOST_NAMES = SLOTS // 2
+_MOST_MET = 16 * _MOST_NAMES
+"""So many slots of other names a document's names come upon at most; by chance it is a sixteenth of that."""
 _SPARE = 256
 """No piece, and no number with its pieces, has more bytes; texts have at most seven for each of theirs."""
 
@@ -46,13 +48,15 @@ _MIN_KEY, _MAX_KEY = fields.MIN_KEY, fields.MAX_KEY
 def names_differ(data: Any, begin: Any, end: Any, serials: Any, names: Any, serial: Any) -> Any:
     """Whether the elements from `begin` to `end` are whole and have different names, as far as the table goes.
 
-    A slot belongs to the document whose serial number it has; `names` is where its name begins.
+    A slot belongs to the document whose serial number it has; `names` is where its name begins. Which names meet in a
+    slot depends on a secret, so that nobody can choose names that all do; if they should, the plain writer has them.
     """
-    at, count = begin, 0
+    at, count, met = begin, 0, 0
+    secret = np.uint32(serials[np.uintp(SLOTS + 1)])
     while at < end:
         kind = data[np.uintp(at)]
         at += 1
-        name, mixed = at, np.uint32(2_166_136_261)
+        name, mixed = at, secret
         while at < end and data[np.uintp(at)] != 0:
             mixed = np.uint32((mixed ^ np.uint32(data[np.uintp(at)])) * np.uint32(16_777_619))
             at += 1
@@ -64,6 +68,9 @@ def names_differ(data: Any, begin: Any, end: Any, serials: Any, names: Any, seri
             return False
         slot = np.int64((mixed ^ (mixed >> np.uint32(15))) & np.uint32(SLOTS - 1))
         while serials[np.uintp(slot)] == serial:
+            met += 1
+            if met > _MOST_MET:
+                return False
             other, same = names[np.uintp(slot)], data[np.uintp(names[np.uintp(slot)] + length)] == 0
             position = 0
             while same and position < length:

@@ -39,6 +39,12 @@ for _type, _size in (
 _EXTRA = np.zeros(256, np.int64)
 for _type, _size in ((STRING, 4), (BINARY, 5), (DB_POINTER, 16), (CODE, 4), (SYMBOL, 4)):
     _EXTRA[_type] = _size
+# The least length that may stand before a value: a text has its zero byte, a document its own length and a zero byte.
+_LEAST = np.zeros(256, np.int64)
+for _type, _size in (
+    (STRING, 1), (CODE, 1), (SYMBOL, 1), (DB_POINTER, 1), (DOCUMENT, 5), (ARRAY, 5), (SCOPED_CODE, 14),
+):  # fmt: skip
+    _LEAST[_type] = _size
 
 
 @njit(cache=True, nogil=True)
@@ -57,11 +63,9 @@ def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
         if at + 4 > end:
             return np.int64(-1)
         size = load(data, at)
-        if size < 0:
+        if size < _LEAST[kind]:
             return np.int64(-1)
         size += _EXTRA[kind]
-        if _EXTRA[kind] == 0 and size < 5:
-            return np.int64(-1)
     elif size == -2:
         position = at
         for _ in range(2):
@@ -138,7 +142,7 @@ def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s,
 @njit(cache=True, nogil=True)
 def _elements(data: Any, start: Any, places: Any, kinds: Any) -> Any:
     end = start + load(data, start)
-    if end > len(data) or end < start + 5:
+    if end > len(data) or end < start + 5 or data[end - 1] != 0:
         return -1
     at = start + 4
     count = 0
@@ -161,7 +165,9 @@ def _elements(data: Any, start: Any, places: Any, kinds: Any) -> Any:
 
 def elements(data: Bytes, start: int) -> tuple[Int64s, Bytes]:
     """The places and types of the elements of the document or array at `start`. Raises DecodeError."""
-    size = int(load(data, start)) if start + 5 <= len(data) else 0
+    if start < 0 or start + 5 > len(data):
+        raise DecodeError("An array of the log does not follow the BSON format.", start)
+    size = int(load(data, start))
     # an element has at least a type, an empty name and no value
     room = max(min(size // 2, 4096), 1)
     while True:
@@ -194,6 +200,11 @@ def int64s(data: Bytes, places: Int64s, kinds: Bytes) -> Int64s:
     out = np.empty(len(places), np.int64)
     _int64s(data, places, kinds, out)
     return out
+
+
+def text(data: Bytes, place: int) -> str:
+    """The text at `place`, where `locate` has found one; what is not UTF-8 in it as U+FFFD."""
+    return data[place + 4 : place + 3 + int(load(data, place))].tobytes().decode("utf-8", "replace")
 
 
 @njit(cache=True, nogil=True)

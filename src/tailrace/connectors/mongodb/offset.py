@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.connectors.checkpoint import understood
 from tailrace.connectors.mongodb.plan import SnapshotPlan
 from tailrace.connectors.mongodb.position import START, Position
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
@@ -73,7 +74,9 @@ class MongoOffset:
         return dict(_sorted(fields))
 
     @classmethod
+    @understood
     def from_json(cls, fields: dict[str, Any]) -> MongoOffset:
+        """The offset of what `to_json` gives. Raises PositionLost for anything else."""
         snapshot, transaction = fields.get("snapshot"), fields.get("transaction")
         return cls(
             Position.from_json(fields["log"]),

@@ -189,9 +189,10 @@ class OplogFeed:
         data, starts = answer.data, answer.starts
         places, kinds = fields.locate(data, starts, _ENTRY)
         time = fields.int64s(data, places[0], kinds[0])
-        if (places[:2] < 0).any():
+        if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():
             raise DecodeError("An entry of the oplog has no ts or no op.", int(starts[0]))
-        letters = data[np.minimum(places[1] + 4, len(data) - 1)]
+        # an empty text has its zero byte there
+        letters = data[places[1] + 4]
         op = _OPS[letters]
         # what a chunk migration moves between shards is no change
         kept = (op != 0) & (places[5] < 0) & (kinds[2] == fields.STRING)

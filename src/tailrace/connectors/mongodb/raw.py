@@ -13,6 +13,7 @@ import numpy as np
 
 from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.fields import Bytes, Int64s
+from tailrace.errors import DecodeError
 from tailrace.serde.memory import readonly
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 BATCH = 10_000
 """Documents that a log is asked for at once; the server ends a batch at 16 MB in any case."""
 _CURSOR = ("cursor", "operationTime")
-_BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken")
+_BATCH = ("firstBatch", "nextBatch", "id", "postBatchResumeToken", "ns")
 
 
 def concern(after: int) -> dict[str, Any]:
@@ -50,6 +51,29 @@ class Answer:
     starts: Int64s
     token: bytes | None
     at: int
+
+
+def read_answer(data: Bytes) -> tuple[Answer, int, str]:
+    """A server's answer to a command that opens or reads a cursor, the cursor's id, 0 when it has ended, and its
+    namespace. Raises DecodeError.
+    """
+    outer, outer_kinds = fields.locate(data, np.zeros(1, np.int64), _CURSOR)
+    if outer_kinds[0, 0] != fields.DOCUMENT:
+        raise DecodeError("An answer of the server has no cursor.")
+    inner, kinds = fields.locate(data, outer[0], _BATCH)
+    batch = 0 if inner[0, 0] >= 0 else 1
+    if kinds[batch, 0] != fields.ARRAY or kinds[2, 0] not in (fields.INT64, fields.INT32):
+        raise DecodeError("A cursor of the server has no batch or no id.")
+    starts, types = fields.elements(data, int(inner[batch, 0]))
+    if (types != fields.DOCUMENT).any():
+        raise DecodeError("A batch of the server has something else than documents.", int(inner[batch, 0]))
+    token = None
+    if kinds[3, 0] == fields.DOCUMENT:
+        at = int(inner[3, 0])
+        token = data[at : at + int(fields.load(data, at))].tobytes()
+    namespace = fields.text(data, int(inner[4, 0])) if kinds[4, 0] == fields.STRING else ""
+    at_time = int(fields.int64s(data, outer[1], outer_kinds[1])[0])
+    return Answer(data, starts, token, at_time), int(fields.int64s(data, inner[2], kinds[2])[0]), namespace
 
 
 class RawCursor:
@@ -94,24 +118,10 @@ class RawCursor:
         return bytes(answer.raw)
 
     def _take(self, answer: bytes) -> Answer:
-        data = readonly(np.frombuffer(answer, np.uint8))
-        outer, outer_kinds = fields.locate(data, np.zeros(1, np.int64), _CURSOR)
-        cursor = outer[0]
-        inner, kinds = fields.locate(data, cursor, _BATCH)
-        batch = int(max(inner[0, 0], inner[1, 0]))
-        self._id = int(fields.int64s(data, inner[2], kinds[2])[0])
+        found, self._id, namespace = read_answer(readonly(np.frombuffer(answer, np.uint8)))
         self.alive = self._id != 0
-        if not self._collection:
-            place, kind = fields.locate(data, cursor, ("ns",))
-            size = int(fields.value_size(data, kind[0, 0], place[0, 0], len(data)))
-            namespace = answer[int(place[0, 0]) + 4 : int(place[0, 0]) + size - 1].decode()
-            self._collection = namespace.partition(".")[2]
-        starts, _ = fields.elements(data, batch)
-        token = None
-        if inner[3, 0] >= 0:
-            at = int(inner[3, 0])
-            token = answer[at : at + int(fields.load(data, at))]
-        return Answer(data, starts, token, int(fields.int64s(data, outer[1], outer_kinds[1])[0]))
+        self._collection = self._collection or namespace.partition(".")[2]
+        return found
 
     def close(self) -> None:
         """Let the server forget the cursor; errors are of no matter any more."""

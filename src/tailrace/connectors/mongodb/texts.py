@@ -15,6 +15,7 @@ from tailrace.connectors.mongodb.json_forms import KEY, KEY_1_1, RELAXED, STRICT
 from tailrace.connectors.mongodb.plain_json import text_of
 from tailrace.connectors.mongodb.segment import OPLOG, Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.errors import DecodeError
 from tailrace.serde.assemble import CHANGE, KINDS, Fragment, Programs
 from tailrace.serde.fragments import strings_fragment
 from tailrace.serde.json_text import quoted
@@ -55,11 +56,11 @@ def update_descriptions(
     programs = Programs()
     programs.begin()
     programs.literal(b'{"removedFields":')
-    programs.fragment(_lists(data, removed, _removed, name), CHANGE)
+    programs.fragment(_lists(data, removed, _removed, name, fields.STRING), CHANGE)
     programs.literal(b',"updatedFields":')
     programs.fragment(values(data, updated, RELAXED, None if edits is None else edits.changes), CHANGE)
     programs.literal(b',"truncatedArrays":')
-    programs.fragment(_lists(data, truncated, _truncated, name), CHANGE)
+    programs.fragment(_lists(data, truncated, _truncated, name, fields.DOCUMENT), CHANGE)
     programs.literal(b"}")
     programs.end()
     without = programs.begin()
@@ -76,13 +77,17 @@ Names = Callable[[str], str | None]
 """What a field is called in events; None where it is left out."""
 
 
-def _lists(data: Bytes, found: Values, write: Callable[[Bytes, int, Names], str | None], name: Names) -> Fragment:
-    """Arrays as JSON; `null` for those that are not there or empty, which most are."""
+def _lists(
+    data: Bytes, found: Values, write: Callable[[Bytes, int, Names], str | None], name: Names, of: int
+) -> Fragment:
+    """Arrays of values of the type `of` as JSON; `null` for those that are not there or empty, which most are."""
     arrays = found.kinds == fields.ARRAY
     filled = arrays & (fields.sizes_of(data, np.where(arrays, found.places, -1)) > _EMPTY)
     texts = [b"null"] * len(arrays)
     for row in np.flatnonzero(filled).tolist():
-        places, _ = fields.elements(data, int(found.places[row]))
+        places, kinds = fields.elements(data, int(found.places[row]))
+        if (kinds != of).any():
+            raise DecodeError("A list of an update description holds something else.", int(found.places[row]))
         items = [text for place in places.tolist() if (text := write(data, place, name)) is not None]
         if items:
             texts[row] = f"[{','.join(items)}]".encode()
@@ -96,6 +101,8 @@ def _removed(data: Bytes, place: int, name: Names) -> str | None:
 
 def _truncated(data: Bytes, place: int, name: Names) -> str | None:
     places, kinds = fields.locate(data, np.array([place], np.int64), ("field", "newSize"))
+    if kinds[0, 0] != fields.STRING:
+        raise DecodeError("A truncated array of an update description has no name.", place)
     size = int(fields.int64s(data, places[1], kinds[1])[0])
     shown = name(_string(data, int(places[0, 0])))
     return None if shown is None else f'{{"field":{quoted(shown)},"size":{size}}}'

@@ -44,6 +44,8 @@ _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
 _BEGIN = struct.Struct(">cqqI")
 _COMMIT = struct.Struct(">cBqqq")
+_STREAM_START = struct.Struct(">cIB")
+_STREAM_ABORT = struct.Struct(">cII")
 _STREAM_COMMIT = struct.Struct(">cIBqqq")
 _LENGTH = struct.Struct(">qI")
 # PostgreSQL counts from 2000-01-01.
@@ -119,7 +121,7 @@ class StreamedTransactions:
         self.size = 0
 
     def start(self, message: bytes) -> None:
-        (self.current,) = struct.unpack_from(">I", message, 1)
+        (self.current,) = _unpacked(_STREAM_START, message)[1:2]
         assert self.current is not None
         if self.current not in self._open:
             # closed at the transaction's end
@@ -155,7 +157,7 @@ class StreamedTransactions:
         self.size += len(record)
 
     def abort(self, message: bytes) -> None:
-        top, sub = struct.unpack_from(">II", message, 1)
+        _, top, sub = _unpacked(_STREAM_ABORT, message)
         transaction = self._open.get(top)
         if transaction is None:
             return
@@ -170,7 +172,7 @@ class StreamedTransactions:
         Raises UnclearTransaction when it has logical messages and rolled back subtransactions: the server sends such
         messages with the id of the whole transaction.
         """
-        _, xid, flags, commit_lsn, end_lsn, at = _STREAM_COMMIT.unpack(message)
+        _, xid, flags, commit_lsn, end_lsn, at = _unpacked(_STREAM_COMMIT, message)
         transaction = self._open.get(xid)
         if transaction is None:
             raise DecodeError(f"the commit of the transaction {xid}, of which no stream block came")
@@ -197,6 +199,13 @@ class StreamedTransactions:
 def _unkept(error: OSError) -> TooMuchInProgress:
     failed = spool_failed(error)
     return TooMuchInProgress(failed.message, failed.remedy)
+
+
+def _unpacked(form: struct.Struct, message: bytes) -> tuple[Any, ...]:
+    """The fields of a message, its kind first; DecodeError where it has another length."""
+    if len(message) != form.size:
+        raise DecodeError(f"a replication message of kind {message[:1]!r} has {len(message)} bytes, not {form.size}")
+    return form.unpack(message)
 
 
 def _surviving(transaction: _InProgress) -> Iterator[tuple[bytes, int]]:
@@ -393,12 +402,12 @@ class Streaming:
     def _receive(self, message: bytes, builder: Builder) -> None:
         kind = message[:1]
         if kind == b"w":
-            _, lsn, _, _ = _XLOG_DATA.unpack_from(message)
+            _, lsn, _, _ = _unpacked(_XLOG_DATA, message[: _XLOG_DATA.size])
             payload = message[_XLOG_DATA.size :]
             self._payload(payload, lsn, builder)
             self.sent_lsn = max(self.sent_lsn, sent(lsn))
         elif kind == b"k":
-            _, end, _, reply = _KEEPALIVE.unpack(message)
+            _, end, _, reply = _unpacked(_KEEPALIVE, message)
             self.sent_lsn = max(self.sent_lsn, sent(end))
             if reply:
                 self.send_status()
@@ -497,7 +506,10 @@ class CatchUp:
             "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8 from pg_replication_slots "
             f"where slot_name = {_literal(self._name)}"
         )
-        return sent(max(lsn for batch in batches for lsn in batch.column(0).to_pylist()))
+        found = [lsn for batch in batches for lsn in batch.column(0).to_pylist()]
+        if not found or None in found:
+            raise ConnectionFailed(f"The copy {self._name} of the replication slot is gone.")
+        return sent(max(found))
 
     def close(self) -> None:
         self._connection.close()
@@ -508,11 +520,15 @@ def _from_arrow(batch: Any) -> Messages:
     lsn, data = batch.column(0), batch.column(1)
     # pg_lsn_send is a tenth of the whole query cheaper than arithmetic on LSNs, which PostgreSQL does in numeric
     _, starts, places = lsn.buffers()
-    first = int(np.frombuffer(starts, np.int32)[lsn.offset])
+    bounds = np.frombuffer(starts, np.int32)[lsn.offset : lsn.offset + len(lsn) + 1]
+    if (np.diff(bounds) != 8).any() or data.null_count:
+        raise DecodeError("the rows of pg_logical_slot_get_binary_changes are no LSNs and messages")
+    first = int(bounds[0])
     positions = np.frombuffer(places, ">i8", len(lsn), first).astype(np.int64)
     _, offsets, values = data.buffers()
     ends = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1].astype(np.int64)
-    return Messages(np.frombuffer(values, np.uint8)[ends[0] : ends[-1]], ends - ends[0], positions)
+    content = np.frombuffer(values, np.uint8) if values is not None and values.size else np.empty(0, np.uint8)
+    return Messages(content[ends[0] : ends[-1]], ends - ends[0], positions)
 
 
 class StreamEnded(ConnectionFailed):

@@ -285,6 +285,7 @@ class Indexer:
         if len(transaction) and is_change.any() and transaction[np.argmax(is_change)] < 0:
             raise DecodeError("a change outside of a transaction", int(offsets[int(np.argmax(is_change))]))
         counted: Int64s = np.cumsum(is_change)
+        _check_order(offsets, counted, begins, commits, alone, carried)
         base = np.empty(len(transactions), np.int64)
         if carried:
             base[0] = -before.next_ordinal
@@ -467,6 +468,23 @@ class Indexer:
         if position.consumed is not None:
             keep |= (commit == position.commit_lsn) & (ordinal >= position.consumed)
         return keep
+
+
+def _check_order(
+    offsets: Int64s, counted: Int64s, begins: Int64s, commits: Int64s, alone: Int64s, carried: bool
+) -> None:
+    """Raises DecodeError unless Begin and Commit messages alternate, with all changes but those alone inside them."""
+    first, then = (commits, begins) if carried else (begins, commits)
+    alternate = 0 <= len(first) - len(then) <= 1 and bool((first[: len(then)] < then).all())
+    if not (alternate and (then[: len(first) - 1] < first[1:]).all()):
+        raise DecodeError("the transactions of a run of messages do not begin and end in turns", int(offsets[0]))
+    # between transactions, from each place to the one that it is exclusive of
+    low = commits + 1 if carried else np.concatenate([np.zeros(1, np.int64), commits + 1])
+    high = begins if len(begins) == len(low) else np.concatenate([begins, [len(counted)]])
+    upto = [np.where(places > 0, counted[places - 1], 0) if len(counted) else places for places in (low, high)]
+    outside = upto[1] - upto[0] - np.searchsorted(alone, high) + np.searchsorted(alone, low)
+    if outside.any():
+        raise DecodeError("a change outside of a transaction", int(offsets[low[int(np.argmax(outside != 0))]]))
 
 
 def _still_open(

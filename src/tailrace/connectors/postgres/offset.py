@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.connectors.checkpoint import understood
 from tailrace.connectors.postgres.history import NOTHING, History
 from tailrace.connectors.postgres.position import START, LogPosition
 from tailrace.connectors.postgres.server import ServerId
@@ -78,7 +79,9 @@ class PostgresOffset:
         return dict(_sorted(fields))
 
     @classmethod
+    @understood
     def from_json(cls, fields: dict[str, Any]) -> PostgresOffset:
+        """The offset of what `to_json` gives. Raises PositionLost for anything else."""
         snapshot = fields.get("snapshot")
         visible = fields.get("visible")
         return cls(
