@@ -1,0 +1,62 @@
+"""Compiled functions are kept where there is a place to write, and work where there seems to be none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "tailrace"
+SCRIPT = """
+import os
+import tailrace.serde.kernels
+print(os.environ["NUMBA_CACHE_DIR"])
+"""
+
+
+def imported(package: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: text for name, text in os.environ.items() if name not in ("HOME", "NUMBA_CACHE_DIR")}
+    command = [sys.executable, "-c", SCRIPT]
+    return subprocess.run(
+        command,
+        env=kept | {"PYTHONPATH": str(package.parent)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def closed(folder: Path) -> Path:
+    """A copy of the package that nothing can be written beside, not even by root."""
+    package = folder / "site" / "tailrace"
+    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for directory in (package, *(path for path in package.rglob("*") if path.is_dir())):
+        (directory / "__pycache__").touch()
+    return package
+
+
+def test_kernels_load_where_neither_the_source_nor_a_home_can_be_written(tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    nowhere = {"XDG_CACHE_HOME": "/dev/null/cache", "NUMBA_CACHE_DIR": "/dev/null/numba", "TMPDIR": str(temporary)}
+    package = closed(tmp_path)
+    done = imported(package, **nowhere)
+    assert done.returncode == 0, done.stderr
+    place = Path(done.stdout.strip())
+    assert place.parent == temporary
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    # others could have put something there that is run
+    place.chmod(0o777)
+    done = imported(package, **nowhere)
+    assert done.returncode == 0, done.stderr
+    other = Path(done.stdout.strip())
+    assert other != place
+    assert stat.S_IMODE(other.stat().st_mode) == 0o700
+
+
+def test_a_place_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
+    done = imported(closed(tmp_path), NUMBA_CACHE_DIR=str(tmp_path / "given"))
+    assert done.stdout.strip() == str(tmp_path / "given"), done.stderr
