@@ -8,7 +8,7 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo quick test check audit sbom bench chaos golden lock clean
+.PHONY: help env demo quick test check audit sbom bench chaos fuzz golden lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,9 @@ bench: $(STAMP) ## measure throughput and lag: make bench [ARGS='--rows 50000']
 
 chaos: $(STAMP) ## kill the parts of a pipeline: make chaos [ARGS='--kills 200 --seed N']
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+fuzz: $(STAMP) ## feed what reads other people's bytes with damage: make fuzz [ARGS='--minutes 10 --only NAME --seed N']
+	@$(BIN)/python -m tests.fuzz $(ARGS)
 
 golden: $(STAMP) ## compare with the recordings of Debezium: make golden [CASES=DIR]
 	@$(BIN)/python -m tests.golden.runner $(CASES)

@@ -1,0 +1,172 @@
+"""Runs a target in a process of its own, which may crash, and keeps what it crashed on.
+
+A target is a function of bytes that ends, or raises one of the product's own errors. Anything else is a finding:
+another exception (a Difference among them), the end of the process, more than `MOST_SECONDS` of computing for an input.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tailrace.errors import TailraceError
+from tests.fuzz.mutation import MOST_BYTES, Mutator
+
+HERE = Path(__file__).parent
+CORPUS = HERE / "corpus"
+MOST_SECONDS = 10
+"""Of computing, not of the clock: a machine may be busy with others."""
+_MOST_SECONDS_OF_FIRST = 300
+"""Of the inputs that a run begins with: they compile what is not compiled yet."""
+_MOST_FINDINGS = 40
+_MOST_KEPT = 4000
+_MEMORY = 3 << 30
+# The state that outlives a crash: the number of inputs, the length of the current one, and the input.
+_HEAD = 16
+
+
+class Difference(AssertionError):
+    """The compiled way and the plain one do not give the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`seeds` are valid inputs; `run` takes any, and may give a word for what came of it, by which new ones are known.
+
+    `words` are put into inputs here and there.
+    """
+
+    name: str
+    run: Callable[[bytes], object]
+    seeds: Callable[[], Sequence[bytes]]
+    words: tuple[bytes, ...] = ()
+
+
+@dataclass(slots=True)
+class Report:
+    """What one run came to: the number of inputs, and for each finding its text and the file that holds its input."""
+
+    inputs: int = 0
+    seconds: float = 0.0
+    findings: list[tuple[str, Path]] = field(default_factory=list)
+
+
+def corpus(name: str) -> list[bytes]:
+    """The inputs that are kept for a target."""
+    return [path.read_bytes() for path in sorted((CORPUS / name).glob("*")) if path.is_file()]
+
+
+def run(name: str, seconds: float, seed: int, folder: Path) -> Report:
+    """Feed the target for so long, in another process. Inputs with findings are left in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    state = folder / f"{name}-{seed}.state"
+    state.write_bytes(bytes(_HEAD + MOST_BYTES))
+    began = time.monotonic()
+    command = [sys.executable, "-m", "tests.fuzz.machine", name, str(seconds), str(seed), str(folder)]
+    child = subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True, errors="replace", check=False)
+    kept = state.read_bytes()
+    state.unlink()
+    report = Report(int.from_bytes(kept[:8], "little"), time.monotonic() - began)
+    for line in child.stdout.splitlines():
+        head, _, text = line.partition("\t")
+        if head.startswith("FINDING "):
+            report.findings.append((text.replace("\\n", "\n"), Path(head.removeprefix("FINDING "))))
+    if child.returncode not in (0, 1) or (child.returncode and not report.findings):
+        size = int.from_bytes(kept[8:_HEAD], "little")
+        path = folder / f"{name}-{seed}-crash"
+        path.write_bytes(kept[_HEAD : _HEAD + size])
+        what = f"it took more than {MOST_SECONDS} s" if -child.returncode == signal.SIGPROF else "the process ended"
+        report.findings.append((f"{what} (exit code {child.returncode})\n{child.stderr[-4000:]}", path))
+    return report
+
+
+class _State:
+    """The number of inputs and the current one, where a parent finds them."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 0)
+        self.inputs = 0
+
+    def begin(self, data: bytes) -> None:
+        self.inputs += 1
+        self._memory[:_HEAD] = self.inputs.to_bytes(8, "little") + len(data).to_bytes(8, "little")
+        self._memory[_HEAD : _HEAD + len(data)] = data
+
+
+def feed(target: Target, seconds: float, seed: int, folder: Path, state: _State) -> list[tuple[str, Path]]:
+    """The findings of this process, each kind once."""
+    # numpy and pyarrow take address space by the thread
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    # a crash is a finding and needs no file of its own
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    chosen = random.Random(f"{target.name} {seed}")
+    mutator = Mutator(chosen, target.words)
+    pool = [data[:MOST_BYTES] for data in (*target.seeds(), *corpus(target.name))]
+    findings: dict[str, tuple[str, Path]] = {}
+    known: set[object] = set()
+
+    limit = _MOST_SECONDS_OF_FIRST
+
+    def one(data: bytes) -> bool:
+        """Whether what came of it is new."""
+        state.begin(data)
+        signal.setitimer(signal.ITIMER_PROF, limit)
+        try:
+            word: object = target.run(data)
+        except TailraceError as error:
+            word = type(error).__name__, "".join(letter for letter in error.message if not letter.isdigit())[:200]
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = (
+                str(error).split("\n")[0][:60] if isinstance(error, Difference) else f"{place.filename}:{place.lineno}"
+            )
+            kind = f"{type(error).__name__} {text}"
+            if kind not in findings and len(findings) < _MOST_FINDINGS:
+                path = folder / f"{target.name}-{seed}-{len(findings)}"
+                path.write_bytes(data)
+                findings[kind] = "".join(traceback.format_exception(error)), path
+            return False
+        if word in known:
+            return False
+        known.add(word)
+        return True
+
+    # The first ones compile or load the kernels.
+    for data in pool:
+        one(data)
+    limit = MOST_SECONDS
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        data = mutator.damaged(pool)
+        if one(data) and len(pool) < _MOST_KEPT:
+            pool.append(data)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    return list(findings.values())
+
+
+def main(name: str, seconds: float, seed: int, folder: Path) -> int:
+    """The process of one target; 1 when something was found."""
+    from tests.fuzz.targets import TARGETS
+
+    os.environ.setdefault("TZ", "UTC")
+    with suppress(KeyboardInterrupt):
+        for text, path in feed(TARGETS[name], seconds, seed, folder, _State(folder / f"{name}-{seed}.state")):
+            line = text.replace("\n", "\\n")
+            print(f"FINDING {path}\t{line}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))

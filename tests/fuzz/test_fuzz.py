@@ -1,0 +1,22 @@
+"""Half a minute of each fuzzer; `make fuzz` runs them for as long as is wanted."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz import machine
+from tests.fuzz.targets import TARGETS
+
+SECONDS = 30
+
+
+@pytest.mark.parametrize("name", list(TARGETS))
+def test_damaged_input_is_an_error_and_no_more(name: str, tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(1 << 30)
+    report = machine.run(name, SECONDS, seed, tmp_path)
+    told = "\n".join(f"--- {path}\n{path.read_bytes()!r}\n{text}" for text, path in report.findings)
+    assert not report.findings, f"seed {seed}, {report.inputs} inputs\n{told}"
+    assert report.inputs > 0
