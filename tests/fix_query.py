@@ -138,7 +138,14 @@ def read(task: Any) -> Iterator[Change]:
         assert isinstance(task, SnapshotTask)
         connection = ArrowConnection(task.address)
         for batch in read_chunk(
-            connection, task.snapshot, task.table, task.chunk, task.statement, task.origin, task.form
+            connection,
+            task.snapshot,
+            task.table,
+            task.chunk,
+            task.statement,
+            task.origin,
+            task.form,
+            task.overridden,
         ):
             yield from changes(batch)
 

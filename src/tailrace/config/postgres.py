@@ -49,7 +49,8 @@ CONNECTION = (
     Option("database.tcpKeepAlive", Kind.BOOLEAN, "Whether TCP keep-alive probes are sent.", True),
     Option(
         "database.initial.statements", Kind.STATEMENTS,
-        "SQL run on each new connection except that of the log; `;;` is a semicolon within a statement.", [],
+        "SQL run at the beginning of each session, those of the log and of snapshots as well, with the user's own "
+        "search_path; `;;` is a semicolon within a statement. A role that it sets needs REPLICATION.", [],
     ),
     Option(
         "connection.validation.timeout.ms", Kind.INTEGER, "How long a connection may take to come up, in ms.", 60_000,

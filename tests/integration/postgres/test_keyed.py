@@ -67,7 +67,7 @@ class Reading:
                 cursor = Cursor(chunks[-1].upto, maximum)
 
     def rows(self, table: KeyedTable, chunk: Any, superseded: Superseded = NOTHING) -> Iterator[tuple[Any, ...]]:
-        reader = ArrowConnection(connections.uri(self.config))
+        reader = ArrowConnection(connections.Address.of(self.config, self.planning))
         for batch in read_rows(reader, self.snapshot, table, chunk, WindowOrigin(1, 2, 3, 4, 5), superseded):
             assert batch.after is not None
             yield from zip(*(column.to_pylist() for column in batch.after.columns), strict=True)

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from tailrace.config import Config, parse
-from tailrace.connectors.postgres.connection import connect, uri
+from tailrace.connectors.postgres.connection import Address, connect
 from tailrace.connectors.postgres.prerequisites import Finding, check, demand
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tests.fix_postgres import Database
@@ -137,5 +137,5 @@ def test_initial_statements_run_and_their_failure_is_told(database: Database) ->
 
 
 def test_the_address_for_other_drivers_is_the_same(database: Database) -> None:
-    with psycopg.connect(uri(config(database))) as connection:
+    with connect(config(database)) as known, psycopg.connect(Address.of(config(database), known).uri) as connection:
         assert connection.info.dbname == database.name

@@ -12,37 +12,47 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.connectors.postgres.connection import explain_tls
+from tailrace.connectors.postgres.connection import Address, explain_tls, initial_statement_failed
 from tailrace.errors import ConnectionFailed
 
 
 class ArrowConnection:
-    """One connection in autocommit mode, to the libpq address `uri`.
+    """One connection in autocommit mode, as `address` says.
 
-    Raises adbc_driver_manager.Error, which has the server's `sqlstate`, and ConnectionFailed where TLS fails. The rows
-    of a query must have been read, or given up with `close`, before the next one.
+    Raises adbc_driver_manager.Error, which has the server's `sqlstate`; ConnectionFailed where TLS fails;
+    PrerequisiteError when an initial statement fails. The rows of a query must have been read, or given up with
+    `close`, before the next one.
     """
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, address: Address) -> None:
         import adbc_driver_manager
         import adbc_driver_postgresql
 
         self._driver = adbc_driver_manager
         try:
-            self._database = adbc_driver_postgresql.connect(uri)
+            self._database = adbc_driver_postgresql.connect(address.uri)
             try:
                 self._connection = adbc_driver_manager.AdbcConnection(self._database)
             except BaseException:
                 self._database.close()
                 raise
         except adbc_driver_manager.Error as error:
-            found = None if getattr(error, "sqlstate", None) else explain_tls(str(error), uri)
+            found = None if getattr(error, "sqlstate", None) else explain_tls(str(error), address.uri)
             if found is None:
                 raise
             raise found from None
         self._statement: Any = None
         # whether a query's rows are still to come
         self._is_reading = False
+        try:
+            for statement in address.opening():
+                self.execute(statement)
+        except BaseException as error:
+            ArrowConnection.close(self)
+            if isinstance(error, adbc_driver_manager.Error):
+                # the server's words may hold what the statement computed
+                raise initial_statement_failed(f"SQLSTATE {getattr(error, 'sqlstate', None)}") from None
+            raise
 
     def query(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Run `sql` and give its rows as they arrive, in batches of some 16 MB.
@@ -93,25 +103,25 @@ class KeptConnection(ArrowConnection):
     A process keeps one connection, and gives it up after KEPT_SECONDS without use.
     """
 
-    _kept: tuple[str, KeptConnection, threading.Timer] | None = None
+    _kept: tuple[Address, KeptConnection, threading.Timer] | None = None
     _lock = threading.Lock()
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri)
-        self._uri = uri
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._address = address
 
     @classmethod
-    def take(cls, uri: str) -> KeptConnection:
-        """The connection that is kept for `uri`, if it still answers, or a new one."""
+    def take(cls, address: Address) -> KeptConnection:
+        """The connection that is kept for `address`, if it still answers, or a new one."""
         with cls._lock:
             kept, cls._kept = cls._kept, None
         if kept is not None:
-            address, connection, timer = kept
+            known, connection, timer = kept
             timer.cancel()
-            if address == uri and connection._answers():
+            if known == address and connection._answers():
                 return connection
             connection._end()
-        return cls(uri)
+        return cls(address)
 
     def close(self) -> None:
         """Keep the connection for the next task; end it where it has rows left to send, or is in another's place."""
@@ -120,7 +130,7 @@ class KeptConnection(ArrowConnection):
                 if type(self)._kept is None:
                     timer = threading.Timer(KEPT_SECONDS, self._expire)
                     timer.daemon = True
-                    type(self)._kept = self._uri, self, timer
+                    type(self)._kept = self._address, self, timer
                     timer.start()
                     return
         self._end()

@@ -1,4 +1,4 @@
-"""What PostgreSQL's catalog says of the captured tables. Planner only; every query is bound and schema-qualified.
+"""What PostgreSQL's catalog says of the captured tables. Planner only; every query is bound.
 
 pgoutput's Relation message carries names, type oids and modifiers of the published columns. Keys, nullability,
 defaults, enum labels and the structure of types come from here (PostgreSQL documentation, "System Catalogs").
@@ -71,10 +71,11 @@ with recursive needed(oid) as (
   where t.typtype = 'd' or (t.typelem <> 0 and t.typcategory = 'A')
 )
 select t.oid::int8, t.typname, t.typtype::text, t.typcategory::text, t.typelem::int8, t.typbasetype::int8,
-       t.typtypmod, t.typnotnull, t.typoutput::regproc::text, t.xmin::text::int8,
+       t.typtypmod, t.typnotnull, quote_ident(s.nspname) || '.' || quote_ident(p.proname), t.xmin::text::int8,
        (select json_agg(json_build_array(e.oid::int8, e.enumlabel, e.xmin::text::int8) order by e.enumsortorder)
         from pg_catalog.pg_enum e where e.enumtypid = t.oid)
 from needed join pg_catalog.pg_type t on t.oid = needed.oid
+join pg_catalog.pg_proc p on p.oid = t.typoutput join pg_catalog.pg_namespace s on s.oid = p.pronamespace
 """
 
 # One statement, so that all of it is of one moment: the LSN is taken after the statement's snapshot.

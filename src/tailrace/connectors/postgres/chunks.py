@@ -220,7 +220,7 @@ class Snapshots:
         name = str(chunk.table)
         oid, _, relkind = self._tables[name]
         return SnapshotTask(
-            connections.uri(self._config, any_bytes=connections.has_no_encoding(self._control())),
+            connections.Address.of(self._config, self._control()),
             self.session.name,
             self._table(name),
             chunk,

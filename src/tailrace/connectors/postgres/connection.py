@@ -8,9 +8,12 @@ from __future__ import annotations
 import functools
 import re
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from weakref import WeakKeyDictionary
 
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 
@@ -22,9 +25,29 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # The text of values depends on these settings of the session, also of a walsender's.
-_OUTPUT = (
-    "-c DateStyle=ISO -c IntervalStyle=postgres -c TimeZone=UTC -c bytea_output=hex -c extra_float_digits=3 "
-    "-c xmloption=content"
+_OUTPUT = {
+    "DateStyle": "ISO",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "3",
+    "xmloption": "content",
+}
+# Names of our own statements mean the server's own functions, operators and types. With any other path an overload
+# whose argument types fit better, in a schema that others may create in, would run as the connector's role.
+_PATH = "pg_catalog, pg_temp"
+# Where a session keeps the path that it would have had: of the role, the database, the server or initial statements.
+_OWN_PATH = "tailrace.search_path"
+PINNED = f"select pg_catalog.set_config('search_path', '{_PATH}', false)"
+"""Names are those of the server again."""
+OWN = f"select pg_catalog.set_config('search_path', pg_catalog.current_setting('{_OWN_PATH}', true), false)"
+"""Names are looked for where the role's own search_path says: for SQL that users wrote. In a transaction, until its
+end if that fails."""
+OWN_HERE = OWN.replace(", false)", ", true)")
+"""The same until the transaction's end, whatever comes of it."""
+# One statement, evaluated from left to right: the walsenders of older servers take no more.
+_PIN = f"select pg_catalog.set_config('{_OWN_PATH}', pg_catalog.current_setting('search_path'), false), " + ", ".join(
+    f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in (_OUTPUT | {"search_path": _PATH}).items()
 )
 NO_ENCODING = "SQL_ASCII"
 """The server's name for the encoding of databases that check and convert nothing."""
@@ -53,7 +76,7 @@ def parameters(config: Mapping[str, Any], *, any_bytes: bool = False) -> dict[st
         "application_name": "tailrace",
         # A database in another encoding must not leak it into the events.
         "client_encoding": NO_ENCODING if any_bytes else "UTF8",
-        "options": _OUTPUT,
+        "options": " ".join(f"-c {name}={value}" for name, value in _OUTPUT.items()),
     }
     return {name: str(value) for name, value in named.items() if value not in (None, "")}
 
@@ -63,11 +86,53 @@ def has_no_encoding(connection: psycopg.Connection[Any]) -> bool:
     return connection.info.parameter_status("server_encoding") == NO_ENCODING
 
 
-def uri(config: Mapping[str, Any], *, any_bytes: bool = False) -> str:
-    """The same parameters as one `postgresql://` address, for drivers that take nothing else. Holds the password."""
-    named = parameters(config, any_bytes=any_bytes)
-    database = quote(named.pop("dbname"), safe="")
-    return f"postgresql:///{database}?{urlencode(named, quote_via=quote)}"
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A log-in for drivers that take a libpq address: `uri`, and the statements that each session begins with.
+
+    Holds the password, and what secrets the statements hold: it prints as its name alone. Planner and worker.
+    """
+
+    uri: str
+    initial: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "Address()"
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any]) -> Address:
+        """The same login as that of `connection`, which `connect` gave; it is asked for once."""
+        if connection in _addresses:
+            return _addresses[connection]
+        row = connection.execute(f"select pg_catalog.current_setting('{_OWN_PATH}', true)".encode()).fetchone()
+        named = parameters(config, any_bytes=has_no_encoding(connection))
+        # by the start-up packet, because the driver has queries of its own as soon as it is connected
+        for name, value in (("search_path", _PATH), (_OWN_PATH, (row and row[0]) or "")):
+            named["options"] += f" -c {name}={_escaped(value)}"
+        database = quote(named.pop("dbname"), safe="")
+        address = f"postgresql:///{database}?{urlencode(named, quote_via=quote)}"
+        _addresses[connection] = found = cls(address, tuple(config["database.initial.statements"]))
+        return found
+
+    def opening(self) -> tuple[str, ...]:
+        """What a session has to run before anything else."""
+        return (OWN, *self.initial, _PIN) if self.initial else ()
+
+
+_addresses: WeakKeyDictionary[psycopg.Connection[Any], Address] = WeakKeyDictionary()
+
+
+def _escaped(value: str) -> str:
+    """`value` as a part of libpq's `options`, where blanks separate."""
+    return re.sub(r"([\\\s])", r"\\\1", value)
+
+
+def initial_statement_failed(reason: str) -> PrerequisiteError:
+    """What is raised for a statement of `database.initial.statements` that fails with `reason`."""
+    return PrerequisiteError(
+        f"A statement of database.initial.statements fails: {reason}.",
+        "Correct the statement: every session runs it, that of the log as well.",
+    )
 
 
 def connect(
@@ -75,10 +140,12 @@ def connect(
 ) -> psycopg.Connection[Any]:
     """A connection in autocommit mode; with `replication` one that speaks the replication protocol.
 
+    The statements of `database.initial.statements` have been run. Then names are those of `pg_catalog`, whatever the
+    search_path of the role; `own_path` has that one.
     Statements may take `database.query.timeout.ms`, unless the connection is not `limited` or for replication.
-    With `any_bytes` psycopg gives texts as bytes, too. The statements of `database.initial.statements` have been
-    run, except on a replication connection. Raises ConnectionFailed when the server cannot be reached or refuses the
-    login, PrerequisiteError when it has no such database or refuses a replication connection.
+    With `any_bytes` psycopg gives texts as bytes, too. Raises ConnectionFailed when the server cannot be reached or
+    refuses the login, PrerequisiteError when it has no such database, refuses a replication connection, or an initial
+    statement fails.
     """
     import psycopg
 
@@ -91,17 +158,38 @@ def connect(
         connection = psycopg.connect(**named, autocommit=True)  # type: ignore[arg-type]
     except psycopg.OperationalError as error:
         raise explain(error, config) from None
-    if not replication:
+    try:
         for statement in config["database.initial.statements"]:
             try:
                 connection.execute(statement.encode())
             except psycopg.Error as error:
-                connection.close()
-                raise PrerequisiteError(
-                    f"A statement of database.initial.statements fails: {_first_line(error, config)}.",
-                    "Correct the statement.",
-                ) from None
+                raise initial_statement_failed(_first_line(error, config)) from None
+        # the settings of the start-up packet once more: initial statements may have changed them
+        connection.execute(_PIN.encode())
+    except psycopg.Error as error:
+        connection.close()
+        raise explain(error, config) from None
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+@contextmanager
+def own_path(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Inside, names are looked for where the role's own search_path says: for SQL that users wrote, and only for that.
+
+    What stands around such SQL in the same statement must name its schemas. A transaction that fails inside has to be
+    rolled back, to a savepoint that was set outside or as a whole.
+    """
+    from psycopg.pq import TransactionStatus
+
+    connection.execute(OWN.encode())
+    try:
+        yield
+    finally:
+        if connection.pgconn.transaction_status in (TransactionStatus.IDLE, TransactionStatus.INTRANS):
+            connection.execute(PINNED.encode())
 
 
 def hold_open(connection: psycopg.Connection[Any]) -> None:

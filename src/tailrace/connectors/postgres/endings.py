@@ -7,7 +7,7 @@ from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, S
 # SQLSTATEs of errors that another try does not mend.
 UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_IN_STATE = "42704", "55006", "55000"
 # SQLSTATEs that a copy of the slot is refused with.
-NO_SLOT_LEFT, DUPLICATE_OBJECT = "53400", "42710"
+NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN = "53400", "42710", "42501"
 _AUTHORISATION = ("28000", "28P01", "42501", "3D000")
 
 

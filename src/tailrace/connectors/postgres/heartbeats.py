@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tailrace.connectors.postgres.connection import own_path
 from tailrace.events.heartbeat import Heartbeats
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ class StatementHeartbeats(Heartbeats):
         if not self._query:
             return
         try:
-            self._connect().execute(self._query.encode())
+            connection = self._connect()
+            with own_path(connection):
+                connection.execute(self._query.encode())
         except psycopg.Error as error:
             reason = error.diag.message_primary or type(error).__name__
             log.warning("heartbeat.action.query fails: %s; the heartbeat goes on without it", reason)

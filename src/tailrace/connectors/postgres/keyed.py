@@ -9,6 +9,7 @@ snapshot shows. If it is not, the task reads nothing, and the planner, which fin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import ArrowConnection
+from tailrace.connectors.postgres.connection import OWN, own_path
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, as_reads, only, qualified, quoted
 from tailrace.connectors.postgres.texts import selected, texts
 from tailrace.snapshot.incremental import Collection, Cursor, Key
@@ -27,10 +29,26 @@ if TYPE_CHECKING:
 
     from tailrace.connectors.postgres.reconcile import Superseded
 
-# As the snapshot of the transaction shows it: its columns' places, names and types, and whether they may be null.
+# As the snapshot of the transaction shows it: its columns' places, names and types, whether they may be null, and the
+# schema of the operators that order them, which an extension's types have in a schema of their own.
 _COLUMNS = """
 select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not a.attnotnull,
-       concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname))
+       concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname)),
+       coalesce((
+         with recursive base(oid) as (
+           select a.atttypid
+           union
+           select d.typbasetype from base join pg_catalog.pg_type d on d.oid = base.oid where d.typtype = 'd'
+         )
+         select quote_ident(s.nspname)
+         from base join pg_catalog.pg_opclass k on k.opcintype = base.oid and k.opcdefault
+         join pg_catalog.pg_am m on m.oid = k.opcmethod and m.amname = 'btree'
+         join pg_catalog.pg_amop w on w.amopfamily = k.opcfamily and w.amoplefttype = k.opcintype
+           and w.amoprighttype = k.opcintype and w.amopstrategy = 2
+         join pg_catalog.pg_operator o on o.oid = w.amopopr and o.oprname = '<='
+         join pg_catalog.pg_namespace s on s.oid = o.oprnamespace
+         limit 1
+       ), 'pg_catalog')
 from pg_catalog.pg_attribute a
 join pg_catalog.pg_class c on c.oid = a.attrelid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -93,9 +111,10 @@ class UnusableTable(Exception):
 class KeyedTable:
     """A table under a snapshot, ordered by the columns `key`; the columns `identity` identify its rows, if any do.
 
-    `outputs` names each column's output function, `types` the type that a key's text is cast back to, `nullable`
-    tells whether a key column may be null, `still` is the SQL condition under which the table is still the one that
-    the snapshot shows, `fingerprint` changes with every DDL statement on it.
+    `outputs` names each column's output function, `types` the type that a key's text is cast back to, `operators` the
+    schema of the operators that a key's column is compared by; `nullable` tells whether a key column may be null,
+    `still` is the SQL condition under which the table is still the one that the snapshot shows, `fingerprint` changes
+    with every DDL statement on it.
     """
 
     table: TableSchema
@@ -104,6 +123,7 @@ class KeyedTable:
     identity: tuple[str, ...]
     outputs: dict[str, str]
     types: tuple[str, ...]
+    operators: tuple[str, ...]
     nullable: bool
     filter: str | None
     still: str
@@ -141,6 +161,7 @@ class KeyedTable:
             identity,
             outputs,
             tuple(columns[name][1] for name in key),
+            tuple(columns[name][4] for name in key),
             any(columns[name][2] for name in key),
             collection.filter,
             " and ".join(conditions),
@@ -168,12 +189,30 @@ class KeyedTable:
     def _texts(self, names: Sequence[str]) -> str:
         """The texts of the key, whose columns the query has under `names`."""
         return ", ".join(
-            f"textin({self.outputs[column]}({name}))" for column, name in zip(self.key, names, strict=True)
+            f"pg_catalog.textin({self.outputs[column]}({name}))" for column, name in zip(self.key, names, strict=True)
         )
 
     def _bound(self, operator: str, key: Key) -> str:
-        values = ", ".join(f"{literal(text)}::{kind}" for text, kind in zip(key, self.types, strict=True))
-        return f"({self._keys()}) {operator} ({values})"
+        """The rows whose key stands so to `key`, by operators that are named with their schema.
+
+        A row is compared by operators of one schema. Where the columns' are of several, the columns are compared one
+        after another; the first one alone is what an index over them is good for then.
+        """
+        names = [f"{qualified(self.table.id)}.{quoted(name)}" for name in self.key]
+        values = [f"{literal(text)}::{kind}" for text, kind in zip(key, self.types, strict=True)]
+        if len(set(self.operators)) == 1:
+            compared = f"operator({self.operators[0]}.{operator})"
+            return f"({', '.join(names)}) {compared} ({', '.join(values)})"
+        found = ""
+        for place in reversed(range(len(names))):
+            schema, name, value = self.operators[place], names[place], values[place]
+            if not found:
+                found = f"{name} operator({schema}.{operator}) {value}"
+                continue
+            strict = f"{name} operator({schema}.{operator[0]}) {value}"
+            found = f"({strict} or {name} operator({schema}.=) {value} and ({found}))"
+        first = f"{names[0]} operator({self.operators[0]}.{operator[0]}=) {values[0]}"
+        return f"({first} and {found})"
 
     def _where(self, conditions: Sequence[str]) -> str:
         if self.filter:
@@ -184,17 +223,25 @@ class KeyedTable:
     def _whole(self) -> list[str]:
         return [f"{quoted(name)} is not null" for name in self.key] if self.nullable else []
 
+    def _run(self, connection: psycopg.Connection[Any], query: str) -> psycopg.Cursor[Any]:
+        """Run a query that may hold the signal's condition, with the search_path that its author has.
+
+        Asked for binary results psycopg takes the protocol that refuses a second statement in the same text.
+        """
+        with nullcontext() if self.filter is None else own_path(connection):
+            return connection.execute(query.encode(), binary=True)
+
     def maximum(self, connection: psycopg.Connection[Any]) -> tuple[Key | None, bool]:
         """The largest key, None where no row has one; and whether there are rows without a whole key."""
         texts = self._texts([quoted(name) for name in self.key])
-        row = _run(
+        row = self._run(
             connection,
             f"select {texts} from {self.source}{self._where(self._whole())} order by {self._keys(' desc')} limit 1",
         ).fetchone()
         others = False
         if self.nullable:
             broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
-            found = _run(
+            found = self._run(
                 connection, f"select exists (select from {self.source}{self._where([f'({broken})'])})"
             ).fetchone()
             others = found is not None and found[0]
@@ -225,13 +272,15 @@ class KeyedTable:
             # names of their own for the key's columns, which may be called as anything else here
             names = [f"key_{place}" for place in range(len(self.key))]
             keys = f"select {self._keys()} from {self.source}{self._where(conditions)} order by {self._keys()}"
-            row = _run(
+            row = self._run(
                 connection,
                 f"select {self._texts(names)} from ({keys} offset {wanted - 1} limit 1) k({', '.join(names)})",
             ).fetchone()
             if row is None:
                 row = cursor.maximum
-                left = _run(connection, f"select count(*) from {self.source}{self._where(conditions)}").fetchone()
+                left = self._run(
+                    connection, f"select pg_catalog.count(*) from {self.source}{self._where(conditions)}"
+                ).fetchone()
                 rows = 0 if left is None else int(left[0])
             else:
                 rows = wanted
@@ -301,6 +350,8 @@ def read_rows(
         query = f"select coalesce({table.still}, false)"
         if not _is_there(lambda: still.extend(connection.query(query))) or not still[0].column(0)[0].as_py():
             return
+        if table.filter is not None:
+            connection.execute(OWN)
         source = SnapshotOrigin(origin.lsn, origin.xid, origin.at_us, origin.previous_end)
         ordinal = (chunk.number + 1) << 40
         for rows in connection.query(table.select(chunk)):
@@ -336,11 +387,3 @@ def literal(text: str) -> str:
     """The text as an SQL literal, whatever standard_conforming_strings says."""
     escaped = text.replace("'", "''")
     return "E'" + escaped.replace("\\", "\\\\") + "'" if "\\" in text else f"'{escaped}'"
-
-
-def _run(connection: psycopg.Connection[Any], query: str) -> psycopg.Cursor[Any]:
-    """Run a query that may hold a signal's condition.
-
-    Asked for binary results psycopg takes the protocol that refuses a second statement in the same text.
-    """
-    return connection.execute(query.encode(), binary=True)

@@ -230,7 +230,7 @@ class PostgresPlanner:
         if self._incremental is not None and self._reader is not None:
             reads = self._incremental.reads(end, rows, self._reader.versions)
             if reads:
-                address = connections.uri(self._config, any_bytes=connections.has_no_encoding(self._connect()))
+                address = connections.Address.of(self._config, self._connect())
                 parts = self._incremental.spread(reads, self._parallelism)
                 read = [ReadTask(address, part, self._settings) for part in parts]
                 if _is_small(groups):
@@ -493,7 +493,7 @@ class PostgresPlanner:
             )
         reader = LogReader(
             ReaderSettings.of(config),
-            Connections.of(config, any_bytes=connections.has_no_encoding(self._connect())),
+            Connections.of(config, self._connect()),
             database=config["database.dbname"],
             relations=Relations(
                 SchemaHistory(

@@ -20,6 +20,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.endings import (
     DUPLICATE_OBJECT,
+    FORBIDDEN,
     NO_SLOT_LEFT,
     OBJECT_IN_USE,
     SlotInUse,
@@ -390,9 +391,12 @@ class LogReader:
             gear = CatchUp(connection, settings.slot, settings.publication, name, self._parameters())
         except Exception as error:
             connection.close()
-            if getattr(error, "sqlstate", None) not in (NO_SLOT_LEFT, DUPLICATE_OBJECT):
+            state = getattr(error, "sqlstate", None)
+            if state not in (NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN):
                 raise
-            log.warning("no replication slot to spare for the catch-up gear; streaming the backlog instead")
+            # a role that database.initial.statements set may lack the rights of the one that logged in
+            reason = "the role may not copy the slot" if state == FORBIDDEN else "no replication slot to spare"
+            log.warning("%s for the catch-up gear; streaming the backlog instead", reason)
             self._stream(may_catch_up=False)
             return
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config.postgres import stream_parameters
 from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.connection import connect, uri
+from tailrace.connectors.postgres.connection import Address, connect, has_no_encoding
 
 if TYPE_CHECKING:
     import psycopg
@@ -72,10 +72,11 @@ class Connections:
     arrow: Callable[[], ArrowConnection]
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], *, any_bytes: bool) -> Connections:
-        """Those of a configuration; `any_bytes` as in `connection.parameters`."""
+    def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any]) -> Connections:
+        """Those of a configuration, to the server that `connection` has been made to."""
+        address, any_bytes = Address.of(config, connection), has_no_encoding(connection)
         return cls(
             control=lambda: connect(config, limited=False),
             replication=lambda: connect(config, replication=True, any_bytes=any_bytes),
-            arrow=lambda: ArrowConnection(uri(config, any_bytes=any_bytes)),
+            arrow=lambda: ArrowConnection(address),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tailrace.config import TableFilter
 from tailrace.config.filters import table_name
-from tailrace.connectors.postgres.connection import connect
+from tailrace.connectors.postgres.connection import connect, own_path
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.errors import PrerequisiteError
 from tailrace.snapshot.signals import Signal
@@ -169,9 +169,10 @@ class SignalTable:
         with closing(connect(self._config)) as connection:
             try:
                 # by place, not by name: the names of the columns are the user's own
-                connection.execute(
-                    f"insert into {self.quoted} values (%s, %s, %s)".encode(), (signal.id, signal.type, signal.data)
-                )
+                with own_path(connection):  # of triggers
+                    connection.execute(
+                        f"insert into {self.quoted} values (%s, %s, %s)".encode(), (signal.id, signal.type, signal.data)
+                    )
             except psycopg.errors.UniqueViolation:
                 raise PrerequisiteError(
                     f"The signal table {self} has a signal of this id already.", "Give another --id."

@@ -8,6 +8,7 @@ carries, so both feed the same converters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from tailrace.columns.batch import ChangeBatch, Flags, Image, Int64s, Marker, Tr
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.connection import hold_open
+from tailrace.connectors.postgres.connection import OWN, hold_open, own_path
 from tailrace.connectors.postgres.texts import selected, texts
 from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
@@ -236,7 +237,8 @@ class SnapshotSession:
     def count(self, table: TableId, relkind: str, statement: str | None) -> int:
         """The rows of a table, or of the statement that replaces it."""
         source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
-        row = self._connection.execute(f"select count(*) from {source}".encode()).fetchone()
+        with own_path(self._connection):
+            row = self._connection.execute(f"select pg_catalog.count(*) from {source}".encode()).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -248,7 +250,8 @@ class SnapshotSession:
         try:
             # binary, because that protocol refuses a second statement in the same text
             query = f"select * from ({statement}\n) as rows limit 0"
-            described = self._connection.execute(query.encode(), binary=True).description
+            with own_path(self._connection):
+                described = self._connection.execute(query.encode(), binary=True).description
         except psycopg.Error as error:
             self._connection.execute("rollback to savepoint checked")
             raise override_error(table.id, f"fails with SQLSTATE {error.sqlstate}") from None
@@ -274,7 +277,8 @@ class SnapshotSession:
             table = qualified(name)
             statement = statements.get(str(name))
             source = f"{only(relkind)}{table}" if statement is None else f"({statement}\n) as rows"
-            row = self._connection.execute(f"select exists (select from {source})".encode()).fetchone()
+            with nullcontext() if statement is None else own_path(self._connection):
+                row = self._connection.execute(f"select exists (select from {source})".encode()).fetchone()
             assert row is not None
             if not row[0]:
                 first = first and place > 0
@@ -313,12 +317,15 @@ def only(relkind: str) -> str:
 
 
 def override_statement(table: TableSchema, outputs: dict[str, str], types: Mapping[str, str], statement: str) -> str:
-    """The query of a table with a statement of its own: its columns by name, in their own types, as text."""
-    columns = ", ".join(
-        f"textin({outputs[column.name]}(({quoted(column.name)})::{types[column.name]})) as {quoted(column.name)}"
-        for column in table.columns
-    )
-    return f"select {columns or '1'} from ({statement}\n) as rows"
+    """The query of a table with a statement of its own: its columns by name, in their own types, as text.
+
+    It runs with the search_path of the user's statement.
+    """
+    columns = []
+    for column in table.columns:
+        name = quoted(column.name)
+        columns.append(f"pg_catalog.textin({outputs[column.name]}(({name})::{types[column.name]})) as {name}")
+    return f"select {', '.join(columns) or '1'} from ({statement}\n) as rows"
 
 
 def override_error(table: TableId, what: str) -> ConfigError:
@@ -360,12 +367,13 @@ def read_chunk(
     statement: str,
     origin: SnapshotOrigin,
     form: str,
+    overridden: bool = False,
 ) -> Iterator[ChangeBatch]:
     """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
     `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
-    been altered since raises ConnectionFailed, since a new session reads it rightly. `connection` is closed at the
-    end.
+    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` tells that the
+    statement holds one of the user's. `connection` is closed at the end.
     """
     try:
         connection.execute("begin isolation level repeatable read read only")
@@ -379,6 +387,8 @@ def read_chunk(
                 f"The table {table.id} was altered while its snapshot was being read.",
                 "Start again with the same checkpoint: what is left is read under a new snapshot.",
             )
+        if overridden:
+            connection.execute(OWN)
         opened, ordinal = True, 0
         batches = (batch for batch in connection.query(statement) if batch.num_rows)
         pending = next(batches, None)

@@ -11,6 +11,7 @@ import numpy as np
 from tailrace.columns.batch import Int32s, LogicalMessage
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import KeptConnection
+from tailrace.connectors.postgres.connection import Address
 from tailrace.connectors.postgres.pgoutput import Message, parse
 from tailrace.connectors.postgres.segment import MessageSegment, Segment
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, override_error, read_chunk
@@ -123,7 +124,7 @@ class SnapshotTask:
     chunks under a new one; ConfigError when the user's statement fails.
     """
 
-    address: str
+    address: Address
     snapshot: str
     table: TableSchema
     chunk: Chunk
@@ -144,8 +145,9 @@ class SnapshotTask:
 
         try:
             connection = KeptConnection.take(self.address)
+            own = self.overridden
             for batch in read_chunk(
-                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form
+                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form, own
             ):
                 yield from to_rows(batch, self.settings, FORM)
         except (adbc_driver_manager.Error, ConnectionFailed) as error:
@@ -167,7 +169,7 @@ class ReadTask:
     the snapshot gives nothing: the planner has its chunk read again.
     """
 
-    address: str
+    address: Address
     reads: tuple[Read, ...]
     settings: EventSettings
 

@@ -41,8 +41,8 @@ def selected(column: Column, name: str, outputs: Mapping[str, str]) -> str:
     if column.kind == "base" and column.type_oid in _AS_THEY_ARE:
         return name
     if column.kind == "base" and column.type_oid in _SENT:
-        return f"{_SENT[column.type_oid]}({name}) as {name}"
-    return f"textin({outputs[column.name]}({name})) as {name}"
+        return f"pg_catalog.{_SENT[column.type_oid]}({name}) as {name}"
+    return f"pg_catalog.textin({outputs[column.name]}({name})) as {name}"
 
 
 def texts(values: pa.Array, column: Column) -> pa.Array:

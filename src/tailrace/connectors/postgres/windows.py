@@ -22,8 +22,16 @@ import numpy as np
 
 from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.connection import hold_open, is_lost
-from tailrace.connectors.postgres.keyed import GONE, ChangedTable, KeyChunk, KeyedTable, UnusableTable, fingerprint
+from tailrace.connectors.postgres.connection import OWN_HERE, hold_open, is_lost
+from tailrace.connectors.postgres.keyed import (
+    GONE,
+    ChangedTable,
+    KeyChunk,
+    KeyedTable,
+    UnusableTable,
+    fingerprint,
+    literal,
+)
 from tailrace.connectors.postgres.position import FlushedLsn
 from tailrace.connectors.postgres.server import flushed_end, present
 from tailrace.connectors.postgres.snapshot import Visible
@@ -308,17 +316,18 @@ class Windows:
         if self.settings.signal_table is None:
             return None
         if self.settings.deletes:
-            statement = f"delete from {self.settings.signal_table} where {self._id_column} = %s"
-            connection.execute(statement.encode(), (f"{name}-open",))
+            table, column = self.settings.signal_table, self._id_column
+            _write(connection, f"delete from {table} where {column} operator(pg_catalog.=) {literal(f'{name}-open')}")
             return f"{name}-open"
         stamps = {"openWindowTimestamp": _instant(opened), "closeWindowTimestamp": _instant(datetime.now(UTC))}
         self._insert(connection, f"{name}-close", WINDOW_CLOSE, stamps)
         return f"{name}-close"
 
     def _insert(self, connection: psycopg.Connection[Any], name: str, kind: str, stamps: dict[str, str]) -> None:
-        data = None if self.settings.legacy else json.dumps(stamps)
+        data = "null" if self.settings.legacy else literal(json.dumps(stamps))
         # by place, not by name: the table's column names are the user's own
-        connection.execute(f"insert into {self.settings.signal_table} values (%s, %s, %s)".encode(), (name, kind, data))
+        values = f"{literal(name)}, {literal(kind)}, {data}"
+        _write(connection, f"insert into {self.settings.signal_table} values ({values})")
 
     # --- chunks ----------------------------------------------------------------------------------------------------
 
@@ -402,6 +411,13 @@ class Windows:
         except psycopg.DatabaseError:
             connection.execute("rollback to savepoint tailrace_table")
             return True
+
+
+def _write(connection: psycopg.Connection[Any], statement: str) -> None:
+    """Write to the user's table, whose triggers may name what their search_path finds. One message to the server, and
+    so one transaction, which has that path to its end.
+    """
+    connection.execute(f"{OWN_HERE}; {statement}".encode())
 
 
 _FIRST_COLUMN = """
