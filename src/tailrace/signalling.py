@@ -16,6 +16,7 @@ from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.snapshot import signals
 from tailrace.snapshot.channels import written
+from tailrace.snapshot.conditions import FORBIDDEN
 from tailrace.snapshot.signals import MalformedSignal, Signal
 
 _ORDER = ("source", "kafka", "file")
@@ -138,6 +139,9 @@ def send(config: Config, signal: Signal, channel: str | None = None) -> str:
             f"The channel {chosen} is not enabled, so that the signal would not be read.",
             f"Name it in signal.enabled.channels{' and a table in signal.data.collection' * (chosen == 'source')}.",
         )
+    action = signals.read(signal)
+    if isinstance(action, signals.ExecuteSnapshot) and action.conditions and not config["signal.filters.enabled"]:
+        raise ConfigError(f"The signal would be refused: {FORBIDDEN}.", "Leave --filter out, or enable conditions.")
     named = f"{signal.type} {signal.id}"
     if chosen == "source":
         from tailrace.connectors.registry import write_signal

@@ -24,11 +24,19 @@ log = logging.getLogger("tailrace")
 
 
 class Obedience:
-    """Carries signals out. `captured` lists the tables that may be read, in the order of their names."""
+    """Carries signals out. `captured` lists the tables that may be read, in the order of their names; `refuses` tells
+    why a condition is refused (see `conditions.refusal`).
+    """
 
-    def __init__(self, captured: Callable[[], Sequence[tuple[str, str]]], notifications: Notifications) -> None:
+    def __init__(
+        self,
+        captured: Callable[[], Sequence[tuple[str, str]]],
+        notifications: Notifications,
+        refuses: Callable[[str], str],
+    ) -> None:
         self._captured = captured
         self._notifications = notifications
+        self._refuses = refuses
 
     def obey(
         self, signal: Signal, position: str, progress: Progress, before: IncrementalSnapshot | None
@@ -66,6 +74,10 @@ class Obedience:
         if not action.collections:
             log.info("signal %s names no tables: nothing to do", action.id)
             return progress, before, []
+        for _, condition in action.conditions:
+            reason = self._refuses(condition)
+            if reason:
+                raise MalformedSignal(f"the condition of signal {action.id} is refused: {reason}")
         found, missing = signals.resolve(action.collections, self._captured())
         for entry in missing:
             log.warning("signal %s: no captured table is named %s", action.id, entry)

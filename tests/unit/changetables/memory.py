@@ -175,6 +175,7 @@ class MemoryDialect:
     connector: str = "sqlserver"
     databases: tuple[str, ...] = ("db",)
     width: int = WIDTH
+    brackets: bool = True
 
     @property
     def pairs(self) -> bool:

@@ -266,3 +266,19 @@ def test_every_row_ends_in_its_last_state(seed: int, pairs: bool) -> None:
     assert state == {key[0]: row[1] for key, row in database.tables["dbo.a"].rows.items()}
     assert query.start is not None
     assert "state" not in query.start.get("progress", {})
+
+
+@pytest.mark.parametrize("kind", ["incremental", "blocking"])
+def test_a_condition_that_could_be_more_is_told_and_ignored(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    database = server()
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    query = Query(database, **SIGNALS)
+    query.drain()
+    stacked = "1=1); delete from dbo.a; select * from (select 1 as x where (1=1"
+    conditions = [{"data-collection": "db.dbo.a", "filter": stacked}]
+    signal(database, type=kind, **{"additional-conditions": conditions})
+    assert of_a(query.drain()) == []
+    assert "a signal is ignored: the condition of signal s1 is refused: it closes a parenthesis" in caplog.text
+    assert "delete" not in caplog.text
+    signal(database, name="s2")
+    assert [event.op for event in of_a(query.drain())] == ["r"]

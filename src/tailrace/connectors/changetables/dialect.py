@@ -296,6 +296,11 @@ class Dialect(Protocol):
         ...
 
     @property
+    def brackets(self) -> bool:
+        """Whether names may stand in square brackets (SQL Server)."""
+        ...
+
+    @property
     def unsent(self) -> frozenset[str]:
         """The names of types whose null in a row of an update may mean that the log did not carry the value."""
         ...

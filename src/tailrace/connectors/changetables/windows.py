@@ -37,6 +37,7 @@ from tailrace.connectors.changetables.tasks import Source, WindowTask
 from tailrace.errors import ConfigError, ConnectionFailed, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.channels import Channels
+from tailrace.snapshot.conditions import fault, refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
 from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import Progress
@@ -110,7 +111,8 @@ class Incremental:
         self._notifications = Notifications(config["topic.prefix"])
         self._channels = Channels.of(config)
         self._reached: Mapping[str, Reached] = {}
-        self._obedience = Obedience(self._captured, self._notifications)
+        self._refuses = refusal(config, lambda sql: fault(sql, brackets=dialect.brackets))
+        self._obedience = Obedience(self._captured, self._notifications, self._refuses)
         self._window: Window | None = None
         self._resumed = False
         self._checked = False
@@ -417,6 +419,11 @@ class Incremental:
         key = (one.surrogate,) if one.surrogate is not None else table.key
         if not key:
             raise Unusable("NO_PRIMARY_KEY")
+        reason = "" if one.filter is None else self._refuses(one.filter)
+        if reason:
+            # asked for by a version, or under options, that took it
+            log.warning("the condition of %s is refused: %s", one, reason)
+            raise Unusable("SQL_EXCEPTION")
         try:
             if cursor.maximum is None:
                 cursor = Cursor(None, session.maximum(table, KeyRange(key, condition=one.filter)) or ())

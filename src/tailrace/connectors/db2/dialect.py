@@ -51,6 +51,7 @@ class Db2Dialect:
     config: Config
     connector: str = "db2"
     pairs: bool = True
+    brackets: bool = False
     unsent: frozenset[str] = frozenset()
 
     @property

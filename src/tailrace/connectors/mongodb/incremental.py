@@ -31,6 +31,7 @@ from tailrace.connectors.mongodb.raw import Answer, RawCursor, concern
 from tailrace.connectors.mongodb.segment import Segment, read_documents, segments, selected
 from tailrace.connectors.mongodb.snapshot import condition, encoded_id, index_bound
 from tailrace.snapshot.channels import Channels
+from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
 from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import Progress
@@ -106,7 +107,8 @@ class Incremental:
         self._watermarks = None if config["read.only"] else signals
         self._channels = Channels.of(config)
         self._notifications = Notifications(config["topic.prefix"])
-        self._obedience = Obedience(captured, self._notifications)
+        self._refuses = refusal(config)
+        self._obedience = Obedience(captured, self._notifications, self._refuses)
         # the window of the batch that is being planned, and that of the last one that was
         self._next: Window | None = None
         self._open: Window | None = None
@@ -243,6 +245,10 @@ class Incremental:
         cursor = state.cursor
         if not self._is_captured(*namespace):
             return [], state.next_table(), [self._notifications.scanned(state, "UNKNOWN_SCHEMA")]
+        if collection.filter and self._refuses(collection.filter):
+            # asked for before the option was set
+            log.warning("signal %s: %s is left out: %s", state.id, collection, self._refuses(collection.filter))
+            return [], state.next_table(), [self._notifications.scanned(state, "SQL_EXCEPTION")]
         if collection.surrogate:
             log.warning("signal %s: MongoDB's documents have no surrogate key; %s is read by _id", state.id, collection)
         try:

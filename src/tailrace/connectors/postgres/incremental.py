@@ -30,6 +30,7 @@ from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
 from tailrace.snapshot.channels import Channels
+from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, Notifications
 from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import Progress
@@ -117,9 +118,10 @@ class Incremental:
             legacy,
             config["incremental.snapshot.chunk.size"],
             parallelism,
+            config["signal.filters.enabled"],
         )
         self._notifications = Notifications(config["topic.prefix"])
-        self._obedience = Obedience(captured, self._notifications)
+        self._obedience = Obedience(captured, self._notifications, refusal(config))
         self._windows = Windows(settings, connect, self._describe, self._notifications)
         self._open: _Open | None = None
         # With one chunk in each, batches end with their windows, so that events come as from Debezium.

@@ -98,7 +98,8 @@ class WindowSettings:
 
     `signal_table` is the quoted name of the table that gets the watermarks, None where nothing is written; `deletes`
     tells that the closing watermark is the deletion of the opening one; `legacy` that watermarks have no data, as in
-    Debezium 1.7. A chunk has `chunk_size` rows; `parallelism` tasks read those of a window.
+    Debezium 1.7. A chunk has `chunk_size` rows; `parallelism` tasks read those of a window. `filters`
+    tells whether signals may have conditions.
     """
 
     signal_table: str | None
@@ -106,6 +107,7 @@ class WindowSettings:
     legacy: bool
     chunk_size: int
     parallelism: int
+    filters: bool = True
 
 
 @dataclass(slots=True)
@@ -369,6 +371,9 @@ class Windows:
         described = self._describe(connection, collection)
         if described is None:
             raise UnusableTable("UNKNOWN_SCHEMA")
+        if collection.filter is not None and not self.settings.filters:
+            # asked for before the option was set
+            raise UnusableTable("SQL_EXCEPTION")
         tasks = min(count, self.settings.parallelism)
         sizes = [
             (count * (task + 1) // tasks - count * task // tasks) * self.settings.chunk_size for task in range(tasks)

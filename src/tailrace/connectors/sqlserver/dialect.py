@@ -56,6 +56,7 @@ class SqlServerDialect:
     connector: str = "sqlserver"
     width: int = WIDTH
     pairs: bool = False
+    brackets: bool = True
     unsent: frozenset[str] = frozenset(("text", "ntext", "image", "xml"))
 
     @property

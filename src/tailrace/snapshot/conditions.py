@@ -1,0 +1,82 @@
+"""Conditions of signals: SQL that whoever may send a signal writes, and that runs with the connector's rights.
+
+PostgreSQL itself refuses a second statement (see its `keyed`), and MongoDB's conditions are no SQL. Drivers of other
+databases send what they are given: there the text is looked at first, so that it stays within the parentheses that it
+is put in, where the grammar has room for nothing but expressions and selects.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+FORBIDDEN = "signal.filters.enabled is false"
+
+# What a text is made of: literals and quoted names, where a quote is doubled; comments; words; single characters.
+# Possessive: a doubled quote is never taken for two, so that what is open at the end is seen to be.
+_STRING = r"'(?:[^']|'')*+'"
+_NAME = r'"(?:[^"]|"")*+"'
+_BRACKETED = r"\[(?:[^\]]|\]\])*+\]"
+_COMMENT = r"--[^\n]*+(?:\n|\Z)|/\*(?:(?!\*/).)*+\*/"
+_WORD = r"[^\W\d][\w@#$]*"
+_TOKENS = {
+    brackets: re.compile(
+        f"(?P<quoted>{_STRING}|{_NAME}{'|' + _BRACKETED if brackets else ''})|(?P<comment>{_COMMENT})|(?P<word>{_WORD})"
+        "|(?P<open>\\()|(?P<close>\\))|(?P<other>.)",
+        re.DOTALL,
+    )
+    for brackets in (False, True)
+}
+# Statements that change something, and functions that send SQL to another server, or to this one by another session.
+_NOT_READING = frozenset(
+    ("alter", "backup", "call", "create", "dbcc", "declare", "delete", "deny", "drop", "exec", "execute", "grant",
+     "insert", "into", "kill", "merge", "opendatasource", "openquery", "openrowset", "restore", "revert", "revoke",
+     "shutdown", "truncate", "update", "waitfor")
+)  # fmt: skip
+# Some programs take these for the end of a line, and with it of a comment.
+_LINE_ENDS = re.compile("\r(?!\n)|[\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+
+def fault(sql: str, *, brackets: bool) -> str:
+    """Why `sql` cannot be one condition or one select, as the rest of a sentence; empty where it can.
+
+    With `brackets` names may stand in square ones, as in SQL Server's SQL. A text that the server might read in
+    another way than this does is refused.
+    """
+    depth = 0
+    # a select may end with one
+    sql = sql.rstrip("; \t\r\n")
+    for token in _TOKENS[brackets].finditer(sql):
+        kind, text = token.lastgroup, token[0]
+        if kind == "open":
+            depth += 1
+        elif kind == "close":
+            depth -= 1
+            if depth < 0:
+                return "it closes a parenthesis that it has not opened"
+        elif kind == "comment":
+            # nested comments are not the same to all servers
+            if "/*" in text[2:] or _LINE_ENDS.search(text.rstrip("\r\n")):
+                return "it has a comment that can be read in two ways"
+            if text.startswith("--") and not text.endswith("\n"):
+                return "it ends with a comment that is not closed"
+        elif kind == "word" and text.lower() in _NOT_READING:
+            return f"it has the word {text.lower()}, which needs quotes where it is a name"
+        elif kind == "other" and text == ";":
+            return "it has a semicolon"
+        elif kind == "other" and (text in "'\"" or (brackets and text == "[")):
+            return "it has a quote that is not closed"
+        elif kind == "other" and sql.startswith("/*", token.start()):
+            return "it has a comment that is not closed"
+    return "it does not close all its parentheses" if depth else ""
+
+
+def refusal(config: Mapping[str, Any], looked_at: Callable[[str], str] | None = None) -> Callable[[str], str]:
+    """What tells why a signal's condition is refused, as the rest of a sentence; empty where it is not.
+
+    `looked_at` says so of the text itself.
+    """
+    if not config["signal.filters.enabled"]:
+        return lambda _: FORBIDDEN
+    return looked_at or (lambda _: "")
