@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_expression
 from tailrace.config.option import split_list
 from tests.golden.normalise import payload
 from tests.golden.record import Record

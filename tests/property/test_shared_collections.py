@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.connectors import interleaving
 from tailrace.connectors.mongodb import partition
@@ -33,7 +33,7 @@ EVENTS = EventSettings(
     value_schemas_enable=False,
     skipped_operations=frozenset(),
     processing_failure_mode="skip",
-    naming=TopicNaming(expression=compile_expression(r"(.*)\.c[0-9]", ignore_case=False), replacement="$1.all"),
+    naming=TopicNaming(expression=compile_groups(r"(.*)\.c[0-9]"), replacement="$1.all"),
 )
 SHARED = MongoSettings(EVENTS)
 

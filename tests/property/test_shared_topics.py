@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableSchema
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.connectors import interleaving
 from tailrace.connectors.postgres import segments
@@ -37,7 +37,7 @@ APART = EventSettings(
 )
 SHARED = replace(
     APART,
-    naming=TopicNaming(expression=compile_expression(r"(.*)\.t[0-9]+", ignore_case=False), replacement="$1.all"),
+    naming=TopicNaming(expression=compile_groups(r"(.*)\.t[0-9]+"), replacement="$1.all"),
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import Expression, compile_expression
 from tailrace.config.option import split_list
 
 COLUMN_LISTS = ("column.include.list", "column.exclude.list")
@@ -36,7 +36,7 @@ class Treatment:
     """
 
     kind: str
-    columns: tuple[re.Pattern[str], ...]
+    columns: tuple[Expression, ...]
     length: int = 0
     digest: str = ""
     salt: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class Treatment:
 class KeyColumns:
     """One entry of `message.key.columns`: the columns of the key of every table that `table` matches."""
 
-    table: re.Pattern[str]
+    table: Expression
     columns: tuple[str, ...]
 
 
@@ -114,12 +114,12 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"{without_salt(name)} {fault}"
 
 
-def expressions(listed: list[str]) -> tuple[re.Pattern[str], ...]:
+def expressions(listed: list[str]) -> tuple[Expression, ...]:
     """A list's expressions, compiled; `faults` has told of broken ones before."""
     return _compiled(listed)
 
 
-def _compiled(listed: list[str]) -> tuple[re.Pattern[str], ...]:
+def _compiled(listed: list[str]) -> tuple[Expression, ...]:
     return tuple(map(compile_expression, listed))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tailrace.config import columns, db2, mongodb, naming, postgres, signals, sqlserver
 from tailrace.config.connector import Connector, Draft
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_expression
 from tailrace.config.option import Kind, Option
 from tailrace.errors import ConfigError
 

@@ -1,4 +1,4 @@
-"""Include and exclude lists: Debezium's anchored, case-insensitive Java expressions, over Python's `re`. No I/O."""
+"""Include and exclude lists: Debezium's anchored, case-insensitive Java expressions, as names meet them. No I/O."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from tailrace.config.expressions import Expression, compile_expression
+
 _BUILT_IN = {
     "postgres": re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
     "sqlserver": re.compile(r"(sys|cdc|information_schema)\..*|.*\.systranschemas", re.DOTALL | re.IGNORECASE),
 }
 """Tables of the servers themselves, as schema.table, by connector."""
-
-_POSIX = {
-    "alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "upper": "a-zA-Z", "lower": "a-zA-Z",
-    "xdigit": "0-9a-fA-F", "space": r" \t\n\x0b\f\r", "blank": r" \t", "ascii": r"\x00-\x7f",
-    "cntrl": r"\x00-\x1f\x7f", "punct": r"!-/:-@\[-`{-~", "graph": "!-~", "print": " -~",
-}  # fmt: skip
-r"""Java's `\p{…}` classes over ASCII. The lists match without regard to case, so Upper and Lower are any letter."""
 
 
 class TableFilter:
@@ -74,8 +69,8 @@ class PrefixFilter:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    included: tuple[re.Pattern[str], ...] = field(default=())
-    excluded: tuple[re.Pattern[str], ...] = field(default=())
+    included: tuple[Expression, ...] = field(default=())
+    excluded: tuple[Expression, ...] = field(default=())
 
     @classmethod
     def of(cls, included: list[str], excluded: list[str]) -> _Lists:
@@ -89,83 +84,6 @@ class _Lists:
         if self.included:
             return any(expression.fullmatch(name) for expression in self.included)
         return not any(expression.fullmatch(name) for expression in self.excluded)
-
-
-def compile_expression(expression: str, *, ignore_case: bool = True) -> re.Pattern[str]:
-    """A Java expression as Python's, to be used with `fullmatch`.
-
-    ASCII alone folds case and makes `\\w`, `\\d`, `\\s`, as in Java by default. Raises ValueError with the reason
-    for a broken expression and for the few constructs that Python has no equal of.
-    """
-    try:
-        return re.compile(_translate(expression), re.ASCII | (re.IGNORECASE if ignore_case else 0))
-    except re.error as fault:
-        raise ValueError(f"{expression!r} is no regular expression: {fault}") from None
-
-
-def _translate(expression: str) -> str:
-    """The expression with what Java writes in another way rewritten."""
-    out: list[str] = []
-    at, depth = 0, 0
-    while at < len(expression):
-        char = expression[at]
-        if char == "\\":
-            piece, at = _escape(expression, at, depth > 0)
-            out.append(piece)
-            continue
-        if char == "[":
-            if depth:
-                raise ValueError(f"{expression!r} has a class within a class, which is not supported: write one class")
-            depth += 1
-            out.append(char)
-            at += 1
-            continue
-        if char == "]" and depth:
-            depth -= 1
-        elif depth and expression.startswith("&&", at):
-            raise ValueError(f"{expression!r} intersects classes with &&, which is not supported: write one class")
-        elif not depth and expression.startswith("(?<", at) and expression[at + 3 : at + 4] not in ("=", "!"):
-            out.append("(?P<")
-            at += 3
-            continue
-        out.append(char)
-        at += 1
-    return "".join(out)
-
-
-def _escape(expression: str, at: int, in_class: bool) -> tuple[str, int]:
-    """The rewritten escape that starts at `at`, and where the text goes on."""
-    if at + 1 == len(expression):
-        raise ValueError(f"{expression!r} ends with a lone backslash")
-    letter = expression[at + 1]
-    if letter == "Q":
-        end = expression.find("\\E", at)
-        end = len(expression) if end < 0 else end
-        return re.escape(expression[at + 2 : end]), min(end + 2, len(expression))
-    if letter in "pP":
-        found = re.match(r"\{(?:Is|java)?(\w+)\}", expression[at + 2 :])
-        name = found.group(1).lower() if found else ""
-        if name not in _POSIX or (in_class and letter == "P"):
-            raise ValueError(f"{expression!r} uses \\{letter} with a class that is not supported: list its characters")
-        members = _POSIX[name]
-        whole = members if in_class else f"[{'^' if letter == 'P' else ''}{members}]"
-        return whole, at + 2 + len(found.group(0) if found else "")
-    if letter == "x" and expression[at + 2 : at + 3] == "{":
-        found = re.match(r"\{([0-9a-fA-F]{1,6})\}", expression[at + 2 :])
-        if found is None:
-            raise ValueError(f"{expression!r} has a broken \\x{{…}}")
-        return re.escape(chr(int(found.group(1), 16))), at + 2 + len(found.group(0))
-    if letter == "k" and expression[at + 2 : at + 3] == "<":
-        end = expression.find(">", at)
-        if end < 0:
-            raise ValueError(f"{expression!r} has a broken \\k<…>")
-        return f"(?P={expression[at + 3 : end]})", end + 1
-    simple = {"z": r"\Z", "e": r"\x1b", "h": r"[ \t\xa0]", "R": r"(?:\r\n|[\n\x0b\f\r\x85])"}
-    if letter in simple and not in_class:
-        return simple[letter], at + 2
-    if letter in "EGXNcHVR":
-        raise ValueError(f"{expression!r} uses \\{letter}, which is not supported")
-    return expression[at : at + 2], at + 2
 
 
 def quoted_parts(name: str) -> tuple[str, ...] | None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_groups
 
 STRATEGIES = {
     "io.debezium.schema.SchemaTopicNamingStrategy": (True, False),
@@ -81,10 +81,10 @@ class TopicNaming:
         shortened = values["topic.key.field.regex"]
         return cls(
             by_schema,
-            compile_expression(values["topic.regex"], ignore_case=False),
+            compile_groups(values["topic.regex"]),
             values["topic.replacement"],
             values["topic.key.field.name"] if values["topic.key.enforce.uniqueness"] else "",
-            compile_expression(shortened, ignore_case=False) if shortened else None,
+            compile_groups(shortened) if shortened else None,
             values["topic.key.field.replacement"] or "",
         )
 
@@ -118,7 +118,7 @@ def faults(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
 
 def _broken(name: str, regex: str, option: str, replacement: str) -> list[str]:
     try:
-        expression = compile_expression(regex, ignore_case=False)
+        expression = compile_groups(regex)
     except ValueError as fault:
         return [f"{name}: {fault}"]
     for part in _REFERENCE.finditer(replacement):

@@ -10,10 +10,11 @@ import json
 import re
 from collections.abc import Iterator
 
+# No alternative takes what another part of it could take as well: the time grows with the text alone.
 _TOKEN = re.compile(
     r"""\s+
     | (?P<text>"(?:[^"\\]|\\.)*" | '(?:[^'\\]|\\.)*')
-    | (?P<call>(?:new\s+)?[A-Za-z]+\s*\(\s*(?P<argument>[^()]*?)\s*\))
+    | (?P<call>(?:new\s+)?[A-Za-z]+\s*\((?P<argument>[^()]*+)\))
     | (?P<name>[A-Za-z_$][\w$]*)
     | (?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)
     | (?P<pattern>/(?:[^/\\\n]|\\.)+/[a-z]*)
@@ -33,13 +34,20 @@ _WORDS = frozenset(("true", "false", "null"))
 
 
 def strict_json(text: str) -> str:
-    """The same value as strict JSON; raises ValueError, in words that follow an option's name, for what is none."""
+    """The same value as strict JSON; raises ValueError for what is none.
+
+    Its text follows an option's name in a sentence, and holds nothing of the value.
+    """
     try:
         json.loads(text)
+    except RecursionError:
+        raise ValueError("nests too much") from None
     except ValueError:
         text = "".join(_pieces(text))
         try:
             json.loads(text)
+        except RecursionError:
+            raise ValueError("nests too much") from None
         except ValueError as error:
             raise ValueError(f"is no JSON: {error}") from None
     return text
@@ -50,13 +58,13 @@ def _pieces(text: str) -> Iterator[str]:
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            raise ValueError(f"is no JSON: {text[at : at + 20]!r} at character {at}")
+            raise ValueError(f"is no JSON: what stands at character {at} begins no value")
         at = token.end()
         kind = token.lastgroup
         if kind == "text":
             yield _quoted(token["text"])
         elif kind in ("call", "argument"):
-            yield _called(token["call"], token["argument"])
+            yield _called(token["call"], token["argument"].strip())
         elif kind == "name":
             yield token["name"] if token["name"] in _WORDS else json.dumps(token["name"])
         elif kind == "pattern":
@@ -83,7 +91,7 @@ def _unescaped(found: re.Match[str]) -> str:
 def _called(call: str, argument: str) -> str:
     name = call.partition("(")[0].strip().removeprefix("new").strip()
     if name not in _CALLS:
-        raise ValueError(f"calls {name}, which is not known here; known are {', '.join(_CALLS)}")
+        raise ValueError(f"calls {name[:40]}, which is not known here; known are {', '.join(_CALLS)}")
     value = json.loads(_quoted(argument)) if argument[:1] in ("'", '"') else argument
     if not value:
         raise ValueError(f"calls {name} without a value")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tailrace.config import changetables, connect, connector, relational, signals
 from tailrace.config.connector import NO_JVM, Connector, Draft, formats
 from tailrace.config.driver import DRIVER
-from tailrace.config.filters import compile_expression, quoted_parts, table_name
+from tailrace.config.expressions import compile_expression
+from tailrace.config.filters import quoted_parts, table_name
 from tailrace.config.option import Kind, Option, at_least, between
 from tailrace.config.timezone import timezone
 

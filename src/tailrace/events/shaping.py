@@ -6,7 +6,6 @@ columns as they are: a column that values leave out, cut or mask is whole in the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +13,10 @@ from typing import Any
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.config import columns as options
 from tailrace.config.columns import KeyColumns, Treatment
+from tailrace.config.expressions import Expression
 from tailrace.errors import ConfigError
 
-Expressions = tuple[re.Pattern[str], ...]
+Expressions = tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tailrace.snapshot.signals import ExecuteSnapshot, matching
+from tailrace.snapshot.signals import ExecuteSnapshot, Finder
 
 Key = tuple[str, ...]
 
@@ -74,7 +74,8 @@ class IncrementalSnapshot:
     def without(self, entries: Sequence[str]) -> IncrementalSnapshot | None:
         """Without the tables that `entries` name, or without any if there are no entries; None when none is left."""
         names = [(one.schema, one.table) for one in self.collections]
-        gone = {name for entry in entries for name in matching(entry, names)} if entries else set(names)
+        finder = Finder(names)
+        gone = {name for entry in entries for name in finder.named(entry)} if entries else set(names)
         left = tuple(one for one in self.collections if (one.schema, one.table) not in gone)
         if not left:
             return None
@@ -116,11 +117,12 @@ class IncrementalSnapshot:
 
 def requested(action: ExecuteSnapshot, tables: Sequence[tuple[str, str]]) -> list[Collection]:
     """The tables of a request, each with the first condition that is meant for it. Raises MalformedSignal."""
-    found = []
-    for schema, table in tables:
-        condition = next((sql for entry, sql in action.conditions if matching(entry, [(schema, table)])), None)
-        found.append(Collection(schema, table, condition, action.surrogate))
-    return found
+    finder = Finder(tables)
+    conditions: dict[tuple[str, str], str] = {}
+    for entry, sql in action.conditions:
+        for table in finder.named(entry):
+            conditions.setdefault(table, sql)
+    return [Collection(*table, conditions.get(table), action.surrogate) for table in tables]
 
 
 class Notifications:

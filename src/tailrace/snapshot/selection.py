@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tailrace.config.filters import compile_expression, table_name
+from tailrace.config.expressions import compile_expression
+from tailrace.config.filters import table_name
 from tailrace.errors import ConfigError
 
 _OVERRIDES = "snapshot.select.statement.overrides"

@@ -7,13 +7,20 @@ A signal has an id, a type and data (JSON text), and is read into one of the act
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.config.filters import compile_expression, quoted_parts
+from tailrace.config.expressions import signal_expression
+from tailrace.config.filters import quoted_parts
 
 TYPES = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log")
+LONGEST_ID, LONGEST_DATA, DEEPEST = 500, 1_000_000, 64
+"""Most characters of a signal's id and of its data, and most levels of lists and objects in them."""
+MOST_EXPRESSIONS, MOST_STEPS = 1000, 2_000_000_000
+"""Most entries of one signal that are no table's name as it stands, and the most work that matching them may be: the
+expressions' sizes by the characters of the names, some ten seconds."""
 WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
 
 
@@ -74,6 +81,9 @@ def read(signal: Signal) -> Action | None:
     """The action that `signal` asks for; None for the watermarks of snapshot windows. Raises MalformedSignal."""
     if signal.type in (WINDOW_OPEN, WINDOW_CLOSE):
         return None
+    fault = _fault_of_id(signal.id)
+    if fault:
+        raise MalformedSignal(f"a signal has an id that {fault}")
     if signal.type == "pause-snapshot":
         return PauseSnapshot(signal.id)
     if signal.type == "resume-snapshot":
@@ -87,25 +97,55 @@ def read(signal: Signal) -> Action | None:
     raise MalformedSignal(f"signal {signal.id} has an unknown type; known are {', '.join(TYPES)}")
 
 
+def shown(text: str, longest: int = 200) -> str:
+    """A text of a signal as one line of a log holds it: cut, and without characters that would begin another line."""
+    cut = text if len(text) <= longest else f"{text[:longest]}…"
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in cut)
+
+
+def _fault_of_id(text: str) -> str:
+    """What keeps an id out of offsets, notifications and lines of a log; empty when nothing does."""
+    if len(text) > LONGEST_ID:
+        return f"has more than {LONGEST_ID} characters"
+    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in text):
+        return "holds a control character or half a character"
+    return ""
+
+
 def _data(signal: Signal) -> dict[str, Any]:
+    text = signal.data or "{}"
+    if len(text) > LONGEST_DATA:
+        raise MalformedSignal(f"the data of signal {signal.id} have more than {LONGEST_DATA:,} characters")
     try:
-        fields = json.loads(signal.data or "{}")
+        fields = json.loads(text)
     except (ValueError, RecursionError):
         raise MalformedSignal(f"the data of signal {signal.id} are no JSON") from None
     if not isinstance(fields, dict):
         raise MalformedSignal(f"the data of signal {signal.id} are no JSON object")
-    if not _is_storable(fields):
-        raise MalformedSignal(f"the data of signal {signal.id} hold a character that the server can hold in no text")
+    fault = _fault_of_data(fields)
+    if fault:
+        raise MalformedSignal(f"the data of signal {signal.id} {fault}")
     return fields
 
 
-def _is_storable(value: Any) -> bool:
-    """Whether no text in the JSON `value` has a zero byte or half a surrogate pair: no name and no SQL has one."""
-    if isinstance(value, str):
-        return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
-    if isinstance(value, dict):
-        return all(_is_storable(name) and _is_storable(part) for name, part in value.items())
-    return not isinstance(value, list) or all(map(_is_storable, value))
+def _fault_of_data(fields: dict[str, Any]) -> str:
+    """What keeps JSON out of offsets and statements; empty when nothing does. Walks level by level, not by calls."""
+    level: list[Any] = [fields]
+    for _ in range(DEEPEST):
+        inner: list[Any] = []
+        for value in level:
+            if isinstance(value, str):
+                if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+                    return "hold a character that the server can hold in no text"
+            elif isinstance(value, dict):
+                inner += value.keys()
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
+        if not inner:
+            return ""
+        level = inner
+    return f"have more than {DEEPEST} levels"
 
 
 def _execute(name: str, fields: dict[str, Any]) -> ExecuteSnapshot:
@@ -171,35 +211,66 @@ def _text(name: str, field: str, value: Any) -> str:
     return value
 
 
+class Finder:
+    """Finds among `tables`, as `(schema, table)`, those that the entries of one signal name.
+
+    An entry is a table's name, each part in double quotes if it contains dots (`"public"."My.Table"`), or a regular
+    expression over `schema.table`; both mind case. How much may be asked of one finder is bounded.
+    """
+
+    def __init__(self, tables: Sequence[tuple[str, str]]) -> None:
+        self._tables = list(tables)
+        self._known = set(self._tables)
+        self._names = [f"{schema}.{table}" for schema, table in tables]
+        self._by_name: dict[str, list[tuple[str, str]]] = {}
+        for name, table in zip(self._names, self._tables, strict=True):
+            self._by_name.setdefault(name, []).append(table)
+        self._characters = sum(map(len, self._names))
+        self._expressions = self._steps = 0
+
+    def named(self, entry: str) -> list[tuple[str, str]]:
+        """The tables of one entry: of a quoted name, of a name as it stands, or of an expression, in this order.
+
+        Raises MalformedSignal, which holds nothing of the entry, for an expression that is broken or cannot be matched
+        in linear time, and where all of them are more work than one signal may be.
+        """
+        quoted = quoted_parts(entry)
+        if quoted is not None:
+            # a database's name may precede the schema's
+            table = quoted[-2], quoted[-1]
+            return [table] if table in self._known else []
+        exact = self._by_name.get(entry)
+        if exact is not None:
+            return list(dict.fromkeys(exact))
+        try:
+            expression = signal_expression(entry)
+        except ValueError as fault:
+            raise MalformedSignal(f"an entry {fault}") from None
+        self._expressions += 1
+        self._steps += expression.size * self._characters
+        if self._expressions > MOST_EXPRESSIONS or self._steps > MOST_STEPS:
+            raise MalformedSignal(f"its expressions are too much work for {len(self._tables)} tables")
+        found = expression.among(self._names)
+        return [table for table, is_named in zip(self._tables, found, strict=True) if is_named]
+
+
 def resolve(entries: Sequence[str], tables: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[str]]:
     """The tables `(schema, table)` that `entries` name, each once, and the entries that name none.
 
-    An entry is a table's name, each part in double quotes if it contains dots (`"public"."My.Table"`), or a regular
-    expression over `schema.table`; both mind case. Tables come in the order of the entries, those of one expression
-    in the order of `tables`. Raises MalformedSignal for a broken expression.
+    Tables come in the order of the entries, those of one expression in the order of `tables`. Raises MalformedSignal
+    as Finder does.
     """
-    found: list[tuple[str, str]] = []
-    missing: list[str] = []
+    finder = Finder(tables)
+    found: dict[tuple[str, str], None] = {}
+    missing: dict[str, None] = {}
     for entry in entries:
-        named = [table for table in matching(entry, tables) if table not in found]
-        if named:
-            found.extend(named)
-        elif not matching(entry, found):
-            missing.append(entry)
-    return found, missing
+        named = finder.named(entry)
+        found.update(dict.fromkeys(named))
+        if not named:
+            missing[entry] = None
+    return list(found), list(missing)
 
 
 def matching(entry: str, tables: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tables that one entry names: as a quoted name, as it stands, or as an expression, in this order."""
-    quoted = quoted_parts(entry)
-    if quoted is not None:
-        # a database's name may precede the schema's
-        return [table for table in tables if table == quoted[-2:]]
-    exact = [table for table in tables if f"{table[0]}.{table[1]}" == entry]
-    if exact:
-        return exact
-    try:
-        expression = compile_expression(entry, ignore_case=False)
-    except ValueError as fault:
-        raise MalformedSignal(str(fault)) from None
-    return [table for table in tables if expression.fullmatch(f"{table[0]}.{table[1]}")]
+    """The tables that one entry names. Raises MalformedSignal as Finder does."""
+    return Finder(tables).named(entry)

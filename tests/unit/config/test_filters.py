@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from tailrace.config import TableFilter, parse
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
 
 REQUIRED = {"database.hostname": "db", "database.user": "reader", "database.dbname": "shop"}

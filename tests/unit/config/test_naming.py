@@ -6,7 +6,7 @@ import pytest
 
 from tailrace.columns import TableId
 from tailrace.config import parse
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
 from tailrace.events import names
@@ -38,7 +38,7 @@ def table(schema: str, name: str) -> TableId:
     ],
 )
 def test_replacements_are_javas(regex: str, replacement: str, text: str, result: str | None) -> None:
-    assert substituted(compile_expression(regex, ignore_case=False), replacement, text) == result
+    assert substituted(compile_groups(regex), replacement, text) == result
 
 
 def test_topics_are_named_by_table_alone_where_that_is_asked_for() -> None:

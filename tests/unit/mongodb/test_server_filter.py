@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.config import parse
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_expression
 from tailrace.connectors.mongodb.change_stream import StreamSettings
 from tailrace.connectors.mongodb.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.server_filter import pcre

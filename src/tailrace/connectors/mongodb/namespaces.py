@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import Expression, compile_expression, literal
 from tailrace.connectors.mongodb.chunk import Namespace
 
 _OLD_BUILT_IN = frozenset({"admin", "local"})
@@ -26,12 +25,12 @@ class CollectionFilter:
     def __init__(self, config: Mapping[str, Any]) -> None:
         old = config["event.format"] == "1.1"
         self._built_in = _OLD_BUILT_IN if old else _BUILT_IN
-        literal = config.get("filters.match.mode") == "literal"
-        self.lists: dict[str, tuple[re.Pattern[str], ...]] = {}
+        is_literal = config.get("filters.match.mode") == "literal"
+        self.lists: dict[str, tuple[Expression, ...]] = {}
         """The expressions of the lists, by `database.include` and so on; each has to match a whole name."""
         for name in ("database.include", "database.exclude", "collection.include", "collection.exclude"):
             texts = config[f"{name}.list"]
-            self.lists[name] = tuple(re.compile(re.escape(t)) if literal else compile_expression(t) for t in texts)
+            self.lists[name] = tuple(literal(t) if is_literal else compile_expression(t) for t in texts)
         signals = None if old else config.get("signal.data.collection")
         self.signals: Namespace | None = split(signals) if signals else None
         scope, target = config.get("capture.scope") or "deployment", config.get("capture.target") or ""

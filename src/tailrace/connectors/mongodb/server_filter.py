@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tailrace.config.expressions import Expression
 from tailrace.connectors.mongodb.namespaces import CollectionFilter
 
 DATA_CHANGES = {"insert": "c", "update": "u", "replace": "u", "delete": "d"}
@@ -89,10 +90,13 @@ def _matches(kind: str, texts: Sequence[str | None]) -> Iterator[Mapping[str, An
             waiting.append(text)
 
 
-def pcre(expression: re.Pattern[str]) -> str | None:
+def pcre(expression: Expression) -> str | None:
     """The expression for PCRE without options; None where it uses anything that may mean something else there."""
-    text, at = expression.pattern, 0
-    folds = bool(expression.flags & re.IGNORECASE)
+    text, at = expression.backtracking, 0
+    if text is None:
+        # the server's engine tries every way, too
+        return None
+    folds = expression.ignore_case
     parts: list[str] = []
     while at < len(text):
         token = _TOKEN.match(text, at)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_expression
 from tailrace.connectors.postgres.connection import connect
 from tailrace.connectors.postgres.position import ForgettableLsn, LogPosition, confirmed, lsn_value
 from tailrace.connectors.postgres.server import ServerId, branched_off, flushed_end, identify

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.config import Config
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_expression
 from tailrace.config.timezone import timezone
 from tailrace.connectors.changetables.dialect import (
     CaptureTable,

@@ -1,0 +1,212 @@
+"""Expressions for an engine whose time grows with the text alone: RE2, which Arrow brings. No I/O.
+
+Python's engine tries every way in which an expression may match, and `(.+)+x` has more ways over forty characters than
+can be tried in hours. RE2 follows all ways at once. What it is given is written anew from the tree that Python's parser
+makes of an expression, so that both engines mean the same by it: which letters fold, what a dot, a blank or a line's
+end is.
+"""
+
+from __future__ import annotations
+
+import re
+import re._constants as codes  # type: ignore[import-not-found]
+import re._parser as parser  # type: ignore[import-not-found]
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+_LAST = 0x10FFFF
+_Ranges = list[tuple[int, int]]
+
+_DIGIT: _Ranges = [(48, 57)]
+_SPACE: _Ranges = [(9, 13), (32, 32)]
+_WORD: _Ranges = [(48, 57), (65, 90), (95, 95), (97, 122)]
+_PLACES = {
+    codes.AT_BEGINNING: r"\A",
+    codes.AT_BEGINNING_STRING: r"\A",
+    # Python's `$` is before the last line's end as well, but nothing may follow it there in a match of the whole.
+    codes.AT_END: r"\z",
+    codes.AT_END_STRING: r"\z",
+    codes.AT_BOUNDARY: r"\b",
+    codes.AT_NON_BOUNDARY: r"\B",
+}
+_REPEATS = (codes.MAX_REPEAT, codes.MIN_REPEAT)
+_UNNAMED = "a construct of its own"
+_LACKING = {
+    codes.ASSERT: "looks ahead or behind",
+    codes.ASSERT_NOT: "looks ahead or behind",
+    codes.GROUPREF: "refers back to a group",
+    codes.GROUPREF_EXISTS: "refers back to a group",
+    codes.ATOMIC_GROUP: "has an atomic group",
+    codes.POSSESSIVE_REPEAT: "has a possessive quantifier",
+}
+# Above these a backtracking engine may take long: the ways through an expression that do not depend on the text's
+# length, and the steps of one of them.
+_MOST_WAYS, _MOST_STEPS = 1000, 10_000
+
+
+class NotLinear(ValueError):
+    """An expression that no engine can match in linear time; the text follows its name in a sentence."""
+
+
+class Tree:
+    """An expression of Python's as its parser reads it, under the flags ASCII and, perhaps, IGNORECASE.
+
+    Raises ValueError for a broken one.
+    """
+
+    def __init__(self, expression: str, *, ignore_case: bool) -> None:
+        try:
+            self._root = parser.parse(expression, re.ASCII | (re.IGNORECASE if ignore_case else 0))
+        except (OverflowError, RecursionError) as fault:
+            raise ValueError("it repeats or nests too much") from fault
+        self._flags: int = self._root.state.flags
+
+    @property
+    def size(self) -> int:
+        """The steps of the longest way through it, a measure of RE2's time for each character of a text."""
+        return _size(self._root)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether trying every way takes no longer than a text is long, but for a bounded factor."""
+        ways, loops = _ways(self._root)
+        return ways <= _MOST_WAYS and (not loops or (loops == 1 and self.size <= _MOST_STEPS))
+
+    def linear(self) -> str:
+        """The same expression as RE2 reads it, to be found in a text as a whole.
+
+        Raises NotLinear for one that RE2 has no equal of, or that is too large for it.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        try:
+            made = rf"\A(?:{_written(self._root, self._flags)})\z"
+            # RE2 has limits of its own, for counts and for the program that it makes
+            pc.match_substring_regex(pa.array([""]), made)
+        except pa.ArrowInvalid:
+            raise NotLinear("repeats more than a thousand times, or is too large") from None
+        except RecursionError:
+            raise NotLinear("nests too much") from None
+        return made
+
+
+def matches(expression: str, texts: Sequence[str]) -> list[bool]:
+    """Which of `texts` the result of `Tree.linear` matches as a whole."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    encoded = pa.array([text.encode("utf-8", "replace") for text in texts], pa.binary()).cast(pa.large_string())
+    return pc.match_substring_regex(encoded, expression).to_pylist()  # type: ignore[no-any-return]
+
+
+def _ways(tree: Any) -> tuple[float, float]:
+    """In how many ways a text may match, and how often their number grows with the text's length."""
+    ways, loops = 1.0, 0.0
+    for code, value in tree:
+        more, further = _ways_of(code, value)
+        ways, loops = ways * more, loops + further
+    return ways, loops
+
+
+def _ways_of(code: Any, value: Any) -> tuple[float, float]:
+    if code in (codes.LITERAL, codes.NOT_LITERAL, codes.ANY, codes.IN, codes.AT):
+        return 1, 0
+    if code is codes.SUBPATTERN:
+        return _ways(value[3])
+    if code is codes.BRANCH:
+        branches = [_ways(branch) for branch in value[1]]
+        return sum(ways for ways, _ in branches), max(loops for _, loops in branches)
+    if code in _REPEATS:
+        least, most, inner = int(value[0]), value[1], _ways(value[2])
+        if inner == (1, 0):
+            return (1, 1) if most is codes.MAXREPEAT else (int(most) - least + 1, 0)
+        if least == most and least * inner[0] <= _MOST_WAYS:
+            return min(inner[0], _MOST_WAYS + 1) ** min(least, 20), inner[1] * least
+    # A repetition of what has several ways itself, or of what only Python's engine knows.
+    return float("inf"), float("inf")
+
+
+def _size(tree: Any) -> int:
+    total = 0
+    for code, value in tree:
+        if code is codes.BRANCH:
+            total += sum(_size(branch) + 1 for branch in value[1])
+        elif code is codes.SUBPATTERN:
+            total += _size(value[3])
+        elif code in (*_REPEATS, codes.POSSESSIVE_REPEAT):
+            least, most = int(value[0]), value[1]
+            total += (_size(value[2]) + 1) * max(1, least + 1 if most is codes.MAXREPEAT else int(most))
+        elif code is codes.IN:
+            total += len(value)
+        else:
+            total += 1
+    return total
+
+
+def _written(tree: Any, flags: int) -> str:
+    return "".join(_piece(code, value, flags) for code, value in tree)
+
+
+def _piece(code: Any, value: Any, flags: int) -> str:
+    if code in (codes.LITERAL, codes.NOT_LITERAL, codes.IN):
+        items = value if code is codes.IN else [(codes.LITERAL, value)]
+        negated = code is codes.NOT_LITERAL or (code is codes.IN and items[0][0] is codes.NEGATE)
+        return _class(_folded([one for item in items for one in _ranges(*item)], flags), negated)
+    if code is codes.ANY:
+        return _class([] if flags & re.DOTALL else [(10, 10)], True)
+    if code is codes.BRANCH:
+        return f"(?:{'|'.join(_written(branch, flags) for branch in value[1])})"
+    if code is codes.SUBPATTERN:
+        _, added, removed, inner = value
+        if added & re.UNICODE:
+            raise NotLinear("asks for the classes of Unicode")
+        return f"(?:{_written(inner, (flags | added) & ~removed)})"
+    if code in _REPEATS:
+        least, most, inner = value
+        return f"(?:{_written(inner, flags)}){{{int(least)},{'' if most is codes.MAXREPEAT else int(most)}}}"
+    if code is codes.AT and value in _PLACES:
+        if flags & re.MULTILINE and value in (codes.AT_BEGINNING, codes.AT_END):
+            return "(?m:^)" if value is codes.AT_BEGINNING else "(?m:$)"
+        return _PLACES[value]
+    raise NotLinear(_LACKING.get(code, f"has {_UNNAMED}"))
+
+
+def _ranges(code: Any, value: Any) -> Iterator[tuple[int, int]]:
+    """The characters of one part of a class."""
+    if code is codes.LITERAL:
+        yield value, value
+    elif code is codes.RANGE:
+        yield value
+    elif code is codes.CATEGORY:
+        name = str(value)
+        members = _DIGIT if name.endswith("DIGIT") else _SPACE if name.endswith("SPACE") else _WORD
+        yield from _others(members) if "_NOT_" in name else members
+
+
+def _folded(ranges: _Ranges, flags: int) -> _Ranges:
+    """With the other case of every ASCII letter, where case does not count."""
+    found = list(ranges)
+    if flags & re.IGNORECASE:
+        for low, high in ranges:
+            for first, last, step in ((65, 90, 32), (97, 122, -32)):
+                if low <= last and high >= first:
+                    found.append((max(low, first) + step, min(high, last) + step))
+    return found
+
+
+def _others(ranges: Iterable[tuple[int, int]]) -> _Ranges:
+    """All characters that are in none of the ranges."""
+    found, at = [], 0
+    for low, high in sorted(ranges):
+        if low > at:
+            found.append((at, low - 1))
+        at = max(at, high + 1)
+    return [*found, (at, _LAST)] if at <= _LAST else found
+
+
+def _class(ranges: _Ranges, negated: bool) -> str:
+    members = _others(ranges) if negated else ranges
+    if not members:
+        return rf"[^\x{{0}}-\x{{{_LAST:X}}}]"
+    return "[" + "".join(rf"\x{{{low:X}}}-\x{{{high:X}}}" for low, high in members) + "]"

@@ -1,0 +1,92 @@
+"""Expressions match the same by both engines, and none holds its matcher up."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.config import linear
+from tailrace.config.expressions import compile_expression, compile_groups, signal_expression
+from tailrace.config.shell_json import strict_json
+
+LETTERS = "abkKsSzZ09_.-$ \u212a\u017fé\u2028"
+PIECES = st.sampled_from(
+    ["a", "K", "s", "é", r"\.", r"\x{6b}", "[a-c]", "[^A-K]", r"[\w.-]", r"[^\d]", r"\d", r"\W", r"\S", ".", "(?:a|b)",
+     "(ab|)", "(a|ab)", "[Z-a]", "[^k]", "^", "$", r"\b", r"\B", r"\A", r"\z", r"\p{Alpha}", r"[\p{Punct}]", r"\Qa.\E",
+     "(?i:k)", "(?s:.)", "(?<n>a)", "[^\u0000-\uffff]", "(.+)", "(a*b?)"]
+)  # fmt: skip
+REPEATED = st.tuples(PIECES, st.sampled_from(["", "", "*", "+", "?", "*?", "{1,2}", "{2}", "{0,}"])).map("".join)
+EXPRESSIONS = st.recursive(
+    st.lists(REPEATED, max_size=4).map("".join),
+    lambda inner: st.tuples(st.lists(inner, min_size=1, max_size=2), st.sampled_from(["", "*", "{1,3}", "?"])).map(
+        lambda made: f"(?:{'|'.join(made[0])}){made[1]}"
+    ),
+    max_leaves=3,
+)
+NAMES = st.lists(st.text(LETTERS, max_size=6), min_size=6, max_size=6)
+
+
+@given(EXPRESSIONS, NAMES, st.booleans())
+def test_both_engines_match_the_same_names(expression: str, names: list[str], folds: bool) -> None:
+    try:
+        chosen = compile_expression(expression, ignore_case=folds)
+        plain = compile_expression("(?i)" * folds + expression, ignore_case=False).backtracking
+        tree = linear.Tree(compile_groups("(?i)" * folds + expression).pattern, ignore_case=False)
+    except ValueError:
+        return
+    wanted = [compile_groups("(?i)" * folds + expression).fullmatch(name) is not None for name in names]
+    assert linear.matches(tree.linear(), names) == wanted
+    assert chosen.among(names) == wanted
+    assert [chosen.fullmatch(name) for name in names] == wanted
+    assert plain is None or tree.is_harmless
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["(.+)+x", "(a|a)*x", "(a|aa)+x", "(a?){40}a{40}x", "a?" * 40 + "a" * 41, ".*.*.*.*.*.*.*.*.*.*x", "((a*)*)*x",
+     "(?:a|b|ab)*c", "(a+){2,}x", "(?:(?:a|a)(?:a|a)){30}x"],
+)  # fmt: skip
+def test_an_expression_with_many_ways_costs_no_more_than_any_other(expression: str) -> None:
+    names = ["a" * 40, "a" * 100_000]
+    assert signal_expression(expression).among(names) == [False, False]
+    assert not compile_expression(expression).fullmatch("a" * 100_000)
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("a++x", "possessive"),
+        ("(?>a)x", "atomic"),
+        (r"(a)\1", "refers back"),
+        ("(?=a)a", "looks ahead"),
+        ("(?<!a)b", "looks ahead"),
+        ("(?:ab?){2000}", "more than a thousand"),
+        ("a" * 1001, "more than 1000 characters"),
+        ("a{4294967296}", "no regular expression"),
+        ("(" * 900 + ")" * 900, "more than 1000 characters"),
+        ("(" * 400, "no regular expression"),
+        ("(?:" * 240 + ")*" * 140, "no regular expression"),
+        ("(", "no regular expression"),
+    ],
+)
+def test_what_a_signal_may_not_ask_is_refused_by_name(expression: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        signal_expression(expression)
+    assert expression not in str(caught.value)
+
+
+def test_what_the_linear_engine_lacks_is_taken_from_the_configuration() -> None:
+    for expression, name in (("(?<!x)a++b", "aab"), (r"(a|b)+\1", "ab" + "b")):
+        assert compile_expression(expression).fullmatch(name)
+    with pytest.raises(ValueError, match=r"repeats or nests too much"):
+        compile_expression("a{4294967296}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a(" + " " * 1_000_000, "a( x" + " " * 1_000_000, "new " * 200_000 + "a(", "'" * 1_000_001, "[" * 1_000_000],
+)
+def test_the_shell_s_json_is_read_in_one_pass(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no JSON|nests too much"):
+        strict_json(text)
