@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tailrace.errors import ConfigError
-from tailrace.snapshot.signals import MalformedSignal, Signal
+from tailrace.snapshot.signals import LONGEST_DATA, MalformedSignal, Signal
 
 log = logging.getLogger("tailrace")
 
@@ -141,6 +141,8 @@ def parse(text: bytes, name: str) -> Signal:
 
     `data` is an object or its JSON as a text. Raises MalformedSignal, which says what is wrong but not what was given.
     """
+    if len(text) > LONGEST_DATA:
+        raise MalformedSignal(f"it has more than {LONGEST_DATA:,} bytes")
     try:
         fields = json.loads(text.decode())
     except (ValueError, RecursionError):
@@ -154,7 +156,10 @@ def parse(text: bytes, name: str) -> Signal:
         raise MalformedSignal("its id is no text")
     if not isinstance(data, str | dict | None):
         raise MalformedSignal("its data are neither an object nor its text")
-    return Signal(name if id_ is None else str(id_), kind, json.dumps(data) if isinstance(data, dict) else data)
+    try:
+        return Signal(name if id_ is None else str(id_), kind, json.dumps(data) if isinstance(data, dict) else data)
+    except (ValueError, RecursionError):
+        raise MalformedSignal("its data nest too much") from None
 
 
 def written(signal: Signal) -> str:

@@ -11,6 +11,7 @@ from tailrace.snapshot import signals
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, Notifications, requested
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import (
+    Action,
     ExecuteSnapshot,
     LogMessage,
     MalformedSignal,
@@ -18,14 +19,25 @@ from tailrace.snapshot.signals import (
     ResumeSnapshot,
     Signal,
     StopSnapshot,
+    shown,
 )
+
+LONGEST_MESSAGE = 10_000
+"""Most characters that a signal puts into one line of the log."""
 
 log = logging.getLogger("tailrace")
 
 
+MOST_WAITING = 100_000
+"""Most tables that wait to be read: they are in every offset."""
+
+
 class Obedience:
-    """Carries signals out. `captured` lists the tables that may be read, in the order of their names; `refuses` tells
-    why a condition is refused (see `conditions.refusal`).
+    """Carries signals out. `captured` lists the tables that may be read, in the order of their names.
+
+    `refuses` tells why a condition is refused (see `conditions.refusal`). `local` gives the name of a table, in an
+    entry of a signal, the form that `captured` has. A signal that cannot be carried out is told, without its data, and
+    ignored, whatever is wrong with it: it stays in the log, and would end the query again at each of its starts.
     """
 
     def __init__(
@@ -33,43 +45,84 @@ class Obedience:
         captured: Callable[[], Sequence[tuple[str, str]]],
         notifications: Notifications,
         refuses: Callable[[str], str],
+        local: Callable[[str], str] = str,
     ) -> None:
         self._captured = captured
         self._notifications = notifications
         self._refuses = refuses
+        self._local = local
 
     def obey(
         self, signal: Signal, position: str, progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
         """The progress, and what was before its window, after `signal`; what there is to tell.
 
-        `position` is what a signal of the type `log` shows. A signal that cannot be carried out is told and ignored.
+        `position` is what a signal of the type `log` shows. Raises what `captured` raises: that is no fault of the
+        signal, which comes again.
         """
+        action = self._read(signal)
+        if action is None:
+            return progress, before, []
+        tables: Sequence[tuple[str, str]] = ()
+        if isinstance(action, ExecuteSnapshot) and action.collections:
+            tables = self._captured()
+        try:
+            return self._carry_out(action, position, tables, progress, before)
+        except MalformedSignal as fault:
+            log.warning("signal %s is ignored: %s", action.id, fault)
+        except Exception as error:
+            # its text may hold the signal's data
+            log.warning("signal %s is ignored: it cannot be carried out (%s)", action.id, type(error).__name__)
+        return progress, before, []
+
+    def _read(self, signal: Signal) -> Action | None:
         try:
             action = signals.read(signal)
             if isinstance(action, ExecuteSnapshot):
-                return self._execute(action, progress, before)
-            if isinstance(action, LogMessage):
-                log.warning("%s", action.message.replace("{}", position))
-            elif isinstance(action, StopSnapshot) and progress.state is not None:
-                left = progress.state.without(action.collections)
-                before = None if before is None else before.without(action.collections)
-                kept = () if left is None else left.collections
-                gone = [one for one in progress.state.collections if one not in kept]
-                note = self._notifications.stopped(progress.state, gone if kept else ())
-                return replace(progress, state=left), before, [note] if gone else []
-            elif isinstance(action, PauseSnapshot | ResumeSnapshot) and progress.state is not None:
-                paused = isinstance(action, PauseSnapshot)
-                state = replace(progress.state, paused=paused)
-                note = self._notifications.listing(state, "PAUSED" if paused else "RESUMED")
-                before = None if before is None else replace(before, paused=paused)
-                return replace(progress, state=state), before, [note]
+                conditions = tuple((self._local(entry), sql) for entry, sql in action.conditions)
+                return replace(action, collections=tuple(map(self._local, action.collections)), conditions=conditions)
+            if isinstance(action, StopSnapshot):
+                return replace(action, collections=tuple(map(self._local, action.collections)))
+            return action
         except MalformedSignal as fault:
             log.warning("a signal is ignored: %s", fault)
+        except Exception as error:
+            log.warning("a signal is ignored: it cannot be read (%s)", type(error).__name__)
+        return None
+
+    def _carry_out(
+        self,
+        action: Action,
+        position: str,
+        tables: Sequence[tuple[str, str]],
+        progress: Progress,
+        before: IncrementalSnapshot | None,
+    ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
+        if isinstance(action, ExecuteSnapshot):
+            return self._execute(action, tables, progress, before)
+        if isinstance(action, LogMessage):
+            log.warning("%s", shown(action.message.replace("{}", position), LONGEST_MESSAGE))
+        elif isinstance(action, StopSnapshot) and progress.state is not None:
+            left = progress.state.without(action.collections)
+            before = None if before is None else before.without(action.collections)
+            kept = () if left is None else left.collections
+            gone = [one for one in progress.state.collections if one not in kept]
+            note = self._notifications.stopped(progress.state, gone if kept else ())
+            return replace(progress, state=left), before, [note] if gone else []
+        elif isinstance(action, PauseSnapshot | ResumeSnapshot) and progress.state is not None:
+            paused = isinstance(action, PauseSnapshot)
+            state = replace(progress.state, paused=paused)
+            note = self._notifications.listing(state, "PAUSED" if paused else "RESUMED")
+            before = None if before is None else replace(before, paused=paused)
+            return replace(progress, state=state), before, [note]
         return progress, before, []
 
     def _execute(
-        self, action: ExecuteSnapshot, progress: Progress, before: IncrementalSnapshot | None
+        self,
+        action: ExecuteSnapshot,
+        tables: Sequence[tuple[str, str]],
+        progress: Progress,
+        before: IncrementalSnapshot | None,
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
         if not action.collections:
             log.info("signal %s names no tables: nothing to do", action.id)
@@ -77,11 +130,14 @@ class Obedience:
         for _, condition in action.conditions:
             reason = self._refuses(condition)
             if reason:
-                raise MalformedSignal(f"the condition of signal {action.id} is refused: {reason}")
-        found, missing = signals.resolve(action.collections, self._captured())
-        for entry in missing:
-            log.warning("signal %s: no captured table is named %s", action.id, entry)
+                raise MalformedSignal(f"its condition is refused: {reason}")
+        found, missing = signals.resolve(action.collections, tables)
         collections = requested(action, found)
+        waiting = len(progress.blocking) + (0 if progress.state is None else len(progress.state.collections))
+        if waiting + len(collections) + len(missing) > MOST_WAITING:
+            raise MalformedSignal(f"more than {MOST_WAITING:,} tables would wait to be read")
+        for entry in missing:
+            log.warning("signal %s: no captured table is named %s", action.id, shown(entry))
         if action.blocking:
             return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
         # a table that is not there is told as such when its turn comes
@@ -92,5 +148,5 @@ class Obedience:
         if progress.state is not None:
             return replace(progress, state=progress.state.added(action.id, collections)), before, []
         state = IncrementalSnapshot(action.id, tuple(collections))
-        log.info("incremental snapshot %s of %s", action.id, ", ".join(map(str, collections)))
+        log.info("incremental snapshot %s of %s", action.id, shown(", ".join(map(str, collections)), LONGEST_MESSAGE))
         return replace(progress, state=state), before, [self._notifications.listing(state, "STARTED")]

@@ -112,7 +112,7 @@ class Incremental:
         self._channels = Channels.of(config)
         self._reached: Mapping[str, Reached] = {}
         self._refuses = refusal(config, lambda sql: fault(sql, brackets=dialect.brackets))
-        self._obedience = Obedience(self._captured, self._notifications, self._refuses)
+        self._obedience = Obedience(self._captured, self._notifications, self._refuses, self._bare)
         self._window: Window | None = None
         self._resumed = False
         self._checked = False
@@ -201,7 +201,7 @@ class Incremental:
         received, positions = self._channels.poll(dict(progress.positions))
         progress = replace(progress, positions=tuple(sorted(positions.items())))
         for signal, position in arrived + [(signal, signal.id) for signal in received]:
-            progress, opened, told = self._obedience.obey(self._local(signal), position, progress, opened)
+            progress, opened, told = self._obedience.obey(signal, position, progress, opened)
             notes += told
         if progress.state is not None and self._table is None:
             log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")
@@ -275,26 +275,8 @@ class Incremental:
         here = self._reached[self._database]
         return [(era.table.id.schema, era.table.id.table) for era in here.eras.at(here.position)]
 
-    def _local(self, signal: Signal) -> Signal:
-        """The signal with the names of its tables without the database's, which may be in front of them."""
-        try:
-            fields = json.loads(signal.data or "null")
-        except ValueError:
-            return signal
-        if not isinstance(fields, dict):
-            return signal
-        named = fields.get("data-collections")
-        if isinstance(named, list):
-            fields["data-collections"] = [self._bare(entry) for entry in named]
-        conditions = fields.get("additional-conditions")
-        for condition in conditions if isinstance(conditions, list) else ():
-            if isinstance(condition, dict) and "data-collection" in condition:
-                condition["data-collection"] = self._bare(condition["data-collection"])
-        return replace(signal, data=json.dumps(fields, ensure_ascii=False))
-
-    def _bare(self, entry: Any) -> Any:
-        if not isinstance(entry, str):
-            return entry
+    def _bare(self, entry: str) -> str:
+        """An entry of a signal without the database's name, which may be in front of it."""
         for prefix in (f"{self._database}.", f"{self._database}\\."):
             if entry.lower().startswith(prefix.lower()) and entry[len(prefix) :].count("."):
                 return entry[len(prefix) :]

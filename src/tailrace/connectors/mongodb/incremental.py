@@ -366,17 +366,18 @@ class Incremental:
 
 def _signal(rows: Rows, row: int) -> Signal | None:
     from bson import decode, json_util
-    from bson.errors import InvalidBSON
 
     place = int(rows.at[row])
     try:
         document = decode(rows.data[place : place + int(fields.load(rows.data, place))].tobytes())
-    except InvalidBSON:
+        content = document.get("fullDocument") or {}
+        data = content.get("data", content.get("payload"))
+        text = data if isinstance(data, str) or data is None else json_util.dumps(data)
+        return Signal(str(content.get("_id", "")), str(content.get("type", "")), text)
+    except Exception as error:
+        # whoever may write a signal chooses its bytes, and it stays in the log
+        log.warning("a document of the signal collection is no signal and is ignored (%s)", type(error).__name__)
         return None
-    content = document.get("fullDocument") or {}
-    data = content.get("data", content.get("payload"))
-    text = data if isinstance(data, str) or data is None else json_util.dumps(data)
-    return Signal(str(content.get("_id", "")), str(content.get("type", "")), text)
 
 
 def _id(answer: Answer, start: int) -> str:

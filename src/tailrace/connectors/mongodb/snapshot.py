@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.columns.batch import Marker
-from tailrace.config.filters import compile_expression
+from tailrace.config.expressions import compile_expression
 from tailrace.config.shell_json import strict_json
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.connection import Address, connect
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 CHUNK_DOCUMENTS = 65_536
 # Samples for each bound: with ten of them chunks differ by a third or so.
 _SAMPLES = 10
+# Levels of a query; servers take some two hundred, and the query becomes part of a command.
+_DEEPEST = 150
 _OVERRIDES = "snapshot.collection.filter.overrides"
 
 
@@ -102,19 +104,31 @@ def plan(
 
 
 def condition(text: str) -> dict[str, Any]:
-    """A query from its extended JSON, or the shell's; all documents for an empty text. Raises ValueError."""
-    from bson import json_util
+    """A query from its extended JSON, or the shell's; all documents for an empty text.
+
+    Raises ValueError for what is none, or cannot be sent to a server, in words that hold nothing of it.
+    """
+    from bson import encode, json_util
     from bson.errors import BSONError
 
     if not text:
         return {}
     try:
         found = json_util.loads(strict_json(text))
-    except (BSONError, TypeError, LookupError, ArithmeticError):
+        if isinstance(found, dict):
+            # numbers beyond 64 bits and names with a zero byte are JSON, and no BSON
+            encode(found)
+    except (BSONError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, UnicodeError):
         # what json_util raises for {"$oid": 1} and the like
         raise ValueError("is no extended JSON") from None
     if not isinstance(found, dict):
         raise ValueError("is no JSON object")
+    level: list[Any] = [found]
+    for _ in range(_DEEPEST):
+        level = [part for one in level for part in (one.values() if isinstance(one, dict) else one)]
+        level = [part for part in level if isinstance(part, dict | list)]
+    if level:
+        raise ValueError("nests too much")
     return found
 
 
