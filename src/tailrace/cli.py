@@ -7,12 +7,14 @@ import importlib
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from tailrace.config.files import RunConfig
     from tailrace.pipeline import Pipeline
     from tailrace.status import StatusLine
+
+_REFERENCE = re.compile(r"\$\{[^{}]+\}")
 
 INTERRUPTED = 130
 """Exit code after a second Ctrl-C: nothing was waited for."""
@@ -98,18 +102,48 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="an entry over that of the file; repeatable"
     )
+    parser.add_argument(
+        "--set-file", metavar="NAME=PATH", action="append", default=[],
+        help="an entry whose value is the text of a file, as a password; repeatable",
+    )  # fmt: skip
 
 
 def _read(arguments: argparse.Namespace) -> RunConfig:
     from tailrace.config import files
+    from tailrace.config.option import holds_secret
 
     overrides: dict[str, str] = {}
     for entry in arguments.set:
         name, equals, value = entry.partition("=")
         if not equals or not name.strip():
-            raise ConfigError(f"--set {entry} has no NAME=VALUE.", "Write --set debezium.sink.type=console.")
+            # what was forgotten may be the name, and what stands there a password
+            raise ConfigError("An argument of --set has no NAME=VALUE.", "Write --set debezium.sink.type=console.")
+        if holds_secret(name) and value and not _REFERENCE.fullmatch(value.strip()):
+            logging.getLogger("tailrace").warning(
+                "--set %s=… shows its value to everyone who may list this host's processes: use --set-file %s=PATH, or "
+                "--set '%s=${env:NAME}'.",
+                *[name.strip()] * 3,
+            )
         overrides[name.strip()] = value
+    for entry in arguments.set_file:
+        name, equals, path = entry.partition("=")
+        if not equals or not name.strip() or not path.strip():
+            raise ConfigError("An argument of --set-file has no NAME=PATH.", "Write --set-file NAME=PATH.")
+        overrides[name.strip()] = _content(name.strip(), path.strip())
     return files.read(arguments.file, overrides, checkpoint=getattr(arguments, "checkpoint", None))
+
+
+def _content(name: str, path: str) -> str:
+    """The text of a file as an entry that means it as it stands, without the end of its last line."""
+    try:
+        text = Path(path).read_text()
+    except OSError as error:
+        raise ConfigError(
+            f"The file of --set-file {name} cannot be read: {error.strerror}.", "Check its name and its rights."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"The file of --set-file {name} is not text in UTF-8.", "Check its name.") from None
+    return text.removesuffix("\n").removesuffix("\r").replace("${", "$${")
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
 """Configurations: one typed table of options per connector, the files they come in, the lists that filter tables."""
 
-from tailrace.config.config import TABLES, Config, parse, secret_names
+from tailrace.config.config import TABLES, Config, parse
 from tailrace.config.filters import PrefixFilter, TableFilter
 from tailrace.config.option import Kind, Option
 
-__all__ = ["TABLES", "Config", "Kind", "Option", "PrefixFilter", "TableFilter", "parse", "secret_names"]
+__all__ = ["TABLES", "Config", "Kind", "Option", "PrefixFilter", "TableFilter", "parse"]

@@ -17,6 +17,7 @@ ANNOTATIONS = ("column.propagate.source.type", "datatype.propagate.source.type")
 _TRUNCATE = re.compile(r"column\.truncate\.to\.(\d+)\.chars", re.IGNORECASE)
 _MASK = re.compile(r"column\.mask\.with\.(\d+)\.chars", re.IGNORECASE)
 HASH = re.compile(r"column\.mask\.hash\.(v2\.)?([^.]+)\.with\.salt\.(.+)", re.IGNORECASE | re.DOTALL)
+_NEARLY_HASH = re.compile(r"column\.mask\.(?:with\.)?hash\.|column\.mask\.(?=.*salt)", re.IGNORECASE)
 _LONGEST = 10_000_000
 # Java's standard names of message digests, and its aliases, as hashlib calls them. MD2 is the one that it lacks.
 _DIGESTS = {
@@ -54,7 +55,11 @@ class KeyColumns:
 def without_salt(name: str) -> str:
     """The name of an option as it may be shown: a salt in it is hidden."""
     found = HASH.fullmatch(name)
-    return f"{name[: found.start(3)]}***" if found else name
+    if found is None:
+        # a slip before the salt leaves the salt where it is
+        found = _NEARLY_HASH.match(name)
+        return f"{name[: found.end()]}***" if found else name
+    return f"{name[: found.start(3)]}***"
 
 
 def treatment(name: str, expressions: list[str]) -> Treatment | None:

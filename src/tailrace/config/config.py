@@ -81,7 +81,7 @@ class Config(Mapping[str, Any]):
         return str(self.typed["topic.prefix"])
 
     def __repr__(self) -> str:
-        hidden = {name for name in self.given if _row(self.connector, name).kind is Kind.SECRET}
+        hidden = {name for name in self.given if _row(self.connector, name).hides(name)}
         shown = ", ".join(
             f"{columns.without_salt(n)}={'***' if n in hidden else v!r}" for n, v in sorted(self.given.items())
         )
@@ -93,11 +93,6 @@ def _row(connector: str, name: str) -> Option:
     table = TABLES[connector]
     exact = (option for option in table if option.name == name)
     return next(exact, None) or next(option for option in table if option.matches(name))
-
-
-def secret_names() -> frozenset[str]:
-    """The names, in lower case, of the options of any connector whose values are never shown."""
-    return frozenset(option.name.lower() for table in TABLES.values() for option in table if option.kind is Kind.SECRET)
 
 
 def parse(connector: str, options: Mapping[str, str]) -> Config:
@@ -156,7 +151,7 @@ class _Reading:
         if option is None:
             option = next((row for row in self.table if row.matches(name)), None)
         if option is None:
-            self.faults.append(f"{name} is not an option{self._nearest(lower)}")
+            self.faults.append(f"{columns.without_salt(name)} is not an option{self._nearest(lower)}")
             return
         shown = columns.without_salt(name)
         canonical = name if option.pattern else option.name
@@ -173,7 +168,7 @@ class _Reading:
         try:
             value = option.parse(text)
         except ValueError as fault:
-            self.faults.append(f"{shown} {fault}")
+            self.faults.append(f"{shown} has a value that is not taken" if option.hides(name) else f"{shown} {fault}")
             return
         if not self._usable(option, name, text, value):
             return
@@ -186,7 +181,8 @@ class _Reading:
         is_default = value == option.default or value in option.neutral
         if option.unsupported and not is_default:
             if text.strip():
-                shown = name if option.kind is Kind.SECRET else f"{name} = {text.strip()}"
+                # a family has members that nobody here knows of
+                shown = name if option.pattern or option.hides(name) else f"{name} = {text.strip()}"
                 self.faults.append(f"{shown} is not supported: {option.unsupported}")
             return False
         if option.notice and not is_default:

@@ -94,10 +94,14 @@ def property_fault(name: str, text: str) -> str:
         option = _OWN[lower]
         return f"{name} is not supported: " + (f"give it as {option}" if option else "the connector sets it itself")
     if lower == "sslconnection":
-        return "" if text.strip().lower() in ("true", "false") else f"{name} must be true or false, not {text!r}"
+        return "" if text.strip().lower() in ("true", "false") else f"{name} must be true or false"
     if lower == "securitymechanism":
         known = text.strip() in _SECURITY
-        return "" if known else f"{name} = {text} is not supported: give CLI's word of it as driver.Authentication"
+        return (
+            ""
+            if known
+            else f"{name} has a number that is not supported: give CLI's word of it as driver.Authentication"
+        )
     if "truststore" in lower or "keystorelocation" in lower or lower in ("sslkeystorepassword", "sslkeystoretype"):
         return (
             f"{name} is not supported: Java key stores are not read; name the server's certificate in "

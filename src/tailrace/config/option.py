@@ -22,6 +22,18 @@ class Kind(Enum):
     LETTERS = "a comma-separated list of operations"  # -> frozenset[str]
 
 
+_SECRET = re.compile(
+    r"pass(?:word|wd|phrase|code)|pwd|secret|token|jaas|credential|api[.\-_]?key|access[.\-_]?key|account[.\-_]?key"
+    r"|private[.\-_]?key|keystore\.key|user[.\-_]?info|connection\.?string|\.salt|initial\.statements",
+    re.IGNORECASE,
+)
+
+
+def holds_secret(name: str) -> bool:
+    """Whether the option called `name`, known or not, may hold a secret, so that its value is never shown."""
+    return _SECRET.search(name) is not None
+
+
 Check = Callable[[Any], str]
 """Tells what is wrong with a typed value, in words that follow the option's name; empty when nothing is."""
 
@@ -74,6 +86,10 @@ class Option:
             if word == choice.lower():
                 return choice
         raise ValueError(f"must be one of {', '.join(self.choices)}, not {value.strip()!r}")
+
+    def hides(self, name: str) -> bool:
+        """Whether the value that was given under `name` is never shown."""
+        return self.kind is Kind.SECRET or holds_secret(name)
 
     def matches(self, name: str) -> bool:
         """Whether `name` belongs to the family of names that this row stands for."""

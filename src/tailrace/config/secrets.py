@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from tailrace.config.option import holds_secret
 from tailrace.config.properties import parse_properties
 from tailrace.errors import ConfigError
 
@@ -46,6 +47,9 @@ _CONNECT = re.compile(r"\$\$\{|\$\{([^}]*)\}")
 
 # Where `${…}` has a meaning of its own: groups of an expression, the database in a statement, the code of a transform.
 _OWN_MEANING = re.compile(r"(?:.*\.)?(?:transforms|predicates)\..+|.+\.(?:replacement|query)", re.IGNORECASE)
+
+# Families with members that nobody here knows of.
+_FAMILIES = re.compile(r"(?:debezium\.source\.)?(?:driver|signal\.consumer|producer\.override)\.", re.IGNORECASE)
 
 _log = logging.getLogger("tailrace")
 
@@ -152,9 +156,9 @@ class _Reading:
         look_up = _LOOK_UPS.get(provider)
         if look_up is None:
             default = "; ${NAME:default} is for Debezium Server's files" if not self._expressions else ""
+            named = f"the provider {provider}" if self._may_show(shown) else "a provider"
             self.faults.append(
-                f"{self.option} refers to the provider {provider}, which is not known: there are "
-                f"{', '.join(PROVIDERS)}{default}"
+                f"{self.option} refers to {named}, which is not known: there are {', '.join(PROVIDERS)}{default}"
             )
             return ""
         if provider == "env":
@@ -168,8 +172,18 @@ class _Reading:
         return found if found is not None else self._missing(shown)
 
     def _missing(self, reference: str) -> str:
-        self.faults.append(f"{self.option} refers to {reference}, which is not there")
+        named = reference if self._may_show(reference) else "a variable, an entry or a file"
+        self.faults.append(f"{self.option} refers to {named}, which is not there")
         return ""
+
+    def _may_show(self, reference: str) -> bool:
+        """Whether a reference may be shown: within a secret, `${…}` may be a part of it that was meant as it stands."""
+        provider = reference[2:].partition(":")[0]
+        is_plain = provider in PROVIDERS or provider.lower() in _VAULTS
+        is_whole = self._options[self.option].strip() == reference
+        if holds_secret(self.option) or _FAMILIES.match(self.option):
+            return is_whole and is_plain
+        return is_whole or is_plain
 
 
 def _entry(path: str, key: str) -> str | None:

@@ -1,32 +1,36 @@
 """Options on their way through Spark, which makes the names of a Python source's options lower case.
 
 Some names carry what tells case apart: a salt, a digest, a table. So all options travel in the value of one, as JSON.
+Spark prints the options of a source in its plans, but for the values of those whose names its redaction knows as
+secret: the name of the one is such a name, whatever the session is like.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 
-from tailrace.config import secret_names
+from tailrace.config.option import holds_secret
 from tailrace.errors import ConfigError
 
-CARRIER = "tailrace.options"
+CARRIER = "tailrace.options.secret"
 """The option whose value is the JSON object of all options, their names as they were written."""
 
+_log = logging.getLogger("tailrace")
+
 _CASE_COUNTS = re.compile(r"column\.mask\.hash\..+", re.IGNORECASE | re.DOTALL)
+# what Spark's own setting of spark.redaction.regex finds
+_REDACTED = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 
 
 def options(mapping: Mapping[str, str]) -> dict[str, str]:
     """`mapping` in a form that keeps the case of names: `readStream.format(…).options(**options(mapping))`. Driver.
 
-    Secrets stay options of their own, since Spark hides those from its pages by their names.
+    Plans, Spark's pages and its logs show nothing of any option.
     """
-    secret = secret_names()
-    apart = {name: text for name, text in mapping.items() if name.strip().lower() in secret}
-    together = {name: text for name, text in mapping.items() if name not in apart}
-    return apart | {CARRIER: json.dumps(together, ensure_ascii=False)}
+    return {CARRIER: json.dumps(dict(mapping), ensure_ascii=False)}
 
 
 def unpacked(given: Mapping[str, str]) -> dict[str, str]:
@@ -42,6 +46,13 @@ def unpacked(given: Mapping[str, str]) -> dict[str, str]:
                 "column.mask.hash.… came as an option of its own, and Spark makes the names of options lower case: "
                 "the salt is not what it was.",
                 "Pass all options through tailrace.spark.options: .options(**tailrace.spark.options(mapping)).",
+            )
+    for name in bare:
+        if holds_secret(name) and not _REDACTED.search(name):
+            _log.warning(
+                "%s came as an option of its own, and Spark shows its value in plans: pass all options through "
+                "tailrace.spark.options.",
+                name,
             )
     carried = next((text for name, text in given.items() if name.lower() == CARRIER), None)
     if carried is None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tailrace import temporary
 from tailrace.spark.cluster import LOCAL, demand, is_local
 from tailrace.spark.gateway import start_java
 from tailrace.spark.jars import kafka_jars
@@ -31,7 +29,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.pollingDelay": "5ms",
     # A second copy of a slow task would write its records to Kafka a second time, and out of order.
     "spark.speculation": "false",
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
+    "spark.redaction.regex": "(?i)secret|pass(word|phrase|wd)|pwd|token|(access|api|account|private)[._-]?key|jaas"
+    "|credential|user[.]?info|connection[.]?string",
 }
 """What every session gets; `config` may override each of them."""
 
@@ -183,14 +182,14 @@ def _sockets(given: str | None = None) -> dict[str, str]:
     """A local session reaches its workers over Unix sockets: over TCP the small writes of both sides wait 40 ms for
     each other's acknowledgement, in every task.
 
-    They are in the directory `given`, or in one of this process's own, which its end removes: Spark would put them into
+    They are in the directory `given`, or in one of this process's own, which its end removes, or, where it is
+    killed, the next one's start: Spark would put them into
     the system's directory for temporary files, and leave some there. Where the path of a socket would be too long for
     the system, workers are reached over TCP; executors of a cluster are, since their directories are not known here.
     """
     folder = given
     if folder is None:
-        folder = tempfile.mkdtemp(prefix="tailrace-sockets-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = temporary.folder("tailrace-sockets-")
     if len(os.fsencode(folder)) + _SOCKET_NAME > _SOCKET_PATH:
         return {_ENABLED: "false"}
     return {_ENABLED: "true", _SOCKETS: folder}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import ssl
@@ -83,6 +84,15 @@ def test_what_pymongo_refuses_is_told_without_the_password() -> None:
         connect(address(mongodb__connection__string="mongodb://me:hunter2@a:notaport/"))
     assert "PyMongo refuses the connection" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+    for string in (
+        "mongodb://u:p@hunter2:w@h",
+        "mongodb://u:p@a:hunter2/",
+        "mongodb://u:hunter2@",
+        "mongodb://hunter2%/",
+    ):
+        with pytest.raises(ConfigError) as refused:
+            connect(address(mongodb__connection__string=string))
+        assert "hunter2" not in str(refused.value)
 
 
 # --- stores
@@ -128,6 +138,22 @@ def test_pkcs12_stores_open_a_connection(authority: Authority, secured: int, tmp
         assert wrapped.recv(7) == b"welcome"
     written = Path(stores.client_certificate(str(keys), WORD))
     assert written.stat().st_mode & 0o077 == 0
+
+
+def test_a_decrypted_key_is_in_no_file_system(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not hasattr(os, "memfd_create"):
+        pytest.skip("the system has no files in memory")
+    keys, _ = authority.pkcs12(tmp_path)
+    empty = tmp_path / "temporary"
+    empty.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(empty))
+    stores._written.cache_clear()
+    written = stores.client_certificate(str(keys), WORD)
+    assert b"PRIVATE KEY" in Path(written).read_bytes()
+    assert "memfd" in str(Path(written).readlink())
+    assert list(empty.iterdir()) == []
 
 
 @pytest.mark.parametrize(

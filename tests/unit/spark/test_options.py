@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -24,10 +25,16 @@ def test_names_come_back_as_they_were_written() -> None:
     assert unpacked(lower(options(given))) == given
 
 
-def test_secrets_travel_on_their_own() -> None:
-    sent = options(GIVEN)
-    assert sent["database.password"] == "s3cret"
-    assert "s3cret" not in sent[CARRIER]
+def test_no_option_has_a_name_that_spark_shows_the_value_of() -> None:
+    sent = options(GIVEN | {"driver.APIKey": "s3cret", HASH: "a.b.c"})
+    assert all(re.search("(?i)secret|password|token|access[.]?key", name) for name in sent)
+
+
+def test_a_secret_that_spark_would_show_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    unpacked({"mongodb.connection.string": "mongodb://u:s3cret@h/", "database.password": "s3cret"})
+    assert len(caplog.messages) == 1
+    assert "mongodb.connection.string came as an option of its own" in caplog.messages[0]
+    assert "s3cret" not in caplog.text
 
 
 def test_the_source_reads_them() -> None:

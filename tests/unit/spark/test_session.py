@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -17,7 +18,7 @@ def test_workers_are_reached_over_sockets_that_nobody_else_may_open() -> None:
     folder = settings.pop("spark.python.unix.domain.socket.dir")
     assert settings == {"spark.python.unix.domain.socket.enabled": "true"}
     assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700
-    Path(folder).rmdir()
+    shutil.rmtree(folder)
 
 
 def test_a_path_that_is_too_long_for_a_socket_leaves_tcp(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -135,12 +135,22 @@ def connect(address: Address) -> MongoClient[Any]:
     try:
         return MongoClient(address.uri, **options)
     except (ConfigurationError, InvalidURI, ValueError, TypeError) as error:
-        raise ConfigError(f"PyMongo refuses the connection: {_blank(str(error))}.", "Correct the options.") from None
+        why = _blank(str(error), address.uri)
+        raise ConfigError(f"PyMongo refuses the connection{why}.", "Correct the options.") from None
     except OSError as error:
         # The reading of PEM files happens here.
         raise PrerequisiteError(f"TLS cannot be set up: {error}.", "Check the files of certificates.") from None
 
 
-def _blank(text: str) -> str:
-    """An error's text without the user and password that a connection string in it may hold."""
-    return re.sub(r"(://)[^@/\s]*@", r"\1***@", text).rstrip(". ")
+def _blank(text: str, uri: str) -> str:
+    """What an error says, behind a colon; nothing where it shows a part of the connection string.
+
+    Where the string is broken, any part of it may be one of the password.
+    """
+    parts = re.findall(r"[^\W_]{3,}", uri.partition("://")[2])
+    words = set(re.findall(r"[^\W_]{3,}", text)) - _WORDS
+    return "" if words.intersection(parts) else f": {text.rstrip('. ')}"
+
+
+# Of PyMongo's own sentences and of its options.
+_WORDS = frozenset(("mongodb", "srv", "URI", "authSource", "replicaSet", "tls", "ssl", "true", "false", "localhost"))

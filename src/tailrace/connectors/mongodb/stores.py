@@ -1,15 +1,19 @@
-"""Certificates and keys out of PKCS12 files, as PEM files that OpenSSL reads. Planner and worker."""
+"""Certificates and keys out of PKCS12 files, as PEM files that OpenSSL reads. Planner and worker.
+
+A decrypted key is in the memory of its process, under a name that the process alone has: nothing is left of it however
+the process ends. Where the system has no such files (Linux has them) it is a temporary file, which the end of the
+process removes, or, where that is killed, the start of the next one.
+"""
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import tempfile
 import threading
 from functools import cache
 from pathlib import Path
 
+from tailrace import temporary
 from tailrace.errors import PrerequisiteError
 
 _REMEDY = "Check its path, its password and its type."
@@ -19,7 +23,8 @@ _lock = threading.Lock()
 def client_certificate(path: str, password: str) -> str:
     """The path of a PEM file with the certificate and the private key of the PKCS12 file at `path`.
 
-    The file is readable by this user alone and goes with the process. Raises PrerequisiteError.
+    The file is readable by this user alone and goes with the process, in which alone the path has a
+    meaning. Raises PrerequisiteError.
     """
     return _converted(path, password, True)
 
@@ -42,6 +47,32 @@ def _converted(path: str, password: str, with_key: bool) -> str:
 @cache
 def _written(path: str, content: bytes, password: str, with_key: bool) -> str:
     pem = _pem(path, content, password, with_key)
+    return _in_memory(pem) or _in_file(pem)
+
+
+def _in_memory(pem: bytes) -> str:
+    """The path of a file that only exists in memory; empty where the system has none, or no names for them."""
+    if not hasattr(os, "memfd_create"):
+        return ""
+    try:
+        handle = os.memfd_create("tailrace-store", os.MFD_CLOEXEC)
+    except OSError:
+        return ""
+    os.fchmod(handle, 0o600)
+    # it stays open: the client reads it again when it resolves its servers anew
+    with os.fdopen(handle, "wb", closefd=False) as file:
+        file.write(pem)
+    name = f"/proc/self/fd/{handle}"
+    try:
+        if Path(name).read_bytes() == pem:
+            return name
+    except OSError:
+        pass
+    os.close(handle)
+    return ""
+
+
+def _in_file(pem: bytes) -> str:
     handle, name = tempfile.mkstemp(suffix=".pem", dir=_folder())
     with os.fdopen(handle, "wb") as file:
         file.write(pem)
@@ -50,9 +81,7 @@ def _written(path: str, content: bytes, password: str, with_key: bool) -> str:
 
 @cache
 def _folder() -> str:
-    folder = tempfile.mkdtemp(prefix="tailrace-stores-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    return temporary.folder("tailrace-stores-")
 
 
 def _pem(path: str, content: bytes, password: str, with_key: bool) -> bytes:

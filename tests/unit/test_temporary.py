@@ -1,0 +1,70 @@
+"""What a process keeps in temporary directories goes with it, and what a killed one left goes with the next start."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tailrace import temporary
+
+PREFIX = "tailrace-sockets-"
+OWNER = f"""
+import sys, tempfile
+from tailrace import temporary
+tempfile.tempdir = sys.argv[1]
+print(temporary.folder({PREFIX!r}), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> subprocess.Popen[str]:
+    """A process that has a directory, which it has told on its standard output."""
+    return subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def line(process: subprocess.Popen[str]) -> Path:
+    assert process.stdout is not None
+    return Path(process.stdout.readline().strip())
+
+
+@pytest.fixture(autouse=True)
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_has_is_not(
+    owner: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    theirs = line(owner)
+    (theirs / "socket").touch()
+    others = tmp_path / f"{PREFIX}of-nobody"
+    others.mkdir()
+    (tmp_path / f"{PREFIX}link").symlink_to(theirs)
+    mine = Path(temporary.folder(PREFIX))
+    assert mine.stat().st_mode & 0o077 == 0
+    assert (theirs / "socket").exists()
+    owner.send_signal(signal.SIGKILL)
+    owner.communicate()
+    assert theirs.exists()
+    again = Path(temporary.folder(PREFIX))
+    assert not theirs.exists()
+    assert mine.exists()
+    assert again.exists()
+    # nobody can tell whose it is
+    assert others.exists()
+
+
+def test_a_process_that_ends_removes_its_own(owner: subprocess.Popen[str]) -> None:
+    theirs = line(owner)
+    assert theirs.exists()
+    owner.communicate("")
+    assert owner.returncode == 0
+    assert not theirs.exists()
