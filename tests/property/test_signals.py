@@ -63,7 +63,7 @@ DATA = st.dictionaries(
 
 def obeyed(signal: Signal, progress: Progress = NO_PROGRESS) -> Progress:
     """The progress after a signal, as it comes back from a checkpoint."""
-    obedience = Obedience(lambda: TABLES, Notifications("p"))
+    obedience = Obedience(lambda: TABLES, Notifications("p"), lambda condition: "")
     reached, _, notes = obedience.obey(signal, "0/1", progress, None)
     text = json.dumps(Progress.to_json(reached), ensure_ascii=False).encode()
     for note in notes:
@@ -104,7 +104,7 @@ def test_a_failure_to_list_the_tables_is_not_the_signal_s() -> None:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        Obedience(lost, Notifications("p")).obey(
+        Obedience(lost, Notifications("p"), lambda condition: "").obey(
             Signal("1", "execute-snapshot", '{"data-collections": ["a"]}'), "0/1", NO_PROGRESS, None
         )
 
