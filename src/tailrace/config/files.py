@@ -151,7 +151,7 @@ def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | No
 def _connector_json(path: str | Path, text: str) -> dict[str, str]:
     try:
         document = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"The file {path} is no JSON: {error}.", "Correct the file.") from None
     inner = document.get("config", document) if isinstance(document, dict) else None
     if not isinstance(inner, dict):
