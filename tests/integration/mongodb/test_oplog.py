@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from bson import Binary, Int64, Timestamp
 
-from tailrace.connectors.mongodb import oplog
-from tailrace.errors import PositionLost
+from tailrace.connectors.mongodb import oplog, reader
+from tailrace.errors import DecodeError, PositionLost
 from tests.fix_mongodb import GenuineOplog, MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
 
@@ -243,3 +243,45 @@ def test_what_is_written_while_the_tail_begins_is_read(
     found = capture.until(5)
     genuine_oplog.append(insert(300, 6))
     assert keys(found + capture.until(1)) == [("c", str(number)) for number in range(1, 7)]
+
+
+@pytest.mark.parametrize("leads_to", [104, 105, 103])
+def test_an_entry_that_follows_itself_or_a_later_one_is_an_error(
+    genuine_oplog: GenuineOplog, started: Capture, leads_to: int
+) -> None:
+    genuine_oplog.append(
+        applied(103, 1, partialTxn=True, prevOpTime=at(103)),
+        applied(104, 2, prevOpTime=at(leads_to), count=Int64(2)),
+        insert(105, 60),
+    )
+    with pytest.raises(DecodeError, match="says that it follows a later one"):
+        started.until(1)
+
+
+def test_a_transaction_of_many_entries_stays_within_the_spool(
+    genuine_oplog: GenuineOplog, started: Capture, make_capture: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One entry of it is held at a time, beside what the spool may hold; a restart goes on in the middle of it."""
+    entries = [applied(200, *range(10), partialTxn=True, prevOpTime=NOWHERE)]
+    for number in range(1, 20):
+        before, ids = at(199 + number), range(10 * number, 10 * number + 10)
+        entries.append(applied(200 + number, *ids, partialTxn=True, prevOpTime=before))
+    genuine_oplog.append(insert(101, -1), *entries, applied(300, 200, prevOpTime=at(219)), insert(301, 300))
+    held: list[int] = []
+    keep = reader.LogReader._keep
+
+    def noted(self: reader.LogReader, chunk: Any) -> None:
+        held.append(self._held + (0 if chunk is None else len(chunk.rows.data)))
+        keep(self, chunk)
+
+    monkeypatch.setattr(reader.LogReader, "_keep", noted)
+    options = {"max_queue_size_in_bytes": "3000"}
+    started.close()
+    first = make_capture(genuine_oplog.server, old=True, snapshot_mode="never", offset=started.offset, **options)
+    found = first.until(25)
+    first.close()
+    again = make_capture(genuine_oplog.server, old=True, snapshot_mode="never", offset=first.offset, **options)
+    found += again.until(203 - len(found))
+    assert keys(found) == [("c", str(id_)) for id_ in (-1, *range(201), 300)]
+    assert [event["value"]["source"]["tord"] for event in found[1:-1]] == list(range(1, 202))
+    assert max(held) < 6000

@@ -3,13 +3,14 @@
 An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op is i, u, d, c for a command or n for
 none. A transaction is a command `applyOps` with its operations; a large one is several of them, all but the last with
 `partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes
-of a transaction have the position of the entry that makes them visible.
+of a transaction have the position of the entry that makes them visible. Those of several entries are read entry by
+entry, each a chunk of its own, unless its end must be known: a transaction may be larger than memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +41,10 @@ REMEDY = "The changes between are lost: delete the checkpoint to start again wit
 
 
 class OplogFeed:
-    """Captured changes behind a position, chunk by chunk. Raises PyMongo's errors, DecodeError and PositionLost."""
+    """Captured changes behind a position, chunk by chunk. Raises PyMongo's errors, DecodeError and PositionLost.
+
+    With `whole` a transaction of several entries is one chunk, however large: what counts its events needs its end.
+    """
 
     def __init__(
         self,
@@ -50,13 +54,17 @@ class OplogFeed:
         batch_size: int = BATCH,
         await_ms: int | None = None,
         majority: bool = True,
+        whole: bool = False,
     ) -> None:
         self._client = client
         self._namespaces = namespaces
         self._batch_size = batch_size
         self._await_ms = await_ms
         self._majority = majority
+        self._whole = whole
         self._cursor: RawCursor | None = None
+        # what is left of the answer that is being read
+        self._chunks: Iterator[Chunk] | None = None
         self._reached = Position()
         # the timestamp of the latest change of this cursor, and its number among those with it
         self._counted = (0, 0)
@@ -107,18 +115,31 @@ class OplogFeed:
         self._unchecked = self._reached.time > 0
 
     def close(self) -> None:
+        self._chunks = None
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
 
     def read(self) -> Chunk | None:
         """The next chunk, which may hold no captured change; None when there is nothing new for a while."""
-        if self._ended:
-            self._tail()
-        answer = self._next()
-        self.answered_at = answer.at
-        found = self._chunk(answer) if len(answer.starts) else None
-        self.caught_up_at = max(self.caught_up_at, self._reached.time)
+        found = self._rest()
+        if found is None:
+            if self._ended:
+                self._tail()
+            answer = self._next()
+            self.answered_at = answer.at
+            if len(answer.starts):
+                self._chunks = self._read(answer)
+                found = self._rest()
+        return found
+
+    def _rest(self) -> Chunk | None:
+        """The next chunk of the answer that is being read, if there is one."""
+        if self._chunks is None:
+            return None
+        found = next(self._chunks, None)
+        if found is None:
+            self._chunks = None
         return found
 
     def _next(self) -> Answer:
@@ -185,41 +206,68 @@ class OplogFeed:
 
     # --- entries -------------------------------------------------------------------------------------------------
 
-    def _chunk(self, answer: Answer) -> Chunk:
-        data, starts = answer.data, answer.starts
-        places, kinds = fields.locate(data, starts, _ENTRY)
-        time = fields.int64s(data, places[0], kinds[0])
-        if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():
-            raise DecodeError("An entry of the oplog has no ts or no op.", int(starts[0]))
-        # an empty text has its zero byte there
-        letters = data[places[1] + 4]
-        op = _OPS[letters]
-        # what a chunk migration moves between shards is no change
-        kept = (op != 0) & (places[5] < 0) & (kinds[2] == fields.STRING)
-        hashed = places[4] >= 0
-        hashes = fields.int64s(data, places[4], kinds[4])
-        terms = np.where(places[6] >= 0, fields.int64s(data, places[6], kinds[6]), -1)
-        entry = np.flatnonzero(kept)
-        rows = _Parts(data, entry, starts[entry], op[entry], np.zeros(len(entry), np.int64))
-        for command in np.flatnonzero((letters == _COMMAND_OP) & (places[5] < 0)).tolist():
-            self._add_command(rows, data, command, places[:, command], kinds[:, command])
-        found = rows.joined()
+    def _read(self, answer: Answer) -> Iterator[Chunk]:
+        """The answer chunk by chunk: a transaction of several entries cuts it."""
+        entries = _located(answer)
+        low = 0
+        rows = self._singles(entries)
+        for command in np.flatnonzero(entries.is_command).tolist():
+            own = _command(entries, command)
+            if own is None:
+                continue
+            earlier = self._before(entries, command)
+            if not earlier or self._whole:
+                order = 1
+                for at in earlier:
+                    order = self._fetched(at).add_to(rows, command, order)
+                own.add_to(rows, command, order)
+                continue
+            if low < command:
+                yield self._chunk(entries, rows, low, command, True)
+            yield from self._transaction(entries, command, earlier, own)
+            low, rows = command + 1, self._singles(entries, command + 1)
+        if low < len(entries.time):
+            yield self._chunk(entries, rows, low, len(entries.time), True)
+
+    def _singles(self, entries: _Entries, low: int = 0) -> _Parts:
+        """The entries from `low` on that are changes themselves."""
+        entry = low + np.flatnonzero(entries.is_change[low:])
+        return _Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
+
+    def _transaction(self, entries: _Entries, command: int, earlier: list[int], own: _Operations) -> Iterator[Chunk]:
+        """The changes of the transaction that ends with an entry: a chunk for each of its entries."""
+        order = 1
+        for at in earlier:
+            rows = _Parts.empty(entries.data)
+            order = self._fetched(at).add_to(rows, command, order)
+            yield self._chunk(entries, rows, command, command + 1, False)
+        rows = _Parts.empty(entries.data)
+        own.add_to(rows, command, order)
+        yield self._chunk(entries, rows, command, command + 1, True)
+
+    def _chunk(self, entries: _Entries, rows: _Parts, low: int, high: int, is_whole: bool) -> Chunk:
+        """The chunk of `rows`, of the entries `[low, high)`; with `is_whole` nothing more of these is to come."""
+        found = rows.joined(high)
+        time = entries.time
         number = numbered(time[found.entry], *self._counted)
         counted = (int(time[found.entry[-1]]), int(number[-1])) if len(number) else self._counted
         namespace, _ = self._numbers(found.data, found.at)
         whole = Rows(
-            found.data, found.at, time[found.entry], number, found.op, namespace, hashes[found.entry],
-            hashed[found.entry], found.order, terms[found.entry],
+            found.data, found.at, time[found.entry], number, found.op, namespace, entries.hashes[found.entry],
+            entries.hashed[found.entry], found.order, entries.terms[found.entry],
         )  # fmt: skip
-        reached = _position_behind(time, counted, hashes, hashed, terms)
+        part = slice(low, high)
+        reached = _position_behind(time[part], counted, entries.hashes[part], entries.hashed[part], entries.terms[part])
         fresh = whole.part(slice(whole.first_after(self._reached), None))
         captured = fresh.part(fresh.namespace >= 0)
-        kept = _kept(captured, len(data))
+        kept = _kept(captured, len(entries.data))
         # nothing that can fail comes between these
         self._counted = counted
         if self._reached.is_before(reached):
             self._reached = reached
-        return Chunk(kept, Read(self._reached), None, len(data))
+        if is_whole:
+            self.caught_up_at = max(self.caught_up_at, self._reached.time)
+        return Chunk(kept, Read(self._reached), None, len(found.data))
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
         """The numbers of the changes' collections."""
@@ -232,55 +280,133 @@ class OplogFeed:
         number = np.array([self._namespaces.number(name) for name in names] or [-1], np.int32)
         return number[codes], names
 
-    def _add_command(self, rows: _Parts, data: Bytes, entry: int, places: Int64s, kinds: Bytes) -> None:
-        """Add the operations that become visible with a command."""
-        if kinds[3] != fields.DOCUMENT:
-            return
-        inside, inner = fields.locate(data, places[3:4], _COMMAND)
-        flags = [inside[row, 0] >= 0 and _is_true(data, int(inside[row, 0]), int(inner[row, 0])) for row in (1, 2)]
-        applies = inner[0, 0] == fields.ARRAY
-        commits = inside[3, 0] >= 0
-        if not (commits or applies) or any(flags):
-            return
-        parts = self._before(data, places[7], kinds[7])
-        if applies:
-            parts.append((data, int(inside[0, 0])))
-        order = 1
-        for buffer, array in parts:
-            at, op, count = _operations(buffer, array, 0)
-            rows.add(buffer, entry, at, op, order)
-            order += count
-
-    def _before(self, data: Bytes, place: int, kind: int) -> list[tuple[Bytes, int]]:
-        """The `applyOps` of the earlier entries of a transaction, the oldest first, that `prevOpTime` leads to."""
-        from bson.timestamp import Timestamp
-
-        found: list[tuple[Bytes, int]] = []
+    def _before(self, entries: _Entries, command: int) -> list[int]:
+        """The timestamps of the earlier entries of a transaction, the oldest first, that `prevOpTime` leads to."""
+        found: list[int] = []
+        data, latest = entries.data, int(entries.time[command])
+        place, kind = int(entries.previous[command]), int(entries.previous_kind[command])
         while kind == fields.DOCUMENT:
             inside, inner = fields.locate(data, np.array([place], np.int64), ("ts",))
             at = int(fields.int64s(data, inside[0], inner[0])[0])
             if at <= 0:
                 break
-            stamp = Timestamp(at >> 32, at & 0xFFFFFFFF)
-            # of an earlier time than an entry that a majority has: so a majority has this one as well
-            command = {"find": "oplog.rs", "filter": {"ts": {"$gte": stamp}}, "limit": 1, "singleBatch": True}
-            answer = RawCursor(self._client, "local", command).next()
-            data = answer.data
-            places, kinds = fields.locate(data, answer.starts, ("ts", "o", "prevOpTime"))
-            if not len(answer.starts) or int(fields.int64s(data, places[0], kinds[0])[0]) != at:
-                raise PositionLost(
-                    f"The oplog no longer holds the beginning of the transaction at {stamp.time}:{stamp.inc}.", REMEDY
-                )
-            inside, inner = fields.locate(data, places[1], ("applyOps", *_CONTINUED))
-            if not any(
-                inside[row, 0] >= 0 and _is_true(data, int(inside[row, 0]), int(inner[row, 0])) for row in (1, 2)
-            ):
+            if at >= latest:
+                raise DecodeError(f"The entry of the oplog at {_stamp(latest)} says that it follows a later one.")
+            # without the operations, which are read one entry at a time
+            links = {"ts": 1, "prevOpTime": 1, **{f"o.{name}": 1 for name in _CONTINUED}}
+            data, places, kinds = self._entry(at, projection=links)
+            inside, inner = fields.locate(data, places[1], _CONTINUED)
+            if kinds[1, 0] != fields.DOCUMENT or not any(_flags(data, inside, inner)):
                 # the statement before this one of a session's retryable writes, which took effect by itself
                 break
-            if inner[0, 0] == fields.ARRAY:
-                found.append((data, int(inside[0, 0])))
-            place, kind = int(places[2, 0]), int(kinds[2, 0])
+            found.append(at)
+            latest, place, kind = at, int(places[2, 0]), int(kinds[2, 0])
         return found[::-1]
+
+    def _fetched(self, at: int) -> _Operations:
+        """The operations of an earlier entry of a transaction."""
+        data, places, kinds = self._entry(at)
+        inside, inner = fields.locate(data, places[1], _COMMAND)
+        array = int(inside[0, 0]) if kinds[1, 0] == fields.DOCUMENT and inner[0, 0] == fields.ARRAY else None
+        return _Operations(data, array)
+
+    def _entry(self, at: int, **more: Any) -> tuple[Bytes, Int64s, Bytes]:
+        """The entry with a timestamp, which must be there, and its `ts`, `o` and `prevOpTime`."""
+        from bson.timestamp import Timestamp
+
+        # of an earlier time than an entry that a majority has: so a majority has this one as well
+        stamp = {"ts": {"$gte": Timestamp(at >> 32, at & 0xFFFFFFFF)}}
+        command = {"find": "oplog.rs", "filter": stamp, "limit": 1, "singleBatch": True, **more}
+        answer = RawCursor(self._client, "local", command).next()
+        places, kinds = fields.locate(answer.data, answer.starts, ("ts", "o", "prevOpTime"))
+        if not len(answer.starts) or int(fields.int64s(answer.data, places[0], kinds[0])[0]) != at:
+            raise PositionLost(f"The oplog no longer holds the beginning of the transaction at {_stamp(at)}.", REMEDY)
+        return answer.data, places, kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of an answer, and where in `data` what is needed of them stands."""
+
+    data: Bytes
+    starts: Int64s
+    time: Int64s
+    op: Bytes
+    is_change: Flags
+    is_command: Flags
+    hashes: Int64s
+    hashed: Flags
+    terms: Int64s
+    object: Int64s
+    object_kind: Bytes
+    previous: Int64s
+    previous_kind: Bytes
+
+
+def _located(answer: Answer) -> _Entries:
+    data, starts = answer.data, answer.starts
+    places, kinds = fields.locate(data, starts, _ENTRY)
+    if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():
+        raise DecodeError("An entry of the oplog has no ts or no op.", int(starts[0]))
+    # an empty text has its zero byte there
+    letters = data[places[1] + 4]
+    op = _OPS[letters]
+    # what a chunk migration moves between shards is no change
+    own = places[5] < 0
+    return _Entries(
+        data=data,
+        starts=starts,
+        time=fields.int64s(data, places[0], kinds[0]),
+        op=op,
+        is_change=(op != 0) & own & (kinds[2] == fields.STRING),
+        is_command=(letters == _COMMAND_OP) & own,
+        hashes=fields.int64s(data, places[4], kinds[4]),
+        hashed=places[4] >= 0,
+        terms=np.where(places[6] >= 0, fields.int64s(data, places[6], kinds[6]), -1),
+        object=places[3],
+        object_kind=kinds[3],
+        previous=places[7],
+        previous_kind=kinds[7],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Operations:
+    """The `applyOps` array at `array` of a buffer; None: there is none."""
+
+    data: Bytes
+    array: int | None
+
+    def add_to(self, rows: _Parts, entry: int, order: int) -> int:
+        """Add the operations, whose first has the place `order` in its transaction; returns that of the next one."""
+        if self.array is None:
+            return order
+        at, op, count = _operations(self.data, self.array, 0)
+        rows.add(self.data, entry, at, op, order)
+        return order + count
+
+
+def _command(entries: _Entries, command: int) -> _Operations | None:
+    """The operations of a command's own that it makes visible, perhaps after others; None: it makes none visible."""
+    if entries.object_kind[command] != fields.DOCUMENT:
+        return None
+    data = entries.data
+    inside, inner = fields.locate(data, entries.object[command : command + 1], _COMMAND)
+    applies = inner[0, 0] == fields.ARRAY
+    if not (applies or inside[3, 0] >= 0) or any(_flags(data, inside[1:3], inner[1:3])):
+        return None
+    return _Operations(data, int(inside[0, 0]) if applies else None)
+
+
+def _flags(data: Bytes, places: Int64s, kinds: Bytes) -> list[bool]:
+    """Whether each of the fields is there and true."""
+    return [
+        place >= 0 and _is_true(data, int(place), int(kind)) for (place,), (kind,) in zip(places, kinds, strict=True)
+    ]
+
+
+def _stamp(at: int) -> str:
+    return f"{at >> 32}:{at & 0xFFFFFFFF}"
 
 
 class _Parts:
@@ -290,16 +416,23 @@ class _Parts:
         self.data, self.entry, self.at, self.op, self.order = data, entry, at, op, order
         self._more: list[tuple[Bytes, Int64s, Int64s, Bytes, Int64s]] = []
 
+    @classmethod
+    def empty(cls, data: Bytes) -> _Parts:
+        """None yet, where no change is in the answer itself."""
+        none = np.empty(0, np.int64)
+        return cls(data[:0], none, none, np.empty(0, np.uint8), none)
+
     def add(self, data: Bytes, entry: int, at: Int64s, op: Bytes, order: int) -> None:
         """Add operations of a transaction; a place is -1 where the operation is no change, but has its order."""
         orders = np.arange(order, order + len(at), dtype=np.int64)
         kept = at >= 0
         self._more.append((data, np.full(int(kept.sum()), entry), at[kept], op[kept], orders[kept]))
 
-    def joined(self) -> _Parts:
-        """All in the order of entries, over one buffer."""
+    def joined(self, below: int) -> _Parts:
+        """Those of entries before `below`, in the order of entries, over one buffer."""
         if not self._more:
-            return self
+            kept = slice(0, int(np.searchsorted(self.entry, below)))
+            return _Parts(self.data, self.entry[kept], self.at[kept], self.op[kept], self.order[kept])
         buffers: list[Bytes] = [self.data]
         places: dict[int, int] = {id(self.data): 0}
         size = len(self.data)
@@ -313,6 +446,7 @@ class _Parts:
         at = np.concatenate([part[2] + places[id(part[0])] for part in parts])
         op, order = (np.concatenate([part[which] for part in parts]) for which in (3, 4))
         sorting = np.argsort(entry, kind="stable")
+        sorting = sorting[: int(np.searchsorted(entry[sorting], below))]
         data = buffers[0] if len(buffers) == 1 else readonly(np.concatenate(buffers))
         return _Parts(data, entry[sorting], at[sorting], op[sorting], order[sorting])
 

@@ -459,7 +459,8 @@ class MongoPlanner:
         if self._streams:
             settings = StreamSettings.of(config, self._captured)
             return ChangeStreamFeed(self._cursors, self._namespaces, settings, await_ms=await_ms)
-        return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._majority.is_seen())
+        whole = self._events.provide_transaction_metadata
+        return OplogFeed(client, self._namespaces, await_ms=await_ms, majority=self._majority.is_seen(), whole=whole)
 
     def _read_log(self, since: MongoOffset) -> LogReader:
         """The running reader, started at `since` at the first call."""
