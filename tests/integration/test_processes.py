@@ -101,8 +101,10 @@ def planner(parent: int) -> psutil.Process:
 def test_a_planner_that_is_killed_is_one_sentence(database: Database, tmp_path: Path, temporary: Path) -> None:
     database.execute("create table t (id int primary key)", "insert into t values (1), (2)")
     path = write(tmp_path, database)
-    running = command(tmp_path, database, str(path))
+    running = command(tmp_path, database, str(path), "--conf", "spark.driver.memory=777m")
     until(2, tmp_path, running)
+    # a JVM keeps the heap that it was started with
+    assert "-Xmx777m" in psutil.Process(jvm(running.pid)).cmdline()
 
     planner(running.pid).kill()
     _, said = running.communicate(timeout=120)

@@ -87,6 +87,8 @@ class EventSettings:
     converting_failure_mode: str = "warn"
     processing_failure_mode: str = "fail"
     quarantine_topic: str = ""
+    # a change with more bytes in the log cannot become an event; 0: there is no limit
+    most_change_bytes: int = 0
     run_id: str = ""
     provide_transaction_metadata: bool = False
     transaction_topic: str = "transaction"
@@ -195,6 +197,7 @@ class EventSettings:
             converting_failure_mode=options.get("event.converting.failure.handling.mode") or "warn",
             processing_failure_mode=_processing(options.get("event.processing.failure.handling.mode") or "fail"),
             quarantine_topic=options.get("event.quarantine.topic") or "",
+            most_change_bytes=chosen("event.max.change.bytes", 0),
             run_id=run_id or str(options.get("run.id") or ""),
             provide_transaction_metadata=chosen("provide.transaction.metadata", False),
             transaction_topic=chosen("topic.transaction", "transaction"),

@@ -22,6 +22,10 @@ _GRACE_S = 10.0
 
 _AGAIN = "Start again: the pipeline goes on from its checkpoint"
 _MEMORY = "give it or the machine more, or make batches smaller (max.batch.size)"
+_HEAP = (
+    "It holds each value of a row several times: give it more with --conf spark.driver.memory=8g, the default is 2g, "
+    "or make batches smaller (max.batch.size)"
+)
 # What Spark says of a worker that has not ended by itself.
 _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")
 _RUNNER = ".PythonStreamingSourceRunner"
@@ -80,7 +84,7 @@ def jvm_lost(error: BaseException) -> JvmLost | None:
 def lost(code: int) -> JvmLost:
     """A JVM that ended with an exit code, or by the signal that a negative one stands for."""
     if code == _OUT_OF_MEMORY:
-        return JvmLost("The JVM of Spark has ended: its heap was used up.", f"{_AGAIN}. As to memory, {_MEMORY}.")
+        return JvmLost("The JVM of Spark has ended: its heap was used up.", f"{_AGAIN}. {_HEAP}.")
     if code < 0:
         name = signal.Signals(-code).name if -code in set(signal.Signals) else str(-code)
         return JvmLost(

@@ -189,3 +189,31 @@ def test_a_message_that_cannot_be_decoded_is_put_aside_in_its_place() -> None:
 def test_fail_names_table_and_position_of_a_message_that_cannot_be_decoded() -> None:
     with pytest.raises(DecodeError, match=r"A message of public\.t cannot be decoded, at 0/1771, change 1 of"):
         read(PLAIN)
+
+
+LARGE = [insert(16_400, 1), insert(16_400, 10**40), insert(16_400, 3), b"X", insert(16_400, 5)]
+
+
+def test_a_change_that_is_too_large_is_put_aside_without_its_bytes() -> None:
+    required = {"database.hostname": "db", "database.user": "u", "database.dbname": "d"}
+    own = {"event.max.change.bytes": "40", "event.processing.failure.handling.mode": "skip", "topic.prefix": "server"}
+    settings = EventSettings.from_options(parse("postgres", required | own))
+    found = [row for rows in LogTask((segment(LARGE),), settings).read() for row in rows.to_pylist()]
+    assert [row["op"] for row in found] == ["c", "quarantine", "c", "quarantine", "c"]
+    assert [row["ordinal"] for row in found] == [0, 1, 2, 3, 4]
+    value = json.loads(found[1]["value"])["payload"]
+    assert (value["table"], value["position"], value["ordinal"]) == ("public.t", "0/17D4", 1)
+    assert value["reason"] == "the change is larger than event.max.change.bytes"
+    assert value["message"] == ""
+
+
+def test_fail_names_table_size_and_position_of_a_change_that_is_too_large() -> None:
+    settings = replace(PLAIN, most_change_bytes=40)
+    with pytest.raises(ConversionError) as caught:
+        list(LogTask((segment(LARGE),), settings).read())
+    text = str(caught.value)
+    for part in (f"public.t has {len(LARGE[1])} bytes", "at 0/1771, change 1 of", "spark.driver.memory", "to warn"):
+        assert part in text
+    # all of it is larger, and no change is
+    small = LARGE[:1] * 20
+    assert len(list(LogTask((segment(small),), settings).read())) == 1
