@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from tailrace.config import Config, parse
+from tailrace.connectors.postgres.advice import is_open_to_others
 from tailrace.connectors.postgres.connection import Address, connect
 from tailrace.connectors.postgres.prerequisites import Finding, check, demand
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
@@ -37,13 +38,17 @@ def test_a_weak_user_is_told_each_thing_that_he_lacks(database: Database) -> Non
         assert found(findings, "replication") == [("error", f"The user {user} may not read the log.")]
         assert found(findings, "select")[0][0] == "error"
         assert "Only a superuser" in found(findings, "publication")[0][1]
-        filtered = check(config(database, database__user=user, publication__autocreate__mode="filtered"))
+        filtered = check(
+            config(database, database__user=user, database__password="pw", publication__autocreate__mode="filtered")
+        )
         assert "may not create the publication" in found(filtered, "publication")[0][1]
         with pytest.raises(PrerequisiteError, match="The server is not ready:"):
             demand(weak)
         database.execute(f"alter role {user} replication", f"grant select on t to {user}")
         database.execute(f"grant create on database {database.name} to {user}")
-        findings = check(config(database, database__user=user, publication__autocreate__mode="filtered"))
+        findings = check(
+            config(database, database__user=user, database__password="pw", publication__autocreate__mode="filtered")
+        )
         assert found(findings, "publication") == [("error", f"The user {user} does not own public.t.")]
         assert found(findings, "replication")[0][0] == found(findings, "select")[0][0] == "ok"
     finally:
@@ -121,12 +126,14 @@ def test_a_slot_of_another_database_or_kind_is_told(database: Database) -> None:
 def test_a_login_that_fails_is_explained(
     database: Database, change: dict[str, str], kind: type[TailraceError], said: str
 ) -> None:
-    options = database.options() | {"database.password": "hunter2"} | change
+    # who may not log in is told of no database
+    secret = database.server.password if "database.dbname" in change else "hunter2"
+    options = database.options() | {"database.password": secret} | change
     with pytest.raises(kind) as caught:
         connect(parse("postgres", options))
     assert said in caught.value.message
     assert caught.value.remedy
-    assert "hunter2" not in str(caught.value)
+    assert secret not in str(caught.value)
 
 
 def test_initial_statements_run_and_their_failure_is_told(database: Database) -> None:
@@ -139,3 +146,43 @@ def test_initial_statements_run_and_their_failure_is_told(database: Database) ->
 def test_the_address_for_other_drivers_is_the_same(database: Database) -> None:
     with connect(config(database)) as known, psycopg.connect(Address.of(config(database), known).uri) as connection:
         assert connection.info.dbname == database.name
+
+
+def test_more_rights_than_needed_are_a_warning_with_the_statements_for_the_least_ones(database: Database) -> None:
+    role = f"tailrace_{database.name}".lower()
+    database.execute(
+        "create table t (id int primary key)",
+        "create table signals (id varchar(42) primary key, type varchar(32) not null, data text)",
+    )
+    named = {"signal__data__collection": "public.signals", "publication__autocreate__mode": "disabled"}
+    advised = {finding.subject: finding for finding in check(config(database, **named))}
+    assert advised["wal_keep"].level == advised["rights"].level == "warning"
+    assert "more rights than capture needs: superuser, createrole, createdb, bypassrls." in advised["rights"].text
+    remedy = advised["rights"].remedy.replace("'…'", "'pw'").replace(" tailrace", f" {role}")
+    statements = [part.strip() for part in remedy.partition(": ")[2].split(";")]
+    try:
+        database.execute(*statements[:-1])
+        least = config(database, database__user=role, database__password="pw", **named)
+        findings = check(least)
+        assert [(found.subject, found.text) for found in findings if found.level == "error"] == []
+        assert found(findings, "rights") == []
+        assert found(findings, "replication")[0][0] == found(findings, "signals")[0][0] == "ok"
+        # advice is for `tailrace check`, not for each start
+        assert {finding.level for finding in demand(least)} == {"ok"}
+    finally:
+        database.execute(f"drop owned by {role} cascade", f"drop role if exists {role}")
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "encrypted", "said"),
+    [
+        (None, None, False, False),
+        ("10.0.0.1", "10.0.0.1", False, False),
+        ("10.0.0.1", "10.0.0.2", False, True),
+        ("10.0.0.1", "10.0.0.2", True, False),
+    ],
+)
+def test_a_session_across_a_network_is_encrypted(
+    client: str | None, server: str | None, encrypted: bool, said: bool
+) -> None:
+    assert is_open_to_others(client, server, encrypted) is said

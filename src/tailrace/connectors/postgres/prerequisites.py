@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
+from tailrace.connectors.postgres.advice import advice
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import connect
 from tailrace.connectors.postgres.setup import NAME_PRIMARY, CapturedTable, captured_tables
@@ -29,17 +30,21 @@ OLDEST = 130_000
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks.
+    """Everything that was found, in the order of the checks, and then advice.
 
     Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
     """
     with closing(connect(config)) as connection:
-        return list(_Inspection(config, connection).run())
+        inspection = _Inspection(config, connection)
+        found = list(inspection.run())
+        tables = captured_tables(Catalog(connection, config["database.dbname"]).tables(), TableFilter(config))
+        return found + list(advice(config, connection, tables, inspection.streams))
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings; raises PrerequisiteError with all errors among them when there are any."""
-    return demanded(check(config))
+    """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any."""
+    with closing(connect(config)) as connection:
+        return demanded(list(_Inspection(config, connection).run()))
 
 
 class _Inspection:
