@@ -164,23 +164,23 @@ def _run(data: bytes) -> object:
         feed = ChangeStreamFeed(nobody, namespaces, StreamSettings())
         kind = STREAM
         feed._prove(answer)
-    chunk = feed._chunk(answer)
-    if chunk is None:
-        return "nothing"
-    # what the planner asks of it
-    for row in range(len(chunk.rows)):
-        chunk.position(row)
-    Position.from_json(chunk.reached.to_json())
     found: list[object] = []
-    for parts in segments([chunk.rows], namespaces.names, kind).values():
-        for segment in parts:
-            for settings in _settings():
-                for rows in to_rows(segment, settings):
-                    rows.validate(full=True)
-                    for value in rows.column("value").to_pylist():
-                        if value is not None:
-                            json.loads(value)
-                    found.append(tuple(rows.column("op").to_pylist()))
+    for chunk in feed._read(answer) if data[0] % 3 == 0 else (feed._chunk(answer),):
+        if chunk is None:
+            return "nothing"
+        # what the planner asks of it
+        for row in range(len(chunk.rows)):
+            chunk.position(row)
+        Position.from_json(chunk.reached.to_json())
+        for parts in segments([chunk.rows], namespaces.names, kind).values():
+            for segment in parts:
+                for settings in _settings():
+                    for rows in to_rows(segment, settings):
+                        rows.validate(full=True)
+                        for value in rows.column("value").to_pylist():
+                            if value is not None:
+                                json.loads(value)
+                        found.append(tuple(rows.column("op").to_pylist()))
     return tuple(found[:6])
 
 

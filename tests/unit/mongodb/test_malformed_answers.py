@@ -41,12 +41,12 @@ def namespaces() -> Namespaces:
 
 def oplog(content: bytes) -> None:
     feed: Any = OplogFeed(None, namespaces())  # type: ignore[arg-type]
-    feed._chunk(raw.read_answer(GUARDED.copy(content))[0])
+    list(feed._read(raw.read_answer(GUARDED.copy(content))[0]))
 
 
 def stream(content: bytes) -> None:
     feed: Any = ChangeStreamFeed(None, namespaces(), StreamSettings())  # type: ignore[arg-type]
-    feed._chunk(raw.read_answer(GUARDED.copy(content))[0])
+    list(feed._read(raw.read_answer(GUARDED.copy(content))[0]))
 
 
 @pytest.mark.parametrize(
