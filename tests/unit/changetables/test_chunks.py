@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tailrace.columns.table import TableSchema
@@ -9,11 +13,11 @@ from tailrace.config import parse
 from tailrace.connectors.changetables.dialect import KeyRange
 from tailrace.connectors.changetables.sessions import Retries
 from tailrace.connectors.changetables.tasks import SnapshotTask, Source
-from tailrace.errors import ConnectionFailed
+from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, PlannedTable
 from tests.unit.changetables.driving import OPTIONS
-from tests.unit.changetables.memory import MemoryDialect, Server
+from tests.unit.changetables.memory import MemoryDialect, MemorySession, Server
 
 
 def made(server: Server, *, key: bool = True, statement: str | None = None, retries: int = -1) -> SnapshotTask:
@@ -61,3 +65,30 @@ def test_tries_are_counted_from_the_last_row_that_came() -> None:
     assert read(made(Server("db", fetch=3, failing_rows=(1, 1)), retries=1)) == EVERY
     with pytest.raises(ConnectionFailed, match="lost at fetch"):
         read(made(Server("db", fetch=3, failing_rows=(1, 0)), retries=1))
+
+
+def fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let statements of the user fail behind their first rows, as a division by zero does."""
+    whole = MemorySession.rows
+
+    def rows(self: MemorySession, table: TableSchema, bounds: KeyRange, statement: str | None = None) -> Iterator[Any]:
+        yield next(whole(self, table, bounds, statement))
+        if statement is not None:
+            raise ConfigError("The statement fails.", "Correct the statement.")
+
+    monkeypatch.setattr(MemorySession, "rows", rows)
+
+
+def test_a_failing_statement_of_a_signal_is_told_and_gone_on_from(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    fails(monkeypatch)
+    task = replace(made(Server("db", fetch=3), statement="select 1 / 0"), asked=True)
+    # at the first run, and when the batch is replayed
+    assert [read(task), read(task)] == [EVERY[:3]] * 2
+    assert (
+        caplog.messages == ["the statement of a signal for dbo.t fails (ConfigError): its other rows are left out"] * 2
+    )
+    # what the configuration says is to be mended there
+    with pytest.raises(ConfigError):
+        read(replace(task, asked=False))

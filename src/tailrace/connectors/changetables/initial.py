@@ -176,6 +176,7 @@ class TableSnapshots:
                     statement,
                     reached[self.database(id_).name].position,
                     snapshot.at_us,
+                    bool(snapshot.conditions),
                 )
             )
         return tasks

@@ -17,7 +17,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.eras import Stretch
 from tailrace.connectors.changetables.sessions import Retries, borrowed, changes
-from tailrace.errors import ConnectionFailed
+from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, markers
@@ -155,7 +155,9 @@ class SnapshotTask:
 
     When its connection is lost, or a deadlock ends it, it is read on behind the last key that was given: whatever
     changes meanwhile is in the log. Without a key rows that were given cannot be told from others, so ConnectionFailed
-    is raised then, unless none was given; a restart of the query reads the chunk anew.
+    is raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
+    a signal has asked for (`asked`) and it fails, that is told and the rest of its rows is left out: the batch is
+    planned, and would fail again at each start.
     """
 
     source: Source
@@ -166,6 +168,7 @@ class SnapshotTask:
     statement: str | None
     position: bytes
     at_us: int
+    asked: bool = False
 
     def __repr__(self) -> str:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
@@ -210,6 +213,16 @@ class SnapshotTask:
                     ) from None
                 failure += 1
                 self.source.retries.pause(failure, error)
+            except (ConfigError, PrerequisiteError) as error:
+                if not self.asked or self.statement is None:
+                    raise
+                # the server's words may hold what the statement computed
+                log.warning(
+                    "the statement of a signal for %s fails (%s): its other rows are left out",
+                    self.table.id,
+                    type(error).__name__,
+                )
+                return
 
     def _behind(self, columns: list[pa.Array]) -> KeyRange | None:
         """What is left of the chunk behind the last of these rows; None where that cannot be told."""

@@ -443,6 +443,7 @@ class MongoPlanner:
                 self._shape(),
                 after,
                 tuple(chunks[:number]) if number == last else (),
+                asked=bool(since.progress.blocking or since.progress.reading),
             )
             for number in range(first, done)
         ]

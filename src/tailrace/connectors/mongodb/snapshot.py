@@ -7,6 +7,7 @@ A chunk is a range of `_id` in the order of its index: `min` and `max` of the fi
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from tailrace.config.expressions import compile_expression
 from tailrace.config.shell_json import strict_json
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.connection import Address, connect
-from tailrace.connectors.mongodb.faults import explained_error
+from tailrace.connectors.mongodb.faults import explained_error, is_passing
 from tailrace.connectors.mongodb.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.plan import Chunk, SnapshotPlan, planned
 from tailrace.connectors.mongodb.position import Position
@@ -32,6 +33,8 @@ from tailrace.events.java import in_java_order
 if TYPE_CHECKING:
     import pyarrow as pa
     from pymongo import MongoClient
+
+log = logging.getLogger("tailrace")
 
 CHUNK_DOCUMENTS = 65_536
 # Samples for each bound: with ten of them chunks differ by a third or so.
@@ -207,7 +210,9 @@ class SnapshotTask:
     timestamp up to which a majority's documents are seen, as `raw.concern` takes it; `number` the chunk's own, which
     tells its documents from those of others. A chunk that is the last one and has become empty gives
     the last document of those `earlier`, each with its condition, once more: the end of a snapshot is marked whatever
-    is deleted meanwhile. Raises ConnectionFailed and PrerequisiteError.
+    is deleted meanwhile. Where the condition is one that a signal has asked for (`asked`) and it fails, that is told
+    and the rest of the chunk is left out: the batch is planned, and would fail again at each start. Raises
+    ConnectionFailed and PrerequisiteError.
     """
 
     address: Address
@@ -219,6 +224,7 @@ class SnapshotTask:
     settings: MongoSettings
     after: int
     earlier: tuple[tuple[Chunk, str], ...] = ()
+    asked: bool = False
 
     def __repr__(self) -> str:
         return f"SnapshotTask({'.'.join(self.chunk.namespace)}, chunk {self.number})"
@@ -244,12 +250,25 @@ class SnapshotTask:
 
     def _segments(self, client: MongoClient[Any]) -> Iterator[Segment]:
         """The documents, an answer at a time; the last one of a snapshot is marked."""
+        from pymongo.errors import OperationFailure
+
         command = find_command(self.chunk, self.filter, self.batch_size, self.after)
         cursor = RawCursor(client, self.chunk.namespace[0], command)
         first = self.number << 40
         waiting: Segment | None = None
         while cursor.alive:
-            answer = cursor.next()
+            try:
+                answer = cursor.next()
+            except OperationFailure as error:
+                if not self.asked or not self.filter or is_passing(error):
+                    raise
+                # the server's words may hold what the condition computed
+                log.warning(
+                    "the condition of a signal for %s fails (code %s): its other documents are left out",
+                    ".".join(self.chunk.namespace),
+                    error.code,
+                )
+                break
             if not len(answer.starts):
                 continue
             if waiting is not None:

@@ -1,0 +1,42 @@
+"""A chunk of a snapshot whose condition fails on the server."""
+
+from __future__ import annotations
+
+import pytest
+from pymongo.errors import OperationFailure
+
+from tailrace.connectors.mongodb import snapshot
+from tailrace.connectors.mongodb.connection import Address
+from tailrace.connectors.mongodb.plan import Chunk
+from tailrace.connectors.mongodb.position import Position
+from tailrace.connectors.mongodb.snapshot import SnapshotTask
+
+SECRET = "s3cret"
+
+
+class Failing:
+    """A cursor whose condition the server cannot evaluate."""
+
+    alive = True
+
+    def __init__(self, *_: object) -> None: ...
+
+    def next(self) -> object:
+        raise OperationFailure(f"can't $divide by zero {SECRET}", 2)
+
+
+def made(asked: bool) -> SnapshotTask:
+    condition = '{"$expr": {"$divide": [1, "$x"]}}'
+    return SnapshotTask(Address("mongodb://h/"), Chunk(("d", "c")), condition, Position(1), 0, 0, None, 0, asked=asked)  # type: ignore[arg-type]
+
+
+def test_a_failing_condition_of_a_signal_is_told_and_gone_on_from(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(snapshot, "RawCursor", Failing)
+    assert list(made(True)._segments(None)) == []  # type: ignore[arg-type]
+    assert "the condition of a signal for d.c fails (code 2)" in caplog.messages[0]
+    assert SECRET not in caplog.text
+    # what the configuration says is to be mended there
+    with pytest.raises(OperationFailure):
+        list(made(False)._segments(None))  # type: ignore[arg-type]
