@@ -198,7 +198,8 @@ class Capture:
         kinds = ", ".join([f"B{n} {types[c]}" for n, c in enumerate(columns)]
                           + [f"A{n} {types[c]}" for n, c in enumerate(columns)])  # fmt: skip
         self.session.rows(
-            f"CREATE TABLE PLAYED.{made.stage} (SEQ BIGINT, N BIGINT GENERATED ALWAYS AS IDENTITY, OP CHAR(1), {kinds})"
+            f"CREATE TABLE PLAYED.{made.stage} (SEQ BIGINT, "
+            f"N BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, OP CHAR(1), {kinds})"
         )
         before = ", ".join(f"B{n}" for n in range(len(columns)))
         after = ", ".join(f"A{n}" for n in range(len(columns)))
@@ -298,9 +299,8 @@ class Capture:
 
     def _capture(self) -> bytes:
         session = self.session
-        done = max((until for until, _ in self._pending), default=0)
-        others = self._note()
-        for until, now in [*self._pending, *([others] if others[0] > done else [])]:
+        units, last = self._units()
+        for until, now in units:
             self._unit(until, now)
         self._log += 1
         session.rows(
@@ -309,10 +309,17 @@ class Capture:
             self.lsn(self._log),
         )
         # the last number stays: triggers take the greatest one
-        session.rows("DELETE FROM PLAYED.CLOCK WHERE NOW < ?", others[0])
+        session.rows("DELETE FROM PLAYED.CLOCK WHERE NOW < ?", last)
         session.commit()
         self._pending.clear()
         return self.lsn(self._log)
+
+    def _units(self) -> tuple[list[tuple[int, str]], int]:
+        """The transactions that are not captured yet, each by its last change's number and its time, and the newest
+        number. All that others than `execute` have changed is one."""
+        done = max((until for until, _ in self._pending), default=0)
+        others = self._note()
+        return [*self._pending, *([others] if others[0] > done else [])], others[0]
 
     def _unit(self, until: int, now: str) -> None:
         """One unit of work: its changes in the CD tables, its row of UOW, and the synch points of its tables."""
@@ -329,22 +336,24 @@ class Capture:
         if not changes:
             return
         commit = self.lsn(self._next())
-        touched: list[Registration] = []
+        written: dict[tuple[str, str, str], tuple[Registration, list[tuple[bytes, bytes, int]]]] = {}
         for made, noted_as, number, op in changes:
-            if made not in touched:
-                touched.append(made)
+            rows = written.setdefault((made.schema, made.table, op), (made, []))[1]
+            rows.append((commit, self.lsn(number), noted_as))
+        for (_, _, op), (made, rows) in written.items():
             width = len(made.columns)
             before, after = [f"B{n}" for n in range(width)], [f"A{n}" for n in range(width)]
             values = before if op == "D" else after
             if made.before:
                 # a before image says what was; in the row of an insert nothing was
                 values = [*before, *values]
-            session.rows(
-                f"INSERT INTO {quoted(made.cd_schema, made.cd_table)} SELECT {_hex(commit)}, {_hex(self.lsn(number))}, "
-                f"'{op}', {', '.join(values)} FROM PLAYED.{made.stage} WHERE N = ?",
-                noted_as,
+            position = f"CAST(? AS VARCHAR({self.width}) FOR BIT DATA)"
+            session.many(
+                f"INSERT INTO {quoted(made.cd_schema, made.cd_table)} SELECT {position}, {position}, '{op}', "
+                f"{', '.join(values)} FROM PLAYED.{made.stage} WHERE N = ?",
+                rows,
             )
-        for made in touched:
+        for made in {(made.schema, made.table): made for made, _ in written.values()}.values():
             session.rows(f"DELETE FROM PLAYED.{made.stage} WHERE SEQ <= ?", until)
             session.rows(
                 f"UPDATE {quoted(self.control, 'IBMSNAP_REGISTER')} SET CD_NEW_SYNCHPOINT = ? "
@@ -380,10 +389,6 @@ class Capture:
                 through, made.schema, made.table,
             )  # fmt: skip
         session.commit()
-
-
-def _hex(value: bytes) -> str:
-    return f"CAST(X'{value.hex()}' AS VARCHAR({len(value)}) FOR BIT DATA)"
 
 
 def _control_tables(lsn: str) -> dict[str, str]:

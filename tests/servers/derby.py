@@ -37,13 +37,17 @@ def fetch(seconds: float = 300) -> list[Path]:
 
 
 class Derby:
-    """One server on a free port of 127.0.0.1; a context manager. Databases are below a directory of its own."""
+    """One server on a free port of 127.0.0.1; a context manager. Databases are below a directory of its own.
+
+    With `durable`, what was committed outlives `halt`.
+    """
 
     user = "app"
     password = "app"
 
-    def __init__(self, found: list[Path], port: int = 0) -> None:
+    def __init__(self, found: list[Path], port: int = 0, *, durable: bool = False) -> None:
         self.port = port or _free_port()
+        self._durable = durable
         self._jars = found
         self._home = Path()
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,8 +64,8 @@ class Derby:
         options = [
             *("-Xmx256m", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", f"-Dderby.system.home={self._home}"),
             *("-Dderby.drda.host=127.0.0.1", f"-Dderby.drda.portNumber={self.port}"),
-            # Databases are made for one test each: nothing of them must survive the machine.
-            "-Dderby.system.durability=test",
+            # Most databases are made for one test each: nothing of them must survive the machine.
+            *(() if self._durable else ("-Dderby.system.durability=test",)),
             # A reader that meets a writer's lock fails soon, and not after the default of 60 s.
             *("-Dderby.locks.waitTimeout=20", "-Dderby.locks.deadlockTimeout=5"),
         ]

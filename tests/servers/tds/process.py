@@ -86,6 +86,14 @@ class TestServer:
         """Be away for `seconds`, as a server that restarts: every connection ends, what is stored stays."""
         self._command(f"restart {seconds}")
 
+    def down(self) -> None:
+        """Be away until `up`: every connection ends, and none is taken; what is stored stays."""
+        self._command("down")
+
+    def up(self) -> None:
+        """Be there again."""
+        self._command("up")
+
     def disconnect(self) -> None:
         """End every connection."""
         self._command("disconnect")

@@ -2,7 +2,8 @@
 
 Prints `listening PORT` when it is ready. A line on its standard input is a command, answered by a line `done`:
 `restart SECONDS` closes the port and every connection for that long, as a restart of the server would look to clients
-(what is stored stays); `disconnect` ends the connections alone. The process ends when its standard input does.
+(what is stored stays); `down` closes them until `up`; `disconnect` ends the connections alone. The process ends when
+its standard input does.
 """
 
 from __future__ import annotations
@@ -65,11 +66,19 @@ class Server:
 
     def restart(self, seconds: float) -> None:
         """Be away for some seconds."""
+        self.down()
+        time.sleep(seconds)
+        self.up()
+
+    def down(self) -> None:
+        """Take no connections, and end those that there are; what is stored stays."""
         # A thread that waits in accept() keeps the port: shutdown wakes it, close alone does not.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.disconnect()
-        time.sleep(seconds)
+
+    def up(self) -> None:
+        """Take connections again."""
         self._listener = self._listen(self.port)
 
 
@@ -102,6 +111,10 @@ def main() -> None:
             server.restart(float(argument or 0))
         elif command == "disconnect":
             server.disconnect()
+        elif command == "down":
+            server.down()
+        elif command == "up":
+            server.up()
         print("done", flush=True)
     # DuckDB's destructors of a process with many threads are not worth waiting for.
     sys.stdout.flush()
