@@ -30,6 +30,8 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the folder also when nothing was found")
     parser.add_argument("--folder", type=Path, default=None, help="where everything is put; a temporary one by default")
     given = parser.parse_args()
+    if given.order != "topic" and given.connector in ("sqlserver", "db2"):
+        parser.error(f"--order {given.order}: {given.connector} keeps the order of commits only")
     options = Options(
         seed=random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed,
         connector=given.connector,

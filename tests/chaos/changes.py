@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,24 @@ def from_document(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
 
 
 def from_record(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
-    """The change that a record of the format 3 tells; `drop` parts of the topic come before the table's name."""
+    """The change that a record of PostgreSQL tells, in the format 3; `drop` parts of the topic come before the table's
+    name."""
+    return _told(topic, key, value, drop, lambda source: (int(source["lsn"]), int(source["txId"])))
+
+
+def from_captured(topic: str, key: Any, value: Any, drop: int) -> Change:
+    """The change that a record of SQL Server or Db2 tells, in the format 3: positions are hexadecimal digits."""
+    return _told(
+        topic, key, value, drop, lambda source: (hexadecimal(source["change_lsn"]), hexadecimal(source["commit_lsn"]))
+    )
+
+
+def hexadecimal(text: str) -> int:
+    """The number of a position's text, `00000027:00000758:0003`."""
+    return int(text.replace(":", ""), 16)
+
+
+def _told(topic: str, key: Any, value: Any, drop: int, place: Callable[[Mapping[str, Any]], tuple[int, int]]) -> Change:
     table = topic.split(".", drop)[drop]
     text = key_of(key) if key else ""
     if value is None:
@@ -91,4 +108,4 @@ def from_record(topic: str, key: Any, value: Any, drop: int = 2) -> Change:
     row = None if after is None else row_of(after)
     if op == "r":
         return Change(table, op, text, row, incremental=source.get("snapshot") == "incremental")
-    return Change(table, op, text, row, int(source["lsn"]), int(source["txId"]))
+    return Change(table, op, text, row, *place(source))

@@ -18,17 +18,19 @@ from pymongo.errors import PyMongoError
 
 from tests.chaos import progress, victims
 from tests.chaos.check import Checker, Faults
+from tests.chaos.db2 import Db2
 from tests.chaos.mongodb import Mongo
 from tests.chaos.postgres import Postgres
 from tests.chaos.process import Tailrace
 from tests.chaos.proxy import Proxy
 from tests.chaos.sinks import PREFIX, Files, Sink, Topics
 from tests.chaos.source import Offset, Source, Watch
+from tests.chaos.sqlserver import SqlServer
 from tests.chaos.victims import CLUSTER, VICTIMS, Scene, Victim, Volume
 from tests.servers import kafka
 from tests.servers.spark_cluster import SparkCluster
 
-SOURCES: dict[str, Callable[[], Source]] = {"postgres": Postgres, "mongodb": Mongo}
+SOURCES: dict[str, Callable[[], Source]] = {"postgres": Postgres, "mongodb": Mongo, "sqlserver": SqlServer, "db2": Db2}
 UNREACHABLE = (psycopg.OperationalError, PyMongoError)
 """What a kill fails with when the server is not there."""
 PATIENCE = 180.0

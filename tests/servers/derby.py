@@ -117,6 +117,12 @@ class Derby:
             process.kill()
             process.wait()
 
+    def keep(self, folder: Path) -> None:
+        """Copy the server's log into `folder`."""
+        for name in ("output", "derby.log"):
+            if (self._home / name).exists():
+                shutil.copy(self._home / name, folder / f"derby-{name}")
+
     def stop(self) -> None:
         """End the process and remove its directory."""
         self.halt()
