@@ -339,7 +339,7 @@ class Machine:
             self._watch.stop()
             self._round.findings += self._watch.faults[:5]
             if not self._watch.samples:
-                self._round.findings.append("the slot was never compared with the commit log")
+                self._round.findings.append("nothing was ever compared with the commit log")
         self._round.findings += self.writers.failures
         lost = self.writers.lost()
         if lost:
