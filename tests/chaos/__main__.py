@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 
-from tests.chaos.machine import SOURCES, Machine, Options, Round
+from tests.chaos.machine import PATIENCE, SOURCES, Machine, Options, Round
 from tests.chaos.victims import CLUSTER, VICTIMS
 
 HEAD = f"{'round':>5} {'seed':>10} {'connector':<10} {'sink':<6} {'order':<6} {'s':>5} {'kills':>5} {'events':>9} "
@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=20, help="kills of a round; then everything is compared (20)")
     parser.add_argument("--seed", type=int, default=None, help="what the choices are made of; a new one by default")
     parser.add_argument("--seconds", type=float, default=0, help="no further kill after so many seconds")
+    parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds without a commit that are too many")
     parser.add_argument("--sink", choices=("file", "kafka"), default="file")
     parser.add_argument("--order", choices=("topic", "key"), default="topic", help="event.order")
     parser.add_argument("--victims", default="", help=f"only these, of {', '.join((*VICTIMS, *CLUSTER))}")
@@ -41,6 +42,7 @@ def main() -> int:
         order=given.order,
         only=tuple(name.strip() for name in given.victims.split(",") if name.strip()),
         seconds=given.seconds,
+        patience=given.patience,
         signals=not given.no_signals,
         cluster=given.cluster,
         keep=given.keep,

@@ -34,7 +34,7 @@ SOURCES: dict[str, Callable[[], Source]] = {"postgres": Postgres, "mongodb": Mon
 UNREACHABLE = (psycopg.OperationalError, PyMongoError)
 """What a kill fails with when the server is not there."""
 PATIENCE = 180.0
-"""So many seconds after a kill Spark must have committed something."""
+"""So many seconds after a kill Spark must have committed something, unless the options say otherwise."""
 EARLY = 15.0
 NEVER = (2, 5, 6, 7)
 """Exit codes that no kill may bring about: wrong configuration, position lost, bytes or values not understood."""
@@ -57,6 +57,7 @@ class Options:
     only: tuple[str, ...] = ()
     seconds: float = 0.0
     """After so many, counted from the first commit, no further kill; 0: no limit."""
+    patience: float = PATIENCE
     signals: bool = True
     cluster: bool = False
     """Whether tasks run on a stand-alone cluster, whose parts are victims too."""
@@ -255,9 +256,9 @@ class Machine:
         return name, chosen[name]
 
     def _terminated(self) -> None:
-        code = self.tailrace.wait(PATIENCE)
+        code = self.tailrace.wait(self.options.patience)
         if code is None:
-            raise Stuck(f"the run has not ended {PATIENCE:.0f} s after SIGTERM")
+            raise Stuck(f"the run has not ended {self.options.patience:.0f} s after SIGTERM")
         self._round.exits[f"SIGTERM: {code}"] += 1
         self._judge(code)
         self._start()
@@ -290,13 +291,13 @@ class Machine:
         self._excused = self._is_away
 
     def _until_committed(self) -> None:
-        """Wait for the next commit. Raises Stuck when there is none within PATIENCE."""
+        """Wait for the next commit. Raises Stuck when there is none within the patience of the options."""
         before = progress.newest_commit(self.checkpoint)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + self.options.patience
         while progress.newest_commit(self.checkpoint) <= before:
             if time.monotonic() > deadline:
                 last = self._round.kills[-1] if self._round.kills else "the start"
-                raise Stuck(f"no commit within {PATIENCE:.0f} s after {last}")
+                raise Stuck(f"no commit within {self.options.patience:.0f} s after {last}")
             if self._round.findings:
                 return
             time.sleep(0.05)
@@ -325,14 +326,14 @@ class Machine:
         self.writers.stop()
         self._tend()
         self.tailrace.terminate()
-        code = self.tailrace.wait(PATIENCE)
+        code = self.tailrace.wait(self.options.patience)
         if code is None:
-            raise Stuck(f"the run has not ended {PATIENCE:.0f} s after SIGTERM")
+            raise Stuck(f"the run has not ended {self.options.patience:.0f} s after SIGTERM")
         self._judge(code)
         self.tailrace.start("--once")
-        code = self.tailrace.wait(2 * PATIENCE)
+        code = self.tailrace.wait(2 * self.options.patience)
         if code is None:
-            raise Stuck(f"the run with --once has not ended after {2 * PATIENCE:.0f} s")
+            raise Stuck(f"the run with --once has not ended after {2 * self.options.patience:.0f} s")
         if code != 0:
             self._round.findings.append(f"exit code {code} with --once:\n{self.tailrace.said[-3000:]}")
         if self._watch is not None:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -41,21 +41,30 @@ class Session:
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """The rows of a statement, none for one that returns none."""
-        prepared = self.driver.prepare(self.connection, statement)
-        self.driver.execute(prepared, values) if values else self.driver.execute(prepared)
-        found = []
-        if self.driver.num_fields(prepared):
-            while row := self.driver.fetch_tuple(prepared):
-                found.append(row)
-        self.driver.free_result(prepared)
-        return found
+        with self._prepared(statement) as prepared:
+            self.driver.execute(prepared, values) if values else self.driver.execute(prepared)
+            found = []
+            if self.driver.num_fields(prepared):
+                while row := self.driver.fetch_tuple(prepared):
+                    found.append(row)
+            return found
 
     def many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Run a statement once for each of `rows`."""
+        with self._prepared(statement) as prepared:
+            for row in rows:
+                self.driver.execute(prepared, row)
+
+    @contextmanager
+    def _prepared(self, statement: str) -> Iterator[Any]:
+        """A statement that is freed before its connection can be, whatever happens: the driver hangs
+        when it frees one whose connection is gone."""
         prepared = self.driver.prepare(self.connection, statement)
-        for row in rows:
-            self.driver.execute(prepared, row)
-        self.driver.free_result(prepared)
+        try:
+            yield prepared
+        finally:
+            with suppress(Exception):
+                self.driver.free_stmt(prepared)
 
     def begin(self) -> None:
         self.driver.autocommit(self.connection, 0)

@@ -65,13 +65,21 @@ class Connection:
         self._place = f"{config['database.hostname']}:{config['database.port']}"
         self._user, self._database = config["database.user"], config["database.dbname"]
         self._timeout_s = -(-config["database.query.timeout.ms"] // 1000)
+        # prepared, and not freed yet
+        self._statements: set[Any] = set()
         try:
             self._handle: Any = self._driver.connect(connection_string(config), "", "")
         except Exception as error:
             raise self._login_failure(error) from None
 
     def close(self) -> None:
-        """End the session, whatever state it is in. Never raises."""
+        """End the session, whatever state it is in. Never raises.
+
+        Its statements go first, also those that are still being fetched: the driver frees them with their connection,
+        and would free them once more when Python lets go of them, which has been seen to wait for ever on a lock.
+        """
+        for prepared in list(self._statements):
+            self._free(prepared)
         handle, self._handle = self._handle, None
         if handle is not None:
             try:
@@ -107,7 +115,7 @@ class Connection:
             raise self._failure(error) from None
         finally:
             # Left to the garbage collector, a statement would be freed together with the next one.
-            if prepared is not None and self._handle is not None:
+            if prepared is not None:
                 self._free(prepared)
 
     def execute(self, statement: str, *values: Any) -> None:
@@ -142,6 +150,7 @@ class Connection:
             raise ConnectionFailed("The connection to Db2 is closed.")
         options = {self._driver.SQL_ATTR_QUERY_TIMEOUT: self._timeout_s} if limited and self._timeout_s else {}
         prepared = self._driver.prepare(self._handle, statement, options)
+        self._statements.add(prepared)
         try:
             if values:
                 self._driver.execute(prepared, tuple(values))
@@ -153,6 +162,10 @@ class Connection:
         return prepared
 
     def _free(self, prepared: Any) -> None:
+        if prepared not in self._statements:
+            # with the connection
+            return
+        self._statements.discard(prepared)
         try:
             self._driver.free_stmt(prepared)
         except Exception:

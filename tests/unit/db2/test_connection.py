@@ -1,0 +1,80 @@
+"""Connections to Db2 with a driver that is played: what the real one cannot bear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.db2 import connection
+from tailrace.connectors.db2.connection import FETCH, Connection
+from tailrace.errors import TailraceError
+
+CONFIG = {
+    "database.hostname": "h", "database.port": 1, "database.user": "u", "database.password": "s3cret",
+    "database.dbname": "D", "database.query.timeout.ms": 0, "connection.validation.timeout.ms": 1000,
+}  # fmt: skip
+
+
+class Driver:
+    """Notes which statements are freed, and when the connection is closed."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.fails = False
+
+    def connect(self, *_: str) -> object:
+        return object()
+
+    def prepare(self, handle: object, statement: str, options: dict[Any, Any]) -> Statement:
+        return Statement(statement)
+
+    def execute(self, prepared: Statement, *_: Any) -> None:
+        if self.fails:
+            raise RuntimeError("[IBM][CLI Driver] SQL30081N  A communication error. SQLSTATE=08001 SQLCODE=-30081")
+
+    def num_fields(self, prepared: Statement) -> int:
+        return 1
+
+    def fetchmany(self, prepared: Statement, count: int) -> list[tuple[int]]:
+        return [(1,)] * count
+
+    def free_stmt(self, prepared: Statement) -> None:
+        self.done.append(prepared.text)
+
+    def close(self, handle: object) -> None:
+        self.done.append("close")
+
+
+class Statement:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    played = Driver()
+    monkeypatch.setattr(connection, "driver", lambda: played)
+    monkeypatch.setattr(connection, "driver_properties", lambda config: {})
+    return played
+
+
+def test_statements_that_are_still_fetched_go_before_their_connection_and_once(driver: Driver) -> None:
+    one = Connection(CONFIG)
+    first, second = one.fetches("first"), one.fetches("second")
+    assert len(next(first)) == len(next(second)) == FETCH
+    one.close()
+    assert sorted(driver.done[:2]) == ["first", "second"]
+    first.close()
+    second.close()
+    one.close()
+    assert driver.done[2:] == ["close"]
+
+
+def test_a_statement_that_fails_is_freed_once_and_before_its_connection(driver: Driver) -> None:
+    one = Connection(CONFIG)
+    driver.fails = True
+    with pytest.raises(TailraceError):
+        one.rows("first")
+    one.close()
+    assert driver.done == ["first", "close"]
