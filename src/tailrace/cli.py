@@ -40,6 +40,7 @@ exit codes:
   3  no connection                             8  the sink is wrong or refuses records
   4  the server lacks something                9  Spark's JVM has ended
                                              10  its planner or a worker has ended
+                                             11  the disk for what waits is full
                                             130  a second Ctrl-C
 """
 

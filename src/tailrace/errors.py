@@ -1,7 +1,6 @@
 """Every error that tailrace raises on purpose: one tree, picklable, without row values or secrets.
 
     TailraceError                exit code 1
-    ├── SpoolFailed              1   the disk does not take what waits for Spark; names the directory
     ├── ConfigError              2   a wrong, unknown or unsupported option; names the option and the remedy
     ├── ConnectionFailed         3   the database or broker cannot be reached or refuses the login
     ├── PrerequisiteError        4   wal_level, privileges, slot, publication: what the server lacks, and the remedy
@@ -10,7 +9,8 @@
     ├── ConversionError          7   a value that its column type does not allow; names table, column, position
     ├── SinkError                8   the sink is unknown or refuses the records
     ├── JvmLost                  9   Spark's JVM has ended: killed, or out of memory
-    └── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
+    ├── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
+    └── SpoolFailed             11   the disk does not take what waits for Spark; names the directory
 
 Errors cross Spark's process borders, so each is rebuilt from its arguments alone.
 """
@@ -30,10 +30,6 @@ class TailraceError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.remedy}".strip()
-
-
-class SpoolFailed(TailraceError):
-    """What was read from the log cannot be kept on disk, or not be read from there."""
 
 
 class ConfigError(TailraceError):
@@ -86,3 +82,9 @@ class JvmLost(TailraceError):
 
 class ProcessLost(TailraceError):
     exit_code = 10
+
+
+class SpoolFailed(TailraceError):
+    """What was read from the log cannot be kept on disk, or not be read from there."""
+
+    exit_code = 11

@@ -278,7 +278,7 @@ def test_a_condition_that_could_be_more_is_told_and_ignored(kind: str, caplog: p
     conditions = [{"data-collection": "db.dbo.a", "filter": stacked}]
     signal(database, type=kind, **{"additional-conditions": conditions})
     assert of_a(query.drain()) == []
-    assert "a signal is ignored: the condition of signal s1 is refused: it closes a parenthesis" in caplog.text
+    assert "signal s1 is ignored: its condition is refused: it closes a parenthesis" in caplog.text
     assert "delete" not in caplog.text
     signal(database, name="s2")
     assert [event.op for event in of_a(query.drain())] == ["r"]
