@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from urllib.parse import quote, urlencode
 
 import pytest
 
 from tailrace.config import Config, parse
 from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.connection import connect, uri
+from tailrace.connectors.postgres.connection import Address, connect, parameters
 from tailrace.connectors.postgres.prerequisites import check
 from tailrace.errors import ConnectionFailed
 from tests.fix_capture import Capture
@@ -20,11 +21,19 @@ from tests.servers.terminator import Terminator
 
 SECRET = "hunter2"
 
+
+def address(given: Config) -> Address:
+    """What a worker is sent, as libpq's address."""
+    named = parameters(given)
+    database = quote(named.pop("dbname"), safe="")
+    return Address(f"postgresql:///{database}?{urlencode(named, quote_via=quote)}")
+
+
 SESSIONS: dict[str, Callable[[Config], object]] = {
     "check": check,
     "control": lambda given: connect(given).close(),
     "log": lambda given: connect(given, replication=True).close(),
-    "arrow": lambda given: ArrowConnection(uri(given)).close(),
+    "arrow": lambda given: ArrowConnection(address(given)).close(),
 }
 """The ways to a session: of the check before the start, of the planner, and of its and the workers' Arrow queries."""
 
