@@ -46,7 +46,7 @@ def oplog(content: bytes) -> None:
 
 def stream(content: bytes) -> None:
     feed: Any = ChangeStreamFeed(None, namespaces(), StreamSettings())  # type: ignore[arg-type]
-    list(feed._read(raw.read_answer(GUARDED.copy(content))[0]))
+    feed._chunk(raw.read_answer(GUARDED.copy(content))[0])
 
 
 @pytest.mark.parametrize(
