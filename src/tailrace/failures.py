@@ -12,7 +12,40 @@ from tailrace import errors
 from tailrace.errors import SinkError, TailraceError
 
 _OWN = re.compile(r"\btailrace\.errors\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
-_KAFKA = re.compile(r"\b(?:org\.apache\.kafka\.[\w.]*?)(\w+Exception): ([^\n]+)")
+_KAFKA = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
+_HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
+# What the producer's exceptions are caused by, and the options that it hangs on. A login that the producer cannot read
+# is not quoted: its words may be a part of the password.
+_SECURITY = (
+    (
+        re.compile(_HANDSHAKE + r"(No (?:subject alternative|name)[^\n]+)"),
+        "Name the broker in debezium.sink.kafka.producer.bootstrap.servers as its certificate does; the name that it "
+        "tells of itself (advertised.listeners) counts as well.",
+    ),
+    (
+        re.compile(_HANDSHAKE + r"([^\n]+)"),
+        "Name the file of the broker's authority in debezium.sink.kafka.producer.ssl.truststore.location, and its kind "
+        "in ssl.truststore.type: PEM, PKCS12 or JKS.",
+    ),
+    (
+        re.compile(r"\b(SaslAuthenticationException): ([^\n]+)"),
+        "Check debezium.sink.kafka.producer.sasl.mechanism and sasl.jaas.config: the broker refuses the login.",
+    ),
+    (
+        re.compile(r"\b(\w+Exception): (Failed to load [^\n]+)"),
+        "Check debezium.sink.kafka.producer.ssl.truststore.*, ssl.keystore.* and their passwords; the files have to be "
+        "where the tasks run.",
+    ),
+    (
+        re.compile(r"(IllegalArgumentException): [^\n]*(in JAAS config|JAAS config entry|JAAS configuration)"),
+        "Check debezium.sink.kafka.producer.sasl.jaas.config: MODULE required username=… password=…;",
+    ),
+    (
+        re.compile(r"org\.apache\.kafka\.\S*?(TimeoutException): (Topic [^\n]+ not present in metadata[^\n]*)"),
+        "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is what the broker "
+        "speaks at that port.",
+    ),
+)
 
 
 def cause(error: BaseException) -> TailraceError | None:
@@ -37,10 +70,14 @@ def recognise(text: str) -> TailraceError | None:
             return kind(_unescaped(found.group(2)).rstrip())
     kafka = _KAFKA.search(text)
     if kafka:
-        return SinkError(
-            f"Kafka refuses the records or cannot be reached: {kafka.group(2).strip()} ({kafka.group(1)}).",
-            "Check debezium.sink.kafka.producer.* and the broker.",
-        )
+        remedy = "Check debezium.sink.kafka.producer.* and the broker."
+        for expression, told in _SECURITY:
+            found = expression.search(text)
+            if found:
+                kafka, remedy = found, told
+                break
+        kind, said = kafka.groups()
+        return SinkError(f"Kafka refuses the records or cannot be reached: {said.strip()} ({kind}).", remedy)
     return None
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.servers import jars
+from tests.servers.certificates import WORD
 from tests.servers.jars import java
 
 VERSION = "10.7.1.1"
@@ -39,15 +40,17 @@ def fetch(seconds: float = 300) -> list[Path]:
 class Derby:
     """One server on a free port of 127.0.0.1; a context manager. Databases are below a directory of its own.
 
-    With `durable`, what was committed outlives `halt`.
+    With `durable`, what was committed outlives `halt`. With `keys`, a PKCS12 file whose password is that of
+    `tests.servers.certificates`, it speaks TLS alone.
     """
 
     user = "app"
     password = "app"
 
-    def __init__(self, found: list[Path], port: int = 0, *, durable: bool = False) -> None:
+    def __init__(self, found: list[Path], port: int = 0, *, durable: bool = False, keys: Path | None = None) -> None:
         self.port = port or _free_port()
         self._durable = durable
+        self._keys = keys
         self._jars = found
         self._home = Path()
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,6 +72,9 @@ class Derby:
             # A reader that meets a writer's lock fails soon, and not after the default of 60 s.
             *("-Dderby.locks.waitTimeout=20", "-Dderby.locks.deadlockTimeout=5"),
         ]
+        if self._keys is not None:
+            store = f"-Djavax.net.ssl.keyStore={self._keys}", "-Djavax.net.ssl.keyStoreType=PKCS12"
+            options += [*store, f"-Djavax.net.ssl.keyStorePassword={WORD}", "-Dderby.drda.sslMode=basic"]
         server = ["org.apache.derby.drda.NetworkServerControl", "start", "-noSecurityManager"]
         with (self._home / "output").open("wb") as output:
             self._process = subprocess.Popen(

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
@@ -29,14 +30,31 @@ def fetch(seconds: float = 300) -> list[Path]:
 
 QUICK_START = ("-Xmx384m", "-XX:TieredStopAtLevel=1")
 """For tests: the broker starts in a third of the time, and runs slower than one that is compiled in full."""
+SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """What a broker shows and asks for: a PEM file with certificate and key, and one user for all mechanisms."""
+
+    certificate: Path
+    user: str
+    password: str = field(repr=False)
 
 
 class Broker:
-    """One broker on a free port of 127.0.0.1; a context manager. Topics are created when first written to."""
+    """One broker on free ports of 127.0.0.1; a context manager. Topics are created when first written to.
 
-    def __init__(self, jars: list[Path], java_options: Sequence[str] = QUICK_START) -> None:
+    With `security` it listens in three ways: in the clear, under TLS, and under TLS with a login by PLAIN,
+    SCRAM-SHA-256 or SCRAM-SHA-512. Under TLS it is `localhost`, the name of the certificate.
+    """
+
+    def __init__(
+        self, jars: list[Path], java_options: Sequence[str] = QUICK_START, security: Security | None = None
+    ) -> None:
         self._java_options = java_options
-        self.port, self._controller = _free_ports(2)
+        self.security = security
+        self.port, self._controller, self.tls_port, self.sasl_port = _free_ports(4)
         self._jars = jars
         self._home = Path()
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,6 +72,9 @@ class Broker:
         properties = self._home / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()), "utf-8")
         storage = ["kafka.tools.StorageTool", "format", "-t", "dGFpbHJhY2UtdGVzdHMtMQ", "-c", str(properties)]
+        if self.security is not None:
+            login = f"[name={self.security.user},password={self.security.password}]"
+            storage += [part for name in SCRAM for part in ("--add-scram", f"{name}={login}")]
         subprocess.run(self._command(*storage), check=True, capture_output=True, stdin=subprocess.DEVNULL)
         self._launch(seconds)
 
@@ -104,7 +125,7 @@ class Broker:
         return [str(java()), *self._java_options, "-cp", path, main, *arguments]
 
     def _settings(self) -> dict[str, str]:
-        return {
+        plain = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller}",
@@ -122,6 +143,28 @@ class Broker:
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "true",
         }
+        return plain if self.security is None else plain | self._secured(self.security)
+
+    def _secured(self, security: Security) -> dict[str, str]:
+        modules = "org.apache.kafka.common.security"
+        plain = f"127.0.0.1:{self.port}"
+        settings = {
+            "listeners": f"PLAINTEXT://{plain},SSL://127.0.0.1:{self.tls_port},SASL_SSL://127.0.0.1:{self.sasl_port},"
+            f"CONTROLLER://127.0.0.1:{self._controller}",
+            "advertised.listeners": f"PLAINTEXT://{plain},SSL://localhost:{self.tls_port},"
+            f"SASL_SSL://localhost:{self.sasl_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(security.certificate),
+            "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": f"{modules}.plain.PlainLoginModule required "
+            f'user_{security.user}="{security.password}";',
+        }
+        for name in SCRAM:
+            module = f"{modules}.scram.ScramLoginModule required;"
+            settings[f"listener.name.sasl_ssl.{name.lower()}.sasl.jaas.config"] = module
+        return settings
 
     def _listens(self) -> bool:
         # A KRaft broker opens its port only after it has joined its quorum and may take requests.

@@ -6,7 +6,7 @@ import importlib.util
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import ConfigError, ConnectionFailed
@@ -54,8 +54,9 @@ class KafkaChannel:
         self._earliest = self._options.pop("auto.offset.reset", "latest").lower() in ("earliest", "beginning")
         self._group: str = config["signal.kafka.groupId"]
         self._consumer: Consumer | None = None
+        self._reasons = _Reasons()
         self._next: int | None = None
-        self._trouble = 0
+        self._trouble = ""
         self._again = 0.0
         self._since_ms = time.time_ns() // 1_000_000
 
@@ -80,7 +81,7 @@ class KafkaChannel:
                     # What was fetched behind it is asked for again.
                     self._next = None
                     return found
-                self._trouble = 0
+                self._trouble = ""
                 offset = message.offset() or 0
                 found.append((self._signal(message.key(), message.value(), offset), offset + 1))
                 self._next = offset + 1
@@ -103,6 +104,7 @@ class KafkaChannel:
             self._consumer = _client(
                 Consumer,
                 self._options | {"group.id": self._group, "enable.auto.commit": False, "auto.offset.reset": "earliest"},
+                self._reasons.note,
             )
         if not _partitions(self._consumer, self._topic):
             return 0 if position is None else None
@@ -116,7 +118,7 @@ class KafkaChannel:
             begin = low
         partition.offset = begin
         self._consumer.assign([partition])
-        self._trouble = 0
+        self._trouble = ""
         if position is not None:
             self._next = position
         return begin
@@ -144,9 +146,13 @@ class KafkaChannel:
     def _warn(self, error: KafkaError) -> None:
         """Say once what keeps signals from coming, and leave the brokers alone for a while."""
         self._again = time.monotonic() + _RETRY_S
-        if error.code() != self._trouble:
-            self._trouble = error.code()
-            log.warning("no signals from the topic %s: %s", self._topic, error.str())
+        if self._consumer is not None:
+            # What a call meets behind its back is told in the next one; whatever else comes now is asked for again.
+            self._consumer.poll(0)
+        trouble, remedy = self._reasons.of(error)
+        if trouble != self._trouble:
+            self._trouble = trouble
+            log.warning("no signals from the topic %s: %s. %s", self._topic, trouble, remedy)
 
 
 def send(config: Mapping[str, Any], signal: Signal) -> None:
@@ -161,8 +167,9 @@ def send(config: Mapping[str, Any], signal: Signal) -> None:
     topic = config["signal.kafka.topic"]
     options = {name: text for name, text in client_options(config).items() if name.startswith(_SHARED)}
     options["bootstrap.servers"] = ",".join(config["signal.kafka.bootstrap.servers"])
-    faults: list[str] = []
-    producer = _client(Producer, options | {"message.timeout.ms": int(_SEND_S * 1000)})
+    faults: list[KafkaError] = []
+    reasons = _Reasons()
+    producer = _client(Producer, options | {"message.timeout.ms": int(_SEND_S * 1000)}, reasons.note)
     try:
         _partitions(producer, topic)
         producer.produce(
@@ -170,18 +177,15 @@ def send(config: Mapping[str, Any], signal: Signal) -> None:
             written(signal).encode(),
             str(config["topic.prefix"]).encode(),
             partition=0,
-            on_delivery=lambda error, _: faults.append(error.str()) if error is not None else None,
+            on_delivery=lambda error, _: faults.append(error) if error is not None else None,
         )
         waiting = producer.flush(_SEND_S + 5)
     except KafkaException as error:
-        faults, waiting = [error.args[0].str()], 0
-    if waiting:
-        faults.append("the brokers do not answer")
-    if faults:
-        raise ConnectionFailed(
-            f"The signal was not written to the topic {topic}: {faults[0]}.",
-            "Check signal.kafka.bootstrap.servers, signal.kafka.topic and the signal.consumer options.",
-        )
+        faults, waiting = [error.args[0]], 0
+        producer.poll(0)
+    if waiting or faults:
+        reason, remedy = reasons.of(faults[0] if faults else None)
+        raise ConnectionFailed(f"The signal was not written to the topic {topic}: {reason}.", remedy)
 
 
 def client_options(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -220,17 +224,58 @@ def _login(option: str, text: str) -> dict[str, str]:
     return {f"sasl.{name}": re.sub(r"\\(.)", r"\1", parts[name]) for name in ("username", "password")}
 
 
-def _client(kind: Any, options: dict[str, Any]) -> Any:
-    """A consumer or producer. Raises ConfigError for an option that the client does not know or take."""
+class _Reasons:
+    """Why a connection does not come about. What asked for it hears only that it did not: the client's threads tell
+    the reason aside. Their words name brokers and mechanisms, never what they were given."""
+
+    def __init__(self) -> None:
+        self._last: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """The client's callback for errors; it comes with a call of the client."""
+        from confluent_kafka import KafkaError
+
+        if error.code() in (KafkaError._SSL, KafkaError._AUTHENTICATION) or "SSL" in error.str():
+            self._last = error
+
+    def of(self, error: KafkaError | None) -> tuple[str, str]:
+        """What is wrong and what to do, for an error that a call met, or for none but silence."""
+        from confluent_kafka import KafkaError
+
+        reason, self._last = self._last, None
+        if reason is None:
+            text = "the brokers do not answer" if error is None else error.str()
+            return text.rstrip("."), (
+                "Check signal.kafka.bootstrap.servers, signal.kafka.topic and the signal.consumer options; brokers "
+                "that speak TLS alone need signal.consumer.security.protocol = SSL or SASL_SSL."
+            )
+        text = re.sub(r" \(after [^()]*\)$", "", " ".join(reason.str().split())).rstrip(".")
+        if reason.code() == KafkaError._AUTHENTICATION:
+            return text, (
+                "Check signal.consumer.sasl.username, sasl.password and sasl.mechanism: the brokers refuse the login."
+            )
+        if reason.code() == KafkaError._SSL:
+            return text, (
+                "Name the file of the brokers' authority in signal.consumer.ssl.ca.location, and the brokers in "
+                "signal.kafka.bootstrap.servers as their certificates do."
+            )
+        return text, "Check signal.consumer.security.protocol: the brokers may not speak TLS at this port."
+
+
+def _client(kind: Any, options: dict[str, Any], note: Callable[[KafkaError], None]) -> Any:
+    """A consumer or producer that tells `note` its errors.
+
+    Raises ConfigError for an option that the client does not know or take.
+    """
     from confluent_kafka import KafkaException
 
     try:
         # Its own log repeats what exceptions and answers say.
-        quiet = {"log_level": 2, "error_cb": lambda _: None}
-        return kind(quiet | options, logger=_client_log)
+        return kind({"log_level": 2, "error_cb": note} | options, logger=_client_log)
     except KafkaException as error:
         # The text names the option and, where the value is wrong, the value too.
-        wrong = next((name for name in options if f'"{name}"' in error.args[0].str()), "")
+        text = error.args[0].str()
+        wrong = next((name for name in options if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text)), "")
         raise ConfigError(
             f"The Kafka client refuses {f'signal.consumer.{wrong}' if wrong else 'its options'}.",
             "See librdkafka's list of options.",

@@ -37,6 +37,9 @@ def connection_string(config: Mapping[str, Any]) -> str:
         "LOBCacheSize": 1 << 20,
         **driver_properties(config),
     }
+    if named.get("Security") == "SSL":
+        # What the driver does when nothing is said has changed from one of its versions to another.
+        named.setdefault("SSLClientHostnameValidation", "Basic")
     return "".join(f"{name}={value};" for name, value in named.items() if value not in (None, ""))
 
 
@@ -184,6 +187,9 @@ class Connection:
         """The deliberate error that a failed log-in stands for, by its SQLCODE ("Db2 messages", SQL30061 and on)."""
         text = self._shown(error)
         names = {"place": self._place, "user": self._user, "database": self._database}
+        for expression, message, remedy in _TLS:
+            if re.search(expression, text):
+                return ConnectionFailed(message.format(**names), remedy)
         for codes, kind, message, remedy in _LOGINS:
             if _code(text) in codes:
                 return kind(message.format(**names), remedy.format(**names))
@@ -223,6 +229,29 @@ class Connection:
             text = text.replace(self._secret, "***")
         return text.rstrip(". ")
 
+
+# SQL20576N tells of the host's name and of versions; of SQL30081N the function and the code of IBM's GSKit.
+_TLS = (
+    (
+        r'SQL20576N .*reason "1"',
+        "TLS with {place} fails: the server's certificate is made out to another name.",
+        "Name the server in database.hostname as its certificate does; driver.SSLClientHostnameValidation=Off compares "
+        "no names.",
+    ),
+    (
+        r'SQL30081N .*"sqlccSSL\w*".*"414"',
+        "TLS with {place} fails: no authority that is known here vouches for the server's certificate.",
+        "Name the file of the server's authority, PEM or DER, in driver.SSLServerCertificate; it has to be where the "
+        "tasks run, too.",
+    ),
+    (
+        r'SQL20576N |SQL30081N .*(?:"sqlccSSL\w*"|protocol being used: "SSL")',
+        "TLS with {place} does not come about.",
+        "Check that the server speaks TLS at this port (SSL_SVCENAME), driver.Security, driver.SSLServerCertificate "
+        "and driver.TLSVersion.",
+    ),
+)
+"""What the driver's words match, and what they mean."""
 
 _LOGINS: tuple[tuple[tuple[int, ...], type[TailraceError], str, str], ...] = (
     (
