@@ -72,9 +72,9 @@ def recognise(text: str) -> TailraceError | None:
     if kafka:
         remedy = "Check debezium.sink.kafka.producer.* and the broker."
         for expression, told in _SECURITY:
-            found = expression.search(text)
-            if found:
-                kafka, remedy = found, told
+            better = expression.search(text)
+            if better:
+                kafka, remedy = better, told
                 break
         kind, said = kafka.groups()
         return SinkError(f"Kafka refuses the records or cannot be reached: {said.strip()} ({kind}).", remedy)
