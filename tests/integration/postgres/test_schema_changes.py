@@ -8,6 +8,7 @@ import pytest
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.connection import PINNED
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.tasks import LogTask
 from tests.fix_postgres import Database
@@ -156,7 +157,10 @@ def check(database: Database, steps: list[tuple[str, str]], reading: Reading) ->
                 connection.execute(change.format(place).encode())
                 found = connection.execute("select oid::int8 from pg_class where relname in ('t', 't2')").fetchone()
                 assert found is not None
+                # defaults name their types as the search_path asks for
+                connection.execute(PINNED.encode())
                 (schema,) = Catalog(connection, database.name).schemas([found[0]]).values()
+                connection.execute("reset search_path")
                 expected.append(shown(schema))
                 if reading in ("live", "restarted"):
                     one.until(len(expected))
