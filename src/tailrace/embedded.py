@@ -149,6 +149,8 @@ class Server:
         """The finished command, run as the server's user; None when it could not even be executed."""
         account = self._account
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        # The superuser's own dblink to this server needs it; that of others must bring one in its connection string.
+        environment["PGPASSWORD"] = self.password
         if account:
             environment |= {"HOME": str(self._home), "USER": account.pw_name, "LOGNAME": account.pw_name}
         # The children inherit a file, not a pipe: the server would hold a pipe open for as long as it lives.

@@ -122,10 +122,18 @@ def _texts(content: bytes) -> object:
     return tuple(told)
 
 
+def _is_single(content: bytes) -> bool:
+    """Whether no name, and no place of an array, comes twice, at any level."""
+    elements = parsed(content)
+    return encoded(elements) == content and all(
+        _is_single(element.value) for element in elements if element.kind in (fields.DOCUMENT, fields.ARRAY)
+    )
+
+
 def _edits(content: bytes, data: Bytes) -> None:
     """The document with fields left out and renamed."""
     try:
-        if encoded(parsed(content)) != content:
+        if not _is_single(content):
             # of an array's place that comes twice the plain way keeps the last value
             return
     except (ConversionError, DecodeError):

@@ -1,8 +1,7 @@
-"""Half a minute of each fuzzer; `make fuzz` runs them for as long as is wanted."""
+"""Half a minute of each fuzzer, the same inputs each time; `make fuzz` runs others, for as long as is wanted."""
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,12 @@ from tests.fuzz import machine
 from tests.fuzz.targets import TARGETS
 
 SECONDS = 30
+SEED = 2026
 
 
 @pytest.mark.parametrize("name", list(TARGETS))
 def test_damaged_input_is_an_error_and_no_more(name: str, tmp_path: Path) -> None:
-    seed = random.SystemRandom().randrange(1 << 30)
-    report = machine.run(name, SECONDS, seed, tmp_path)
+    report = machine.run(name, SECONDS, SEED, tmp_path)
     told = "\n".join(f"--- {path}\n{path.read_bytes()!r}\n{text}" for text, path in report.findings)
-    assert not report.findings, f"seed {seed}, {report.inputs} inputs\n{told}"
+    assert not report.findings, f"seed {SEED}, {report.inputs} inputs\n{told}"
     assert report.inputs > 0

@@ -117,7 +117,7 @@ def _fragment(
     kernel = conversion.kernel
     if kernel is Kernel.PLAIN:
         return _plain_fragment(conversion, column, unavailable, shown)
-    state = _state(column, unavailable)
+    state, given = _state(column, unavailable), column
     try:
         if conversion.prepare is not Prepare.NOTHING:
             column = _prepared(conversion.prepare, column)
@@ -126,11 +126,11 @@ def _fragment(
             return _list_fragment(kernel, conversion.elements, data, bounds, state, shown)
     except pa.ArrowInvalid:
         # Among the texts is one that Arrow reads no number from; which one, it does not say.
-        return _plain_fragment(conversion, column, unavailable, shown)
+        return _plain_fragment(conversion, given, unavailable, shown)
     if kernel is Kernel.VERBATIM and not kernels.are_integers(data, bounds, state):
-        return _plain_fragment(conversion, column, unavailable, shown)
+        return _plain_fragment(conversion, given, unavailable, shown)
     if kernel in _QUADRATIC and int(np.diff(bounds).max(initial=0)) > _LONG:
-        return _plain_fragment(conversion, column, unavailable, shown)
+        return _plain_fragment(conversion, given, unavailable, shown)
     begin, end = int(bounds[0]), int(bounds[-1])
     escapes = kernels.count_escapes(data, begin, end) if kernel is Kernel.STRING else 0
     if len(state) == 0 and escapes == 0 and kernel in (Kernel.STRING, Kernel.VERBATIM):
