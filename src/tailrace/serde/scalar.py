@@ -25,8 +25,10 @@ _DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 # of decimal floating-point numbers, whose exponents end at 6,144
 _DECIMAL_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _FLOAT = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?|(?i:nan|-?inf(?:inity)?)")
-# of decimals that are told as doubles: too large a one is infinite, however it is written
-_DOUBLE = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|-?inf(?:inity)?)")
+# of decimals that are told as doubles: what Arrow casts to one; too large a number is infinite, however it is written
+_DOUBLE = re.compile(
+    r"([+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf(?:inity)?)))(?:(?<=[nN])\([0-9A-Za-z_]*\))?"
+)
 _HEXADECIMAL = re.compile(r"\\x(?:[0-9a-f]{2})*")
 _NOT_FINITE = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
 # Python's own conversion is quadratic, and refuses more than 4,300 digits; of fewer than these it is the faster one.
@@ -149,9 +151,10 @@ def decimal_scientific(text: str) -> str:
 
 
 def decimal_double(text: str) -> float:
-    if not _DOUBLE.fullmatch(text):
+    number = _DOUBLE.fullmatch(text)
+    if number is None:
         raise ValueError("not a number")
-    return float(text)
+    return float(number[1])
 
 
 def decimal_float(text: str) -> str:
