@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,9 @@ class Mongo:
                 collection = event["ns"]["coll"]
                 if collection == "end":
                     return
-                change = _change(collection, event, here[0] << 32 | here[1])
+                # a record's second is that of the time at which the entry was written, not that of its timestamp
+                wall = event["wallTime"].replace(tzinfo=UTC)
+                change = _change(collection, event, int(wall.timestamp()) << 32 | here[1])
                 if change is not None:
                     yield change, (*here, number) > begin
 

@@ -16,6 +16,7 @@ def main() -> int:
     """Run the targets one after another; 1 when something was found."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="for each target (10)")
+    parser.add_argument("--most", type=int, default=0, help="inputs of each target that end it sooner")
     parser.add_argument("--only", default="", help=f"only these, of {', '.join(TARGETS)}")
     parser.add_argument("--seed", type=int, default=None, help="what the choices are made of; a new one by default")
     parser.add_argument("--folder", type=Path, default=None, help="where inputs with findings are put")
@@ -28,7 +29,7 @@ def main() -> int:
     print(f"seed {seed}, findings in {folder}", flush=True)
     found = False
     for name in names:
-        report = run(name, given.minutes * 60, seed, folder)
+        report = run(name, given.minutes * 60, seed, folder, given.most)
         print(
             f"{name:<13} {report.seconds:8.0f} s {report.inputs:10,} inputs {len(report.findings):4} findings",
             flush=True,

@@ -67,13 +67,16 @@ def corpus(name: str) -> list[bytes]:
     return [path.read_bytes() for path in sorted((CORPUS / name).glob("*")) if path.is_file()]
 
 
-def run(name: str, seconds: float, seed: int, folder: Path) -> Report:
-    """Feed the target for so long, in another process. Inputs with findings are left in `folder`."""
+def run(name: str, seconds: float, seed: int, folder: Path, most: int = 0) -> Report:
+    """Feed the target for so long, in another process. Inputs with findings are left in `folder`.
+
+    `most` inputs, if it is not 0, end the run sooner: what a seed finds does not depend on the machine's pace then.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     state = folder / f"{name}-{seed}.state"
     state.write_bytes(bytes(_HEAD + MOST_BYTES))
     began = time.monotonic()
-    command = [sys.executable, "-m", "tests.fuzz.machine", name, str(seconds), str(seed), str(folder)]
+    command = [sys.executable, "-m", "tests.fuzz.machine", name, str(seconds), str(seed), str(folder), str(most)]
     child = subprocess.run(command, cwd=HERE.parents[1], capture_output=True, text=True, errors="replace", check=False)
     kept = state.read_bytes()
     state.unlink()
@@ -105,7 +108,9 @@ class _State:
         self._memory[_HEAD : _HEAD + len(data)] = data
 
 
-def feed(target: Target, seconds: float, seed: int, folder: Path, state: _State) -> list[tuple[str, Path]]:
+def feed(
+    target: Target, seconds: float, seed: int, folder: Path, state: _State, most: int = 0
+) -> list[tuple[str, Path]]:
     """The findings of this process, each kind once."""
     # numpy and pyarrow take address space by the thread
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
@@ -148,7 +153,7 @@ def feed(target: Target, seconds: float, seed: int, folder: Path, state: _State)
         one(data)
     limit = MOST_SECONDS
     until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while time.monotonic() < until and (not most or state.inputs < most):
         data = mutator.damaged(pool)
         if one(data) and len(pool) < _MOST_KEPT:
             pool.append(data)
@@ -156,17 +161,18 @@ def feed(target: Target, seconds: float, seed: int, folder: Path, state: _State)
     return list(findings.values())
 
 
-def main(name: str, seconds: float, seed: int, folder: Path) -> int:
+def main(name: str, seconds: float, seed: int, folder: Path, most: int) -> int:
     """The process of one target; 1 when something was found."""
     from tests.fuzz.targets import TARGETS
 
     os.environ.setdefault("TZ", "UTC")
     with suppress(KeyboardInterrupt):
-        for text, path in feed(TARGETS[name], seconds, seed, folder, _State(folder / f"{name}-{seed}.state")):
+        state = _State(folder / f"{name}-{seed}.state")
+        for text, path in feed(TARGETS[name], seconds, seed, folder, state, most):
             line = text.replace("\n", "\\n")
             print(f"FINDING {path}\t{line}", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
+    sys.exit(main(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5])))
