@@ -21,7 +21,7 @@ from tests.chaos.changetables import SCHEMA, SIGNALS, TABLES, ChangeWriters, For
 from tests.chaos.source import Offset
 from tests.fix_db2 import dsn
 from tests.servers import derby
-from tests.servers.asn import Capture, Session, quoted
+from tests.servers.asn import Capture, Session, moment, quoted
 from tests.servers.derby import DRIVER, Derby
 
 DATABASE = "CHAOS"
@@ -119,7 +119,7 @@ class Program(Capture):
             for (number,) in session.rows(f"SELECT DISTINCT SEQ FROM PLAYED.{made.stage}")
         ]
         session.rows(f"DELETE FROM {UNITS}")
-        return units_of([(int(behind), int(upto), str(at)) for behind, upto, at in noted], numbers, now), last
+        return units_of([(int(behind), int(upto), moment(at)) for behind, upto, at in noted], numbers, now), last
 
     def lose(self) -> None:
         """The connection is gone."""

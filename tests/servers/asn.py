@@ -25,6 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import ModuleType
 from typing import Any
 
@@ -99,6 +100,11 @@ class Registration:
     before: str
     stage: str
     active: bool = True
+
+
+def moment(at: datetime) -> str:
+    """The text of a time as the driver takes it: always with its fraction, which `str` leaves out when it is 0."""
+    return at.isoformat(" ", "microseconds")
 
 
 @dataclass(slots=True)
@@ -264,7 +270,7 @@ class Capture:
     def _note(self) -> tuple[int, str]:
         """The number of the last change and the time: a transaction that ends now."""
         ((until, now),) = self.session.rows("SELECT COALESCE(MAX(NOW), 0), CURRENT TIMESTAMP FROM PLAYED.CLOCK")
-        return until, str(now)
+        return until, moment(now)
 
     @contextmanager
     def working(self, pause_s: float = 0.05) -> Iterator[None]:
