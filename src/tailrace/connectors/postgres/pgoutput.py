@@ -345,7 +345,11 @@ def _truncate(reader: _Reader, xid: int | None) -> AnyMessage:
 
 
 def _message(reader: _Reader, xid: int | None) -> AnyMessage:
-    flags, lsn, prefix = reader.uint8("flags"), reader.uint64("message LSN"), reader.string("message prefix")
+    flags, lsn = reader.uint8("flags"), reader.uint64("message LSN")
+    if lsn >> 63:
+        # no log is so long, and positions are signed
+        raise DecodeError("The LSN of a logical message is beyond the end of any log.", reader.at - 8)
+    prefix = reader.string("message prefix")
     return Message(flags, lsn, prefix, reader.bytes(reader.uint32("content length"), "content"), xid)
 
 
