@@ -5,6 +5,7 @@ What was committed is read from a change stream of the machine's own.
 
 from __future__ import annotations
 
+import base64
 import random
 import threading
 import time
@@ -15,6 +16,7 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any
 
+import bson
 import pymongo
 from pymongo.errors import BulkWriteError, DuplicateKeyError, PyMongoError
 
@@ -40,6 +42,7 @@ class Mongo:
     def __init__(self) -> None:
         self._server = Secantus(fetch(), ["--sync-on-commit", "--oplog-max-entries", "20000000"])
         self._token: Document | None = None
+        self._begin: tuple[int, int] | None = None
 
     def open(self, stack: ExitStack) -> None:
         stack.callback(self._server.remove)
@@ -80,20 +83,14 @@ class Mongo:
         return from_document(topic, key, value) if topic.split(".")[1] == DATABASE else None
 
     def committed(self, first: Offset) -> Iterator[tuple[Change, bool]]:
-        # while the first snapshot is read, the log stands where it begins
-        place = first["log"] if any(first["log"]["time"]) else first["snapshot"]["at"]
-        begin = (*place["time"], place["number"])
         with self._client() as client, client[DATABASE].watch(resume_after=self._token) as stream:
             # everything before this document has come when it comes
             client[DATABASE]["end"].insert_one({"at": time.time()})
-            at, number = (0, 0), 0
+            self._begin = self._begin or _first_time(client, first["log"]["token"])
             while True:
                 event = stream.next()
                 self._token = dict(stream.resume_token or {})
-                stamp = event["clusterTime"]
-                here = (int(stamp.time), int(stamp.inc))
-                number = number + 1 if here == at else 1
-                at = here
+                here = _time(event)
                 collection = event["ns"]["coll"]
                 if collection == "end":
                     return
@@ -101,7 +98,7 @@ class Mongo:
                 wall = event["wallTime"].replace(tzinfo=UTC)
                 change = _change(collection, event, int(wall.timestamp()) << 32 | here[1])
                 if change is not None:
-                    yield change, (*here, number) > begin
+                    yield change, here >= self._begin
 
     def rows(self) -> dict[str, dict[str, Row]]:
         with self._client() as client:
@@ -125,6 +122,20 @@ class Mongo:
 
     def _client(self) -> pymongo.MongoClient[Document]:
         return pymongo.MongoClient(self._server.uri, retryWrites=False, serverSelectionTimeoutMS=15_000)
+
+
+def _time(event: Any) -> tuple[int, int]:
+    stamp = event["clusterTime"]
+    return int(stamp.time), int(stamp.inc)
+
+
+def _first_time(client: pymongo.MongoClient[Document], token: str) -> tuple[int, int]:
+    """When the first change was made that the server sends behind a resume token: the time in it can be an earlier one.
+
+    The stream that the pipeline reads begins with that change, on whatever the token was made for.
+    """
+    with client.watch(start_after=bson.decode(base64.b64decode(token))) as stream:
+        return next(_time(event) for event in stream if event["ns"]["db"] == DATABASE)
 
 
 def _change(collection: str, event: Any, place: int) -> Change | None:
