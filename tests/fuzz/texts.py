@@ -155,16 +155,8 @@ def compared(plan: ColumnPlan, values: Sequence[bytes | None]) -> None:
 
 
 def usable(values: Sequence[bytes]) -> list[bytes | None]:
-    """The texts that a server can send in UTF-8, which it has checked."""
-    found: list[bytes | None] = []
-    for value in values:
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            found.append(None)
-        else:
-            found.append(value)
-    return found
+    """The texts that a server can send, which need not be UTF-8 whatever it says."""
+    return [None if value == NULL else value for value in values]
 
 
 def runner(connectors: Sequence[str]) -> Callable[[bytes], object]:

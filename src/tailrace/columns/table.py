@@ -49,7 +49,7 @@ class TableSchema:
 
     `columns` are those that the log delivers, in the table's order. `key` names the columns of the primary key in
     the key's own order or, without one, of a unique index over NOT NULL columns; empty when there is neither.
-    `any_bytes` tells that the database has no encoding, so that texts may be other than UTF-8.
+    `any_bytes` tells that the database has no encoding, so that texts that are not UTF-8 are to be expected.
     `replica_identity` is the server's letter (PostgreSQL: `d`, `n`, `f` or `i`). `version` counts from 1 within
     one query.
     """

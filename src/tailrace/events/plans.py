@@ -42,7 +42,7 @@ def shown_columns(
         if known is None:
             unknown.append(column.name)
         else:
-            plan = _plan(index, column, known, settings, types, table.any_bytes)
+            plan = _plan(index, column, known, settings, types)
             plans.append(shaped(plan, table, column, settings, types.declared))
     return tuple(plans), tuple(unknown)
 
@@ -55,13 +55,11 @@ def key_columns(table: TableSchema, settings: EventSettings, types: Types) -> tu
         column = table.columns[index]
         known = types.conversion(column, settings)
         if known is not None:
-            plans.append(_plan(index, column, known, settings, types, table.any_bytes))
+            plans.append(_plan(index, column, known, settings, types))
     return tuple(plans)
 
 
-def _plan(
-    index: int, column: Column, known: Conversion, settings: EventSettings, types: Types, checked: bool
-) -> ColumnPlan:
+def _plan(index: int, column: Column, known: Conversion, settings: EventSettings, types: Types) -> ColumnPlan:
     optional = types.optional(column)
     default = types.default(column, known, settings)
     if optional:
@@ -72,4 +70,4 @@ def _plan(
     null = dumps(shown).encode()
     unavailable = null if known.unavailable is None else dumps(known.unavailable).encode()
     schema = known.logical.with_optional(optional).with_default(default)
-    return ColumnPlan(index, column.name, field_name(settings, column.name), schema, known, null, unavailable, checked)
+    return ColumnPlan(index, column.name, field_name(settings, column.name), schema, known, null, unavailable)

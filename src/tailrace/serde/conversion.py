@@ -88,9 +88,9 @@ class Conversion:
 class ColumnPlan:
     """One column as events show it: its index in the batch, its field name, its schema and conversion.
 
-    `null` and `unavailable` are the JSON of a null and of an unchanged TOAST value in this column; `checked` tells
-    that texts may be other than UTF-8, which cannot be converted. `shape` is applied to the texts before a kernel
-    other than PLAIN sees them; the plain conversion has it in itself.
+    `null` and `unavailable` are the JSON of a null and of an unchanged TOAST value in this column. A text that is not
+    UTF-8 cannot be converted. `shape` is applied to the texts before a kernel other than PLAIN sees them; the plain
+    conversion has it in itself.
     """
 
     index: int
@@ -100,5 +100,4 @@ class ColumnPlan:
     conversion: Conversion
     null: bytes
     unavailable: bytes
-    checked: bool = False
     shape: Shape | None = None

@@ -102,9 +102,7 @@ def json_array(fragment: Fragment) -> pa.Array:
 
 def column_fragment(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None) -> tuple[Fragment, int]:
     """The JSON of a column's values, and how many of them could not be converted and are shown as null."""
-    unreadable = 0
-    if plan.checked:
-        column, unreadable = _valid_texts(column)
+    column, unreadable = _valid_texts(column)
     shown = _Shown(plan.source_name, plan.null, plan.unavailable, plan.null)
     fragment, lost = _fragment(plan.conversion, column, unavailable, shown)
     return fragment, unreadable + lost
@@ -219,7 +217,13 @@ def _room(kernel: Kernel, argument: int, rows: int, size: int, escapes: int) -> 
 
 
 def _valid_texts(column: pa.Array) -> tuple[pa.Array, int]:
-    """The column with null for every text that is not UTF-8, and how many of them there were."""
+    """The column with null for every text that is not UTF-8, and how many of them there were.
+
+    Databases without an encoding send such texts, and servers that do not keep their word.
+    """
+    data, bounds = text_buffers(column)
+    if kernels.is_ascii(data, int(bounds[0]), int(bounds[-1])):
+        return column, 0
     try:
         column.cast(pa.string())
     except pa.ArrowInvalid:

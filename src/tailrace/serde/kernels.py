@@ -130,6 +130,19 @@ def count_escapes(data: Any, begin: Any, end: Any) -> Any:
 
 
 @njit(cache=True, nogil=True)
+def is_ascii(data: Any, begin: Any, end: Any) -> Any:
+    """Whether no byte is above 127. Bytes that are not UTF-8 are."""
+    part = data[begin:end]
+    for start in range(0, len(part), 4096):
+        found = np.uint8(0)
+        for byte in part[start : start + 4096]:
+            found |= byte
+        if found >= np.uint8(128):
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def are_integers(data: Any, bounds: Any, state: Any) -> Any:
     """Whether every text is an integer of 64 bits as JSON has it: no plus sign, no zero before other digits."""
     for row in range(len(bounds) - 1):

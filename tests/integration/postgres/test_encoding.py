@@ -55,11 +55,19 @@ def planner_of(database: Database, **options: str) -> PostgresPlanner:
 BAD = "E'a\\377b'"
 
 
-def test_texts_that_are_not_utf8_are_null_in_snapshot_stream_and_catch_up(plain_bytes: Database) -> None:
+@pytest.mark.parametrize("lies", [False, True])
+def test_texts_that_are_not_utf8_are_null_in_snapshot_stream_and_catch_up(plain_bytes: Database, lies: bool) -> None:
     plain_bytes.execute(
         "create table t (id int primary key, v text, ok text, xs text[])",
         f"insert into t values (1, {BAD}, 'é', array[{BAD}]), (2, 'good', {BAD}, array['é'])",
     )
+    if lies:
+        # the server takes the encoding of the bytes that are there for granted
+        plain_bytes.execute(
+            f"update pg_catalog.pg_database set encoding = pg_char_to_encoding('UTF8') where datname = '{NAME}'"
+        )
+        with plain_bytes.connect() as connection:
+            assert connection.info.parameter_status("server_encoding") == "UTF8"
     wanted = [{"v": None, "ok": "é", "xs": None}, {"v": "good", "ok": None, "xs": ["é"]}]
     planner = planner_of(plain_bytes)
     try:

@@ -96,3 +96,43 @@ def test_a_number_with_an_exponent_is_none_by_both_ways(text: str, mode: str) ->
     chosen = plan("numeric", decimal_handling_mode=mode)
     assert shown(chosen, text) == (["null"], 1)
     assert plain_json(chosen, text.encode()) is None
+
+
+def column(type_name: str, **more: Any) -> Column:
+    return Column("v", type_name, 0, **more)
+
+
+TEXTS: dict[str, tuple[Column, dict[str, Any], bytes, bytes]] = {
+    "text": (column("text"), {}, "é".encode(), b"a\xffb"),
+    "varchar": (column("varchar"), {}, b"good", "é".encode()[:1]),
+    "surrogate": (column("text"), {}, "\U0001f600".encode(), b"\xed\xa0\x80"),
+    "overlong": (column("text"), {}, b"/", b"\xc0\xaf"),
+    "beyond Unicode": (column("text"), {}, "\U0010ffff".encode(), b"\xf4\x90\x80\x80"),
+    "split by an escape": (
+        column("_text", kind="array", element=column("text")), {}, '{"é"}'.encode(), b'{"\xc3\\\xa9"}',
+    ),
+    "array": (column("_text", kind="array", element=column("text")), {}, b"{a,NULL}", b"{a,\xff}"),
+    "json": (column("json"), {}, '{"a": "é"}'.encode(), b'{"a": "\xe9"}'),
+    "jsonb": (column("jsonb"), {}, b'{"a": 1}', b'"\xff"'),
+    "hstore": (column("hstore"), {}, b'"a"=>"b"', b'"a"=>"\xff"'),
+    "map": (column("hstore"), {"hstore_handling_mode": "map"}, b'"a"=>"b"', b'"\xff"=>"b"'),
+    "enum": (column("mood", kind="enum", enum_labels=("ok",)), {}, b"ok", b"o\xff"),
+    "unknown": (column("mystery"), {"include_unknown_datatypes": True}, b"a", b"\xff"),
+    "number": (column("int4"), {}, b"1", b"\xb2"),
+    "numeric": (column("numeric"), {"decimal_handling_mode": "string"}, b"1.5", b"1\xff"),
+    "interval": (column("interval"), {"interval_handling_mode": "string"}, b"1 day", b"1 day\xff"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_that_is_not_utf8_is_lost_and_its_neighbours_are_not(name: str) -> None:
+    """A server may say that its texts are UTF-8 and send others."""
+    kind, settings, good, bad = TEXTS[name]
+    table = TableSchema(TableId("d", "s", "t"), (kind,), ())
+    (chosen,), _ = plan_columns(table, EventSettings("server", "d", **settings))
+    values = [good, None, bad, good]
+    fragment, lost = column_fragment(chosen, pa.array([b"before", *values, b"after"], pa.binary()).slice(1, 4), None)
+    first, null, found, last = json_array(fragment).to_pylist()
+    assert (null, found, lost) == (chosen.null.decode(), chosen.null.decode(), 1)
+    assert first == last == (plain_json(chosen, good) or b"").decode()
+    assert plain_json(chosen, bad) is None

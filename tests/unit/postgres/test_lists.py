@@ -15,8 +15,8 @@ from tailrace.serde.conversion import ColumnPlan, Kernel
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 
 
-def plan(column: Column, any_bytes: bool = False, **more: Any) -> ColumnPlan:
-    table = TableSchema(TableId("d", "s", "t"), (column,), (), any_bytes=any_bytes)
+def plan(column: Column, **more: Any) -> ColumnPlan:
+    table = TableSchema(TableId("d", "s", "t"), (column,), ())
     return plan_columns(table, EventSettings("server", "d", **more))[0][0]
 
 
@@ -69,8 +69,10 @@ def test_an_unchanged_array_is_shown_by_its_placeholder() -> None:
 
 
 def test_an_array_in_no_encoding_is_lost_alone() -> None:
-    checked = plan(array("text"), any_bytes=True)
-    assert shown(checked, b"{a}", b"{\xff}", b'{"\xf0\x9f\x98\x80"}') == (['["a"]', "null", '["\\uD83D\\uDE00"]'], 1)
+    assert shown(plan(array("text")), b"{a}", b"{\xff}", b'{"\xf0\x9f\x98\x80"}') == (
+        ['["a"]', "null", '["\\uD83D\\uDE00"]'],
+        1,
+    )
 
 
 def test_boxes_are_parted_by_semicolons() -> None:
