@@ -146,6 +146,7 @@ def read(task: Any) -> Iterator[Change]:
             task.origin,
             task.form,
             task.overridden,
+            task.asked,
         ):
             yield from changes(batch)
 

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Task
+from tailrace.connectors.postgres import conditions, setup
 from tailrace.connectors.postgres import connection as connections
-from tailrace.connectors.postgres import setup
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.history import History
 from tailrace.connectors.postgres.offset import SnapshotProgress
 from tailrace.connectors.postgres.snapshot import (
     SnapshotOrigin,
     SnapshotSession,
+    override_error,
     override_statement,
     select_statement,
 )
 from tailrace.connectors.postgres.tasks import SnapshotTask
-from tailrace.errors import PrerequisiteError
+from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
 from tailrace.snapshot.selection import by_row_count, overrides, selected
@@ -73,6 +74,10 @@ class Snapshots:
         self._statements: dict[str, str] = {}
         self._reread: set[str] = set()
         self._planned: list[str] = []
+        # the rows of tables that a signal's SQL selects
+        self._counts: dict[str, int] = {}
+        # the tables that a signal has asked for and whose SQL fails
+        self.failing: list[tuple[str, str]] = []
         self._chosen: Mapping[str, str | None] | None = None
         # the chunk at which the session has taken a running snapshot over from another one
         self._resumed_at: int | None = None
@@ -82,9 +87,13 @@ class Snapshots:
         options say."""
         self._chosen = statements
 
-    def covered(self) -> frozenset[str] | None:
-        """The tables that the snapshot reads, None for all that are captured."""
-        return None if set(self._planned) == set(self._tables) else frozenset(self._planned)
+    def covered(self, *, wholly: bool = False) -> frozenset[str] | None:
+        """The tables that the snapshot reads, None for all that are captured.
+
+        `wholly`: without those that have a statement, which may leave rows out, or fail after some.
+        """
+        names = frozenset(name for name in self._planned if not (wholly and name in self._statements))
+        return None if names == set(self._tables) else names
 
     def _selected(self, captured: Mapping[str, setup.CapturedTable]) -> list[str]:
         """The names of the tables to read; Debezium 1.7 reads partitions, and not the tables that they belong to."""
@@ -106,20 +115,46 @@ class Snapshots:
         """Take a snapshot, or take over the `exported` one, and plan the selected tables.
 
         Also tells whether it is the exported one: when a table was altered since, that snapshot is of no use, and
-        another one is taken in its place. Its chunks are meant for `parallelism` tasks a batch.
+        another one is taken in its place. Its chunks are meant for `parallelism` tasks a batch. Tables whose SQL a
+        signal has brought and which fails are told, left out and listed in `failing`.
         """
         taken_over = self._open(exported)
         names = self._selected(self._tables)
         if self._config["snapshot.tables.order.by.row.count"] != "disabled":
             counts = self.session.row_counts([self._tables[name] for name in names])
             names = by_row_count(self._config, names, counts)
-        for name in names:
-            if name in self._statements:
-                self.session.check_statement(self._table(name), self._statements[name])
-        self._planned = names
-        plan = self.session.plan([self._tables[name] for name in names], parallelism, self._statements)
+        self._counts = {}
+        faults = {name: fault for name in names if name in self._statements and (fault := self._fault(name))}
+        for name, fault in faults.items():
+            log.warning("%s is left out of the blocking snapshot: its statement %s. %s", name, fault, conditions.REMEDY)
+        self.failing = [(self._tables[name][1].schema, self._tables[name][1].table) for name in faults]
+        self._planned = names = [name for name in names if name not in faults]
+        if faults and not names:
+            raise ConfigError("the statements of all its tables fail.", conditions.REMEDY)
+        tables = [self._tables[name] for name in names]
+        plan = self.session.plan(tables, parallelism, self._statements, self._counts)
         self.session.release()
         return plan, taken_over
+
+    def _is_asked(self, name: str) -> bool:
+        """Whether a signal has brought the table's statement."""
+        return self._chosen is not None and self._chosen.get(name) is not None
+
+    def _fault(self, name: str) -> str:
+        """Why the statement of a table that a signal has brought cannot be read, as the rest of a sentence.
+
+        Empty where it can. It is computed for all of its rows: what it fails with in a task would end the query, and
+        in the same batch again at each start. Raises ConfigError for a statement of the options.
+        """
+        fault = self.session.statement_fault(self._table(name), self._statements[name])
+        if not self._is_asked(name):
+            if fault:
+                raise override_error(self._table(name).id, fault)
+            return ""
+        if fault:
+            return fault
+        self._counts[name], state = self.session.try_query(self._select(name))
+        return f"fails with SQLSTATE {state}" if state else ""
 
     def _open(self, exported: str | None) -> bool:
         """A session whose tables are held and described; whether it shows the `exported` snapshot."""
@@ -229,6 +264,7 @@ class Snapshots:
             self._settings,
             self._forms[oid],
             name in self._statements,
+            self._is_asked(name),
         )
 
     def count(self) -> dict[tuple[str, str], int]:
@@ -236,7 +272,10 @@ class Snapshots:
         found = {}
         for name in self._planned:
             _, table, relkind = self._tables[name]
-            found[table.schema, table.table] = self.session.count(table, relkind, self._statements.get(name))
+            known = self._counts.get(name)
+            if known is None:
+                known = self.session.count(table, relkind, self._statements.get(name))
+            found[table.schema, table.table] = known
         return found
 
     def history(self, tables: frozenset[str] | None) -> History:
@@ -268,12 +307,17 @@ class Snapshots:
 
     def _statement(self, name: str, chunk: Chunk, relkind: str, since: int | None) -> str:
         assert self._catalog is not None
+        if name in self._statements:
+            return self._select(name)
+        table = self._table(name)
+        return select_statement(table, self._catalog.output_functions(table.columns), chunk, relkind, since)
+
+    def _select(self, name: str) -> str:
+        """The query of a table that has a statement of its own."""
+        assert self._catalog is not None
         table = self._table(name)
         outputs = self._catalog.output_functions(table.columns)
-        if name in self._statements:
-            types = self._catalog.type_names(table.columns)
-            return override_statement(table, outputs, types, self._statements[name])
-        return select_statement(table, outputs, chunk, relkind, since)
+        return override_statement(table, outputs, self._catalog.type_names(table.columns), self._statements[name])
 
     def close(self) -> None:
         """End the snapshot, if one is running."""

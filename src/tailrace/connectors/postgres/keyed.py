@@ -17,6 +17,7 @@ import numpy as np
 
 from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres import conditions
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.connection import OWN, own_path
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, as_reads, only, qualified, quoted
@@ -214,11 +215,11 @@ class KeyedTable:
         first = f"{names[0]} operator({self.operators[0]}.{operator[0]}=) {values[0]}"
         return f"({first} and {found})"
 
-    def _where(self, conditions: Sequence[str]) -> str:
+    def _where(self, parts: Sequence[str]) -> str:
         if self.filter:
             # on lines of its own, so that a comment at its end hides nothing
-            conditions = [*conditions, f"(\n{self.filter}\n)"]
-        return f" where {' and '.join(conditions)}" if conditions else ""
+            parts = [*parts, f"(\n{self.filter}\n)"]
+        return f" where {' and '.join(parts)}" if parts else ""
 
     def _whole(self) -> list[str]:
         return [f"{quoted(name)} is not null" for name in self.key] if self.nullable else []
@@ -291,18 +292,26 @@ class KeyedTable:
             found.append(KeyChunk(number, None, None, 0, True))
         return found
 
+    def check(self, connection: psycopg.Connection[Any], chunk: KeyChunk) -> None:
+        """Let the server compute the signal's condition for each row of the chunk. Raises what that fails with."""
+        self._run(connection, f"select pg_catalog.count(*) from {self.source}{self._where([self._ranged(chunk)])}")
+
     def select(self, chunk: KeyChunk) -> str:
         """The query of a chunk's rows, its columns in the forms that `texts` takes, ordered by the key."""
+        columns = ", ".join(selected(column, quoted(column.name), self.outputs) for column in self.table.columns)
+        return f"select {columns} from {self.source}{self._where([self._ranged(chunk)])} order by {self._keys()}"
+
+    def _ranged(self, chunk: KeyChunk) -> str:
+        """The condition that the rows of a chunk fulfil by their key."""
         if chunk.upto is None:
             ranged = ""
         else:
             bounds = [self._bound("<=", chunk.upto)] + ([self._bound(">", chunk.after)] if chunk.after else [])
             ranged = " and ".join(bounds)
-        if chunk.nulls:
-            broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
-            ranged = f"({ranged} or {broken})" if ranged else f"({broken})"
-        columns = ", ".join(selected(column, quoted(column.name), self.outputs) for column in self.table.columns)
-        return f"select {columns} from {self.source}{self._where([ranged])} order by {self._keys()}"
+        if not chunk.nulls:
+            return ranged
+        broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
+        return f"({ranged} or {broken})" if ranged else f"({broken})"
 
 
 def fingerprint(connection: psycopg.Connection[Any], oid: int) -> str:
@@ -335,8 +344,9 @@ def read_rows(
 ) -> Iterator[ChangeBatch]:
     """The rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
 
-    Gives nothing when the table has changed since the snapshot. Raises what the driver raises for everything else, a
-    snapshot that is gone among it. `connection` is closed at the end.
+    Gives nothing when the table has changed since the snapshot, and no more rows when a signal's condition fails.
+    Raises what the driver raises for everything else, a snapshot that is gone among it. `connection` is closed at the
+    end.
     """
     try:
         connection.execute("begin isolation level repeatable read read only")
@@ -354,7 +364,9 @@ def read_rows(
             connection.execute(OWN)
         source = SnapshotOrigin(origin.lsn, origin.xid, origin.at_us, origin.previous_end)
         ordinal = (chunk.number + 1) << 40
-        for rows in connection.query(table.select(chunk)):
+        query = table.select(chunk)
+        found = connection.query(query) if table.filter is None else conditions.rows(connection, query, table.table.id)
+        for rows in found:
             columns = [texts(rows.column(place), column) for place, column in enumerate(table.table.columns)]
             columns = superseded.without(table, columns)
             count = len(columns[0]) if columns else rows.num_rows

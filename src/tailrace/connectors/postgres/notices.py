@@ -24,6 +24,11 @@ class TableNotices(Notices[tuple[str, str]]):
         self._told = 0
         super().started(rows)
 
+    def left_out(self, tables: Sequence[tuple[str, str]]) -> None:
+        """Tables of the snapshot that has begun whose conditions fail: they are not read."""
+        for table in tables:
+            self._add(self._initial.scanned([*self._rows, *tables], table, 0, "SQL_EXCEPTION"))
+
     def chunks(self, plan: SnapshotPlan, first: int, done: int, asked: bool) -> None:
         """The chunks `[first, done)` of the snapshot are in the next batch; `asked`: a signal has asked for it."""
         if not self.are_wanted:

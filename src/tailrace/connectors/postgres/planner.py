@@ -382,9 +382,10 @@ class PostgresPlanner:
     def _block(self, incremental: Incremental, since: PostgresOffset) -> PostgresOffset | None:
         """Start the blocking snapshot that a signal has asked for: the log waits while its tables are read.
 
-        What the log then brings of these tables that the snapshot has shown is left out. None when a transaction that
-        was delivered is not visible to new snapshots yet: its row would come again as it was before. Where a filter of
-        the signal fails, the snapshot is given up.
+        What the log then brings of these tables that the snapshot has shown is left out, except of tables that are read
+        by a statement: that one may leave rows out. None when a transaction that was delivered is not visible to new
+        snapshots yet: its row would come again as it was before. Tables whose filter fails are left out; where none
+        remains, the snapshot is given up.
         """
         tables = since.progress.blocking
         self._choose(tables)
@@ -406,10 +407,11 @@ class PostgresPlanner:
             self._reader = None
         log.info("blocking snapshot of %s in %d chunks", ", ".join(map(str, tables)), len(plan))
         self._notices.started(self._snapshots.count() if self._notices.are_wanted else {})
+        self._notices.left_out(self._snapshots.failing)
         begun = replace(
             since,
             snapshot=SnapshotProgress(plan, replace(session.origin, previous_end=session.origin.lsn), 0),
-            visible=self._shown_by_snapshot(),
+            visible=replace(session.visible, tables=self._snapshots.covered(wholly=True)),
             progress=replace(since.progress, blocking=(), reading=tables),
         )
         return self._next_chunks(begun, False)

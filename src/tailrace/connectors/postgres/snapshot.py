@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tailrace.columns.batch import ChangeBatch, Flags, Image, Int64s, Marker, Transactions
 from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.postgres import conditions
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import OWN, hold_open, own_path
@@ -242,8 +243,11 @@ class SnapshotSession:
         assert row is not None
         return int(row[0])
 
-    def check_statement(self, table: TableSchema, statement: str) -> None:
-        """Raise ConfigError when the override `statement` of `table` fails or lacks one of its columns."""
+    def statement_fault(self, table: TableSchema, statement: str) -> str:
+        """Why `statement` cannot stand for the rows of `table`, as the rest of a sentence; empty where it can.
+
+        Raises what the driver raises for failures that are not the statement's own.
+        """
         import psycopg
 
         self._connection.execute("savepoint checked")
@@ -252,22 +256,46 @@ class SnapshotSession:
             query = f"select * from ({statement}\n) as rows limit 0"
             with own_path(self._connection):
                 described = self._connection.execute(query.encode(), binary=True).description
-        except psycopg.Error as error:
+        except psycopg.DatabaseError as error:
+            if not conditions.is_own_fault(error.sqlstate):
+                raise
             self._connection.execute("rollback to savepoint checked")
-            raise override_error(table.id, f"fails with SQLSTATE {error.sqlstate}") from None
+            return f"fails with SQLSTATE {error.sqlstate}"
         names = [column.name for column in described or ()]
         wrong = [column.name for column in table.columns if names.count(column.name) != 1]
-        if wrong:
-            listed = ", ".join(f"{name} ({names.count(name)} times)" if name in names else name for name in wrong)
-            raise override_error(table.id, f"does not give the column {listed} once")
+        listed = ", ".join(f"{name} ({names.count(name)} times)" if name in names else name for name in wrong)
+        return f"does not give the column {listed} once" if wrong else ""
+
+    def try_query(self, query: str) -> tuple[int, str]:
+        """How many rows `query` gives, which holds a signal's SQL, and the SQLSTATE with which that fails, "" if not.
+
+        Computes every value of every row. Raises what the driver raises for failures that are not the query's own.
+        """
+        import psycopg
+
+        self._connection.execute("savepoint tried")
+        try:
+            with own_path(self._connection):
+                row = self._connection.execute(conditions.counted(query).encode(), binary=True).fetchone()
+        except psycopg.DatabaseError as error:
+            if not conditions.is_own_fault(error.sqlstate):
+                raise
+            self._connection.execute("rollback to savepoint tried")
+            return 0, str(error.sqlstate)
+        assert row is not None
+        return int(row[0]), ""
 
     def plan(
-        self, tables: Sequence[tuple[int, TableId, str]], parallelism: int, statements: Mapping[str, str]
+        self,
+        tables: Sequence[tuple[int, TableId, str]],
+        parallelism: int,
+        statements: Mapping[str, str],
+        counts: Mapping[str, int],
     ) -> SnapshotPlan:
         """The plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out.
 
-        A table with a statement of its own in `statements` is one chunk. Chunks are as large as leaves BATCHES
-        batches of `parallelism` chunks.
+        `counts` has the rows of those that were counted, by `schema.table`. A table with a statement of its own in
+        `statements` is one chunk. Chunks are as large as leaves BATCHES batches of `parallelism` chunks.
         """
         planned: list[PlannedTable] = []
         first = True
@@ -276,11 +304,8 @@ class SnapshotSession:
         for place, (oid, name, relkind) in enumerate(tables):
             table = qualified(name)
             statement = statements.get(str(name))
-            source = f"{only(relkind)}{table}" if statement is None else f"({statement}\n) as rows"
-            with nullcontext() if statement is None else own_path(self._connection):
-                row = self._connection.execute(f"select exists (select from {source})".encode()).fetchone()
-            assert row is not None
-            if not row[0]:
+            known = counts.get(str(name))
+            if known == 0 or (known is None and self._is_empty(name, relkind, statement)):
                 first = first and place > 0
                 continue
             in_pages = by_pages and relkind == "r" and statement is None
@@ -288,6 +313,13 @@ class SnapshotSession:
             planned.append(PlannedTable(name.schema, name.table, pages, storage.get(oid, 0)))
         wanted = -(-sum(table.pages for table in planned) // (BATCHES * parallelism))
         return SnapshotPlan(tuple(planned), min(max(wanted, LEAST_CHUNK_PAGES), CHUNK_PAGES), first)
+
+    def _is_empty(self, table: TableId, relkind: str, statement: str | None) -> bool:
+        source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
+        with nullcontext() if statement is None else own_path(self._connection):
+            row = self._connection.execute(f"select exists (select from {source})".encode()).fetchone()
+        assert row is not None
+        return not row[0]
 
     def _pages(self, oid: int, table: str) -> int:
         """Heap pages up to the last one with a visible row, searched from the end in growing steps."""
@@ -368,12 +400,14 @@ def read_chunk(
     origin: SnapshotOrigin,
     form: str,
     overridden: bool = False,
+    asked: bool = False,
 ) -> Iterator[ChangeBatch]:
     """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
     `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
     been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` tells that the
-    statement holds one of the user's. `connection` is closed at the end.
+    statement holds one of the user's, `asked` that a signal has brought that one: where it fails, the rest of its rows
+    is left out. `connection` is closed at the end.
     """
     try:
         connection.execute("begin isolation level repeatable read read only")
@@ -390,7 +424,8 @@ def read_chunk(
         if overridden:
             connection.execute(OWN)
         opened, ordinal = True, 0
-        batches = (batch for batch in connection.query(statement) if batch.num_rows)
+        rows = conditions.rows(connection, statement, table.id) if asked else connection.query(statement)
+        batches = (batch for batch in rows if batch.num_rows)
         pending = next(batches, None)
         while pending is not None:
             following = next(batches, None)

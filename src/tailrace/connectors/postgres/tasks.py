@@ -119,9 +119,10 @@ class MessageTask:
 class SnapshotTask:
     """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
 
-    `overridden` tells that the statement is one of the user's. Raises ConnectionFailed when the server cannot be
-    reached or the snapshot is gone: the planner's session has ended, and a restart of the query takes up the remaining
-    chunks under a new one; ConfigError when the user's statement fails.
+    `overridden` tells that the statement is one of the user's, `asked` that a signal has brought it. Raises
+    ConnectionFailed when the server cannot be reached or the snapshot is gone: the planner's session has ended, and a
+    restart of the query takes up the remaining chunks under a new one; ConfigError when the user's statement fails,
+    unless it was asked for: that is told, and the rest of its rows is left out.
     """
 
     address: Address
@@ -133,6 +134,7 @@ class SnapshotTask:
     settings: EventSettings
     form: str
     overridden: bool = False
+    asked: bool = False
 
     def __repr__(self) -> str:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
@@ -145,15 +147,15 @@ class SnapshotTask:
 
         try:
             connection = KeptConnection.take(self.address)
-            own = self.overridden
+            own, asked = self.overridden, self.asked
             for batch in read_chunk(
-                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form, own
+                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form, own, asked
             ):
                 yield from to_rows(batch, self.settings, FORM)
         except (adbc_driver_manager.Error, ConnectionFailed) as error:
             if getattr(error, "remedy", ""):
                 raise
-            if self.overridden:
+            if self.overridden and not self.asked:
                 # the server's words may hold what the statement computed
                 state = getattr(error, "sqlstate", None)
                 raise override_error(self.table.id, f"fails with SQLSTATE {state}" if state else _HALF_WAY) from None
@@ -166,7 +168,8 @@ class ReadTask:
     """Chunks of an incremental snapshot, read one after another with the connection `address` (holds the password).
 
     Raises ConnectionFailed when the server cannot be reached or the snapshot is gone. A table that has changed since
-    the snapshot gives nothing: the planner has its chunk read again.
+    the snapshot gives nothing: the planner has its chunk read again. Where a signal's condition fails, that is told,
+    and the rest of the chunk's rows is left out.
     """
 
     address: Address

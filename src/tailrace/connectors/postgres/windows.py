@@ -22,6 +22,7 @@ import numpy as np
 
 from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.keyed import (
     GONE,
@@ -50,10 +51,6 @@ _TRIES, _PAUSE = 50, 0.01
 LOCK_MS = 200
 # How long no window is opened after that, in s: each try writes watermarks.
 ALTERED_PAUSE = 0.5
-_LOCK_NOT_AVAILABLE = "55P03"
-# Classes of SQLSTATEs that are not the table's: a conflict, too few resources, an operator's or a time-out's
-# intervention, the system. The same query may be answered later.
-_PASSING = ("40", "53", "57", "58")
 
 
 class Streamed:
@@ -388,16 +385,18 @@ class Windows:
                 cursor = Cursor(None, maximum or ())
                 self.estimates[str(collection)] = table.estimate(connection)
             chunks = table.chunks(connection, cursor, sizes, self._number, nulls)
+            for chunk in chunks if table.filter is not None else ():
+                table.check(connection, chunk)
             if not table.is_still(connection):
                 raise ChangedTable(collection)
         except psycopg.DatabaseError as error:
             connection.execute("rollback to savepoint tailrace_table")
-            if error.sqlstate == _LOCK_NOT_AVAILABLE or self._has_gone(connection, table, error.sqlstate):
+            if error.sqlstate == LOCK_NOT_AVAILABLE or self._has_gone(connection, table, error.sqlstate):
                 raise ChangedTable(collection) from None
-            if error.sqlstate is not None and error.sqlstate.startswith(_PASSING):
+            if is_passing(error.sqlstate) and (collection.filter is None or not is_own_fault(error.sqlstate)):
                 log.warning("a query of %s is tried again: %s", collection, error.sqlstate)
                 raise ChangedTable(collection) from None
-            log.warning("a query of %s.%s fails: %s", collection.schema, collection.table, error.sqlstate)
+            log.warning("a query of %s fails with SQLSTATE %s", collection, error.sqlstate)
             raise UnusableTable("SQL_EXCEPTION") from None
         self._number += len(chunks)
         rows = cursor.rows + sum(chunk.rows for chunk in chunks)

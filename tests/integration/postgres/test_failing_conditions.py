@@ -1,0 +1,202 @@
+"""Conditions of signals that fail when rows are read: told, the table left out, everything else goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.connectors.postgres.tasks import ReadTask, SnapshotTask
+from tailrace.errors import TailraceError
+from tests.fix_postgres import Database
+from tests.fix_query import Query, simple
+from tests.integration.postgres.signalled import SIGNALS, SINK, execute, is_over, reads, run
+
+TABLES = (
+    SIGNALS,
+    "create table t (id int primary key, v text)",
+    "insert into t select i, 'secret' || i from generate_series(1, 9) i",
+    "create table u (id int primary key, v text)",
+    "insert into u values (1, 'u')",
+    "create function slow(integer) returns boolean language sql as 'select true from pg_sleep(60)'",
+    "create function picky(integer) returns boolean language plpgsql as $$ begin "
+    "if $1 = 5 then raise exception 'no % here', 'secret5'; end if; return true; end $$",
+)
+# a condition, and the SQLSTATE that the server answers
+FAILING = {
+    "division by zero": ("1 / (id - 5) > -99", "22012"),
+    "cast": ("case when id = 5 then v::int > 0 else true end", "22P02"),
+    "raised": ("picky(id)", "P0001"),
+    "one row wanted": ("id <> case when id = 5 then (select id from t) else 0 end", "21000"),
+    "written": ("case when id = 5 then lo_create(0) > 0 else true end", "25006"),
+    "time-out": ("case when id = 5 then slow(id) else true end", "57014"),
+}
+KINDS = ("incremental", "blocking")
+
+
+def ask(database: Database, kind: str, condition: str, *tables: str, **data: Any) -> None:
+    """Signal a snapshot of t under the condition, and of other tables."""
+    sql = condition if kind == "incremental" else f"select * from t where {condition}"
+    listed = [{"data-collection": "public.t", "filter": sql}]
+    execute(database, "public.t", *tables, type=kind, **{"additional-conditions": listed}, **data)
+
+
+def told(query: Query) -> list[tuple[str, str]]:
+    """The tables whose reading has ended, with the status of each."""
+    found = [dict(notice.data) for notice in query.notices if notice.type == "TABLE_SCAN_COMPLETED"]
+    return [(each["scanned_collection"], each["status"]) for each in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", FAILING)
+def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
+    database: Database, make_query: Any, caplog: pytest.LogCaptureFixture, kind: str, name: str
+) -> None:
+    condition, sqlstate = FAILING[name]
+    database.execute(*TABLES)
+    limit = {"database_query_timeout_ms": "4000"} if name == "time-out" else {}
+    one = make_query(incremental_snapshot_chunk_size="4", incremental_snapshot_window_chunks="1", **limit, **SINK)
+    one.step()
+    ask(database, kind, condition, "public.u")
+    database.execute("update t set v = 'later' where id = 1")
+    run(one, lambda q: bool(reads(q, "u")) and ("u", "t", (b"1", b"later")) in q.changes, 400)
+    assert reads(one, "u") == [(b"1", b"u")]
+    assert {int(row[0]) for row in reads(one)} <= {1, 2, 3, 4}
+    run(one, is_over, 400)
+    assert sorted(told(one)) == [("public.t", "SQL_EXCEPTION"), ("public.u", "SUCCEEDED")]
+    lines = [line for line in caplog.messages if "public.t" in line and sqlstate in line]
+    assert lines
+    assert "secret" not in caplog.text
+    assert "case when" not in caplog.text
+    # nothing of it is left in the checkpoint
+    one.kill()
+    database.execute("insert into t values (10, 'ten')")
+    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes, 400)
+    assert len(reads(one, "u")) == 1
+    ask(database, kind, "id > 7", id="again")
+    run(one, lambda q: len([row for row in reads(q) if int(row[0]) > 7]) == 3, 400)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("code", ["22012", "57014", "53100"])
+def test_a_condition_that_fails_in_a_task_alone_ends_its_rows_and_not_the_query(
+    database: Database, make_query: Any, caplog: pytest.LogCaptureFixture, kind: str, code: str
+) -> None:
+    """A function that answers the planner, and fails for the task that reads after it."""
+    database.execute(
+        *TABLES,
+        # the snapshot does not hide what functions find in the present catalog
+        f"""create function later(integer) returns boolean language plpgsql as $$ begin
+              if $1 = 5 and to_regclass('public.busy') is not null then raise 'secret' using errcode = '{code}'; end if;
+              return true;
+            end $$""",
+    )
+    one = make_query(incremental_snapshot_chunk_size="20", **SINK)
+    one.step()
+    planned = one.planner.partitions
+    found: list[int] = []
+
+    def watched(start: Any, end: Any) -> list[Any]:
+        tasks = simple(planned(start, end))
+        if any(isinstance(task, ReadTask | SnapshotTask) for task in tasks):
+            database.execute("create table if not exists busy ()")
+            for task in tasks:
+                # as a worker does it
+                found.extend(rows.num_rows for rows in task.read())
+        return tasks
+
+    one.planner.partitions = watched
+    ask(database, kind, "later(id)", "public.u")
+    if code == "53100":
+        # the server's fault: another try may succeed
+        with pytest.raises(TailraceError, match=r"public\.t for the snapshot failed with SQLSTATE 53100"):
+            run(one, lambda _: False)
+        one.kill()
+        database.execute("drop table busy")
+        run(one, lambda q: len({row[0] for row in reads(q)}) == 9, 400)
+        return
+    run(one, lambda q: bool(reads(q, "u")), 400)
+    run(one, is_over, 400)
+    assert {int(row[0]) for row in reads(one)} <= {1, 2, 3, 4}
+    assert f"the condition of a signal for public.t fails with SQLSTATE {code}" in caplog.text
+    assert "secret" not in caplog.text
+    database.execute("insert into t values (10, 'ten')")
+    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes, 400)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_crash_around_a_failing_condition_loses_nothing_of_other_tables(
+    database: Database, make_query: Any, kind: str
+) -> None:
+    database.execute(*TABLES, "insert into u select i, 'u' from generate_series(2, 9) i")
+    one = make_query(incremental_snapshot_chunk_size="4", incremental_snapshot_window_chunks="1")
+    one.step()
+    ask(database, kind, "1 / (id - 5) > -99", "public.u")
+    for _ in range(5):
+        # planned and read, not committed; the next planner replays it
+        one.step(commit=False)
+        one.kill()
+        one.step()
+        one.kill()
+        one.step()
+        one.step()
+    run(one, lambda q: is_over(q) and len(reads(q, "u")) >= 9, 400)
+    assert {int(row[0]) for row in reads(one, "u")} == set(range(1, 10))
+    assert {int(row[0]) for row in reads(one)} <= {1, 2, 3, 4}
+
+
+def test_changes_of_a_table_that_is_left_out_all_come(database: Database, make_query: Any) -> None:
+    """The log is read on behind a blocking snapshot: of what it has not read, nothing is taken for read."""
+    database.execute(*TABLES)
+    one = make_query()
+    one.step()
+    ask(database, "blocking", "1 / (id - 5) > -99", "public.u")
+    run(one, lambda q: "blocking" in q.committed.get("progress", {}), 400)
+    database.execute("update t set v = 'new'", "update u set v = 'new'")
+    run(one, lambda q: bool(reads(q, "u")), 400)
+    database.execute("insert into t values (10, 'ten')")
+    run(one, lambda q: ("c", "t", (b"10", b"ten")) in q.changes, 400)
+    assert sorted(values for op, table, values in one.changes if (op, table) == ("u", "t")) == [
+        (str(number).encode(), b"new") for number in range(1, 10)
+    ]
+    assert [op for op, table, _ in one.changes if table == "u"] == ["r"]
+
+
+def test_a_failure_without_a_signal_s_condition_stays_an_error(database: Database, make_query: Any) -> None:
+    database.execute(*TABLES)
+    one = make_query(
+        snapshot_mode="initial",
+        snapshot_select_statement_overrides="public.t",
+        **{"snapshot.select.statement.overrides.public.t": "select * from t where 1 / (id - 5) > -99"},
+    )
+    with pytest.raises(TailraceError, match="division by zero"):
+        run(one, lambda _: False)
+
+
+def test_a_query_that_ends_with_its_session_is_no_fault_of_the_condition(database: Database, make_query: Any) -> None:
+    database.execute(
+        *TABLES,
+        """create function ends(integer) returns boolean language plpgsql as $$ begin
+             if $1 = 5 and to_regclass('public.busy') is not null then
+               perform pg_terminate_backend(pg_backend_pid());
+             end if;
+             return true;
+           end $$""",
+    )
+    one = make_query(incremental_snapshot_chunk_size="20")
+    one.step()
+    planned = one.planner.partitions
+
+    def ended(start: Any, end: Any) -> Any:
+        tasks = planned(start, end)
+        if any(isinstance(task, ReadTask) for task in simple(tasks)):
+            database.execute("create table if not exists busy ()")
+        return tasks
+
+    one.planner.partitions = ended
+    ask(database, "incremental", "ends(id)")
+    with pytest.raises(Exception, match=r"terminating connection|ended|closed"):
+        run(one, lambda _: False)
+    one.kill()
+    database.execute("drop table busy")
+    run(one, lambda q: len({row[0] for row in reads(q)}) == 9, 400)
