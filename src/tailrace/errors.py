@@ -3,6 +3,7 @@
     TailraceError                exit code 1
     ├── ConfigError              2   a wrong, unknown or unsupported option; names the option and the remedy
     ├── ConnectionFailed         3   the database or broker cannot be reached or refuses the login
+    │   └── StatementCutOff      3   a statement takes longer than it may
     ├── PrerequisiteError        4   wal_level, privileges, slot, publication: what the server lacks, and the remedy
     ├── PositionLost             5   slot gone, recreated or ahead of the checkpoint: what was lost, what to do
     ├── DecodeError              6   bytes of the log that do not follow the protocol; carries the offset
@@ -44,6 +45,10 @@ class ConnectionFailed(TailraceError):
     def __init__(self, message: str, remedy: str = "", *, is_lasting: bool = False) -> None:
         super().__init__(message, remedy)
         self.is_lasting = is_lasting
+
+
+class StatementCutOff(ConnectionFailed):
+    """A statement took longer than the options or the server allow."""
 
 
 class PrerequisiteError(TailraceError):

@@ -17,7 +17,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.eras import Stretch
 from tailrace.connectors.changetables.sessions import Retries, borrowed, changes
-from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
+from tailrace.errors import ConnectionFailed, StatementCutOff, TailraceError
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, markers
@@ -206,6 +206,8 @@ class SnapshotTask:
                         yield columns
                 return
             except ConnectionFailed as error:
+                if isinstance(error, StatementCutOff) and self._is_told(error):
+                    return
                 if left is None:
                     raise ConnectionFailed(
                         f"Reading {self.table.id} for the snapshot failed: {error.message}",
@@ -213,16 +215,23 @@ class SnapshotTask:
                     ) from None
                 failure += 1
                 self.source.retries.pause(failure, error)
-            except (ConfigError, PrerequisiteError) as error:
-                if not self.asked or self.statement is None:
+            except TailraceError as error:
+                if not self._is_told(error):
                     raise
-                # the server's words may hold what the statement computed
-                log.warning(
-                    "the statement of a signal for %s fails (%s): its other rows are left out",
-                    self.table.id,
-                    type(error).__name__,
-                )
                 return
+
+    def _is_told(self, error: TailraceError) -> bool:
+        """Whether the failed statement is a signal's; then that it fails is in the log."""
+        if not self.asked or self.statement is None:
+            return False
+        # the server's words may hold what the statement computed
+        log.warning(
+            "the statement of a signal for %s fails (%s): its other rows are left out. Correct it, and send the signal "
+            "again.",
+            self.table.id,
+            type(error).__name__,
+        )
+        return True
 
     def _behind(self, columns: list[pa.Array]) -> KeyRange | None:
         """What is left of the chunk behind the last of these rows; None where that cannot be told."""

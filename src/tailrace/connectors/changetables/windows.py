@@ -34,7 +34,7 @@ from tailrace.connectors.changetables.initial import with_columns
 from tailrace.connectors.changetables.offset import Reached
 from tailrace.connectors.changetables.position import Newest, Read, read_to
 from tailrace.connectors.changetables.tasks import Source, WindowTask
-from tailrace.errors import ConfigError, ConnectionFailed, TailraceError
+from tailrace.errors import ConfigError, ConnectionFailed, StatementCutOff, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.conditions import fault, refusal
@@ -416,9 +416,9 @@ class Incremental:
             identity = table.key or key
             shown = with_columns(self._shown(table), table, (*identity, *key))
             columns = _joined(session.rows(shown, replace(bounds, upto=end)), len(shown.columns))
-        except ConnectionFailed:
-            raise
         except TailraceError as error:
+            if isinstance(error, ConnectionFailed) and (one.filter is None or not isinstance(error, StatementCutOff)):
+                raise
             log.warning("a query of %s fails: %s", one, error.message)
             raise Unusable("SQL_EXCEPTION") from None
         rows = len(columns[0]) if columns else 0

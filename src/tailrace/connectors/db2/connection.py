@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.db2_driver import driver_properties
-from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -207,7 +207,7 @@ class Connection:
                 "See who holds it, or raise the database's LOCKTIMEOUT.",
             )
         if state in _CUT_OFF or code == -952:
-            return ConnectionFailed(
+            return StatementCutOff(
                 f"A statement was cut off (SQLSTATE {state}).", "Raise database.query.timeout.ms; 0: no limit."
             )
         if code in _LOST or state[:2] in ("08", "58") or state in ("40003", "55032") or not state:

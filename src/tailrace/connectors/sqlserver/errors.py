@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.errors import (
+    ConfigError,
+    ConnectionFailed,
+    PositionLost,
+    PrerequisiteError,
+    StatementCutOff,
+    TailraceError,
+)
 
 LOST = (
     "Client unable to establish connection",
@@ -251,7 +258,7 @@ def refused(
             f"No connection to {names['place']}: {text}.", "Check the database.* options and the server's log."
         )
     if meaning in (_TIMEOUT, "Operation canceled"):
-        return ConnectionFailed(
+        return StatementCutOff(
             "A statement was cut off: it took longer than database.query.timeout.ms.",
             "See what holds it up (sys.dm_exec_requests), or raise database.query.timeout.ms; 0: no limit.",
         )
