@@ -47,8 +47,10 @@ def told(query: Query) -> list[tuple[str, str]]:
     return [(each["scanned_collection"], each["status"]) for each in found]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", FAILING)
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("incremental", "division by zero"), ("incremental", "time-out"), *(("blocking", name) for name in FAILING)],
+)
 def test_a_condition_that_fails_for_a_row_leaves_out_its_table_alone(
     database: Database, make_query: Any, caplog: pytest.LogCaptureFixture, kind: str, name: str
 ) -> None:
@@ -200,3 +202,15 @@ def test_a_query_that_ends_with_its_session_is_no_fault_of_the_condition(databas
     one.kill()
     database.execute("drop table busy")
     run(one, lambda q: len({row[0] for row in reads(q)}) == 9, 400)
+
+
+def test_a_condition_that_fails_for_a_row_without_a_key_is_found_by_the_planner(
+    database: Database, make_query: Any
+) -> None:
+    database.execute(*TABLES, "alter table t add k int", "update t set k = 1 where id > 5")
+    one = make_query(**SINK)
+    one.step()
+    condition = {"data-collection": "public.t", "filter": "1 / (id - 5) > -99"}
+    execute(database, "public.t", **{"additional-conditions": [condition], "surrogate-key": "k"})
+    run(one, lambda q: told(q) == [("public.t", "SQL_EXCEPTION")], 400)
+    assert reads(one) == []
