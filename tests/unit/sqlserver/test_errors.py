@@ -7,7 +7,14 @@ import pytest
 from tailrace.config import Config, parse
 from tailrace.connectors.sqlserver.connection import connection_string
 from tailrace.connectors.sqlserver.errors import refused, user_fault
-from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.errors import (
+    ConfigError,
+    ConnectionFailed,
+    PositionLost,
+    PrerequisiteError,
+    StatementCutOff,
+    TailraceError,
+)
 
 ACCESS = "Syntax error or access violation"
 GENERAL = "General error"
@@ -86,7 +93,7 @@ def config(**options: str) -> Config:
         (LINK, "TCP Provider: Error code 0x68", ConnectionFailed, "was lost"),
         (GENERAL, "Connection closed: Connection is dead and session recovery is unavailable", ConnectionFailed,
          "was lost"),
-        ("Timeout expired", "Query timeout expired", ConnectionFailed, "database.query.timeout.ms"),
+        ("Timeout expired", "Query timeout expired", StatementCutOff, "database.query.timeout.ms"),
         (
             ACCESS,
             "The target database, 'shop', is participating in an availability group and is currently not accessible "
