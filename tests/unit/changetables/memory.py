@@ -28,7 +28,7 @@ from tailrace.connectors.changetables.dialect import (
     Position,
 )
 from tailrace.connectors.changetables.position import Newest
-from tailrace.errors import ConfigError, ConnectionFailed, PositionLost
+from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, StatementCutOff
 
 WIDTH = 10
 Row = tuple[str | None, ...]
@@ -325,6 +325,8 @@ class MemorySession:
     def _rows(self, table: TableSchema, rows: KeyRange) -> list[dict[str, str | None]]:
         if rows.condition == "broken":
             raise ConfigError("The condition is broken.")
+        if rows.condition == "endless":
+            raise StatementCutOff("The condition takes too long.")
         source = self.server.tables[str(table.id)]
         found = [dict(zip(source.columns, row, strict=False)) for row in source.rows.values()]
         if rows.key:

@@ -13,7 +13,7 @@ from tailrace.config import parse
 from tailrace.connectors.changetables.dialect import KeyRange
 from tailrace.connectors.changetables.sessions import Retries
 from tailrace.connectors.changetables.tasks import SnapshotTask, Source
-from tailrace.errors import ConfigError, ConnectionFailed
+from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, PlannedTable
 from tests.unit.changetables.driving import OPTIONS
@@ -67,28 +67,28 @@ def test_tries_are_counted_from_the_last_row_that_came() -> None:
         read(made(Server("db", fetch=3, failing_rows=(1, 0)), retries=1))
 
 
-def fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def fails(monkeypatch: pytest.MonkeyPatch, error: TailraceError) -> None:
     """Let statements of the user fail behind their first rows, as a division by zero does."""
     whole = MemorySession.rows
 
     def rows(self: MemorySession, table: TableSchema, bounds: KeyRange, statement: str | None = None) -> Iterator[Any]:
         yield next(whole(self, table, bounds, statement))
         if statement is not None:
-            raise ConfigError("The statement fails.", "Correct the statement.")
+            raise error
 
     monkeypatch.setattr(MemorySession, "rows", rows)
 
 
+@pytest.mark.parametrize("kind", [ConfigError, PrerequisiteError, StatementCutOff, TailraceError])
 def test_a_failing_statement_of_a_signal_is_told_and_gone_on_from(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: type[TailraceError]
 ) -> None:
-    fails(monkeypatch)
+    fails(monkeypatch, kind("The statement fails.", "Correct the statement."))
     task = replace(made(Server("db", fetch=3), statement="select 1 / 0"), asked=True)
     # at the first run, and when the batch is replayed
     assert [read(task), read(task)] == [EVERY[:3]] * 2
-    assert (
-        caplog.messages == ["the statement of a signal for dbo.t fails (ConfigError): its other rows are left out"] * 2
-    )
+    line = f"the statement of a signal for dbo.t fails ({kind.__name__}): its other rows are left out."
+    assert [message.startswith(line) for message in caplog.messages] == [True] * 2
     # what the configuration says is to be mended there
-    with pytest.raises(ConfigError):
+    with pytest.raises(TailraceError):
         read(replace(task, asked=False))

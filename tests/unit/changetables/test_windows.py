@@ -100,7 +100,8 @@ def test_a_restart_reads_an_unfinished_window_again() -> None:
     assert {event.after[0] for event in of_a(query.drain()) if event.after} == {f"{number:03}" for number in range(9)}
 
 
-def test_a_filter_and_a_stop() -> None:
+@pytest.mark.parametrize("condition", ["broken", "endless"])
+def test_a_filter_and_a_stop(condition: str) -> None:
     database = server()
     database.commit(*[("dbo.a", "c", None, (f"{number:03}", "x")) for number in range(9)])
     query = Query(
@@ -113,7 +114,7 @@ def test_a_filter_and_a_stop() -> None:
     signal(database, "stop-snapshot", "s2")
     reads = [event for event in of_a(query.drain()) if event.op == "r"]
     assert len(reads) == 2
-    signal(database, name="s3", **{"additional-conditions": [{"data-collection": "db.dbo.a", "filter": "broken"}]})
+    signal(database, name="s3", **{"additional-conditions": [{"data-collection": "db.dbo.a", "filter": condition}]})
     assert of_a(query.drain()) == []
     assert query.start is not None
     assert "state" not in query.start["progress"]
