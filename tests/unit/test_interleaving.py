@@ -46,3 +46,14 @@ def test_records_that_are_in_order_are_not_copied() -> None:
     parts = [records("a", "b"), records("c")]
     found = list(merged(parts, [np.array([1, 2]), np.array([2])]))
     assert all(one is part for one, part in zip(found, parts, strict=True))
+
+
+def test_pieces_are_cut_by_bytes_where_large_records_stand_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their number alone, all large ones would come together, and their texts go beyond what an array can hold."""
+    monkeypatch.setattr(interleaving, "_MOST_BYTES", 10_000)
+    small, large = ["s"] * 40, ["l" * 9000] * 4
+    found = list(
+        merged([records(*small, *large), records("b", "c")], [np.arange(0, 88, 2), np.array([1, 85])]),
+    )
+    assert names(found) == ["s", "b", *small[1:], *large[:3], "c", large[3]]
+    assert max(rows.nbytes for rows in found) < 20_000

@@ -170,6 +170,10 @@ OWN = (
     Option("event.version.string", Kind.TEXT, "Version told in the source block; unset: that of the format."),
     Option("event.quarantine.topic", Kind.TEXT,
            "Topic of changes that cannot become events; unset: `quarantine` behind topic.prefix."),
+    Option("event.max.change.bytes", Kind.INTEGER,
+           "Most bytes of a change or a snapshot's row, as the database sends it and as an event; a larger one is "
+           "treated as event.processing.failure.handling.mode says. 0: no limit; unset: a share of the memory of "
+           "Spark's JVM.", check=at_least(0)),
     Option("event.order", Kind.TEXT, "Order that is kept: of a topic, or only of each key.", "topic",
            choices=("topic", "key")),
     Option("event.order.segments", Kind.INTEGER,

@@ -238,14 +238,6 @@ FLOW = (
 
 OWN = (
     formats("1.7", "3 where topic.prefix is given, else 1.7"),
-    Option(
-        "event.max.change.bytes",
-        Kind.INTEGER,
-        "Most bytes that a change of the log may have to become an event; a larger one is treated as "
-        "event.processing.failure.handling.mode says, before it takes memory. 0: no limit.",
-        0,
-        check=at_least(0),
-    ),
     *connector.OWN,
 )
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns.batch import Int32s, Int64s
+from tailrace.serde.memory import text_buffers
 
 # Changes of all tables of a topic whose records are put into order at a time; with many tables more, so that each has
 # some of them.
@@ -71,9 +72,8 @@ def merged(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]]) 
         yield from found
         return
     every = np.sort(np.concatenate(places), kind="stable")
-    pieces = min(1 + sum(rows.nbytes for rows in found) // _MOST_BYTES, len(every))
     low = [0] * len(found)
-    for last in every[[len(every) * piece // pieces - 1 for piece in range(1, pieces + 1)]].tolist():
+    for last in _lasts(found, places, every).tolist():
         high = [int(np.searchsorted(own, last, side="right")) for own in places]
         cuts = [number for number in range(len(found)) if low[number] < high[number]]
         if cuts:
@@ -81,3 +81,26 @@ def merged(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]]) 
             rows = pa.concat_batches([found[number].slice(low[number], high[number] - low[number]) for number in cuts])
             yield rows.take(pa.array(np.argsort(at, kind="stable")))
         low = high
+
+
+def _lasts(found: Sequence[pa.RecordBatch], places: Sequence[npt.NDArray[Any]], every: npt.NDArray[Any]) -> Any:
+    """The last place of each piece: pieces have some `_MOST_BYTES` at most, but for one place that has more."""
+    if sum(rows.nbytes for rows in found) <= _MOST_BYTES:
+        return every[-1:]
+    order = np.argsort(np.concatenate(places), kind="stable")
+    sizes = np.cumsum(np.concatenate([_sizes(rows) for rows in found])[order])
+    ends: list[int] = []
+    while not ends or ends[-1] < len(every):
+        given = int(sizes[ends[-1] - 1]) if ends else 0
+        end = int(np.searchsorted(sizes, given + _MOST_BYTES, side="right"))
+        ends.append(max(end, (ends[-1] if ends else 0) + 1))
+    return every[np.array(ends) - 1]
+
+
+def _sizes(rows: pa.RecordBatch) -> Int64s:
+    """The bytes of each record's texts, and a few for the rest of it."""
+    found = np.full(rows.num_rows, 64, np.int64)
+    for column in rows.columns:
+        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+            found += np.diff(text_buffers(column)[1])
+    return found

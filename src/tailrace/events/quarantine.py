@@ -44,6 +44,10 @@ SCHEMA = struct(
 """The value of a quarantine record; the reference pages of the connectors say what the fields mean."""
 
 _NOT_CONVERTIBLE = "a value does not fit its type in events"
+_EXCEEDS_ARROW = "the event would have 2 GiB or more"
+_TOO_LARGE = "the change is larger than event.max.change.bytes"
+# A key with more bytes is not kept of a change that is too large.
+_MOST_KEY = 4096
 _told: set[tuple[str, str]] = set()
 
 
@@ -160,9 +164,47 @@ def put_aside(change: Change, payload: Mapping[str, object], settings: EventSett
     return pa.RecordBatch.from_pylist([one], schema=ROW_SCHEMA)
 
 
+def too_large(
+    change: Change, size: int | None, settings: EventSettings, op: str | None = None, key: str | None = None
+) -> pa.RecordBatch:
+    """The record that stands for a change of `size` bytes, more than `settings.most_change_bytes`, or, with None, of
+    2 GiB or more as an event. It has none of the values but those of `key`, where that is known and short.
+
+    Raises ConversionError where the mode is `fail`.
+    """
+    if settings.processing_failure_mode == "fail":
+        aside = "event.processing.failure.handling.mode to warn to have the change put aside."
+        if size is None:
+            raise ConversionError(
+                f"A change of {change.table} is no event: that would have 2 GiB or more, {change}.",
+                f"Leave columns out (column.exclude.list), or set {aside}",
+            )
+        raise ConversionError(
+            f"A change of {change.table} has {size} bytes, more than the {settings.most_change_bytes} that "
+            f"event.max.change.bytes allows, {change}.",
+            "Unless it is set, the limit is a share of the memory of Spark's JVM: give that more (--conf "
+            f"spark.driver.memory=8g, on a cluster spark.executor.memory too), or set {aside}",
+        )
+    reason = _EXCEEDS_ARROW if size is None else _TOO_LARGE
+    tell(change, reason, settings)
+    if key is not None and len(key) > _MOST_KEY:
+        key = None
+    payload = {"op": op, "column": None, "reason": reason, "key": key, "message": b""}
+    return put_aside(change, payload, settings)
+
+
+def too_large_row(
+    batch: ChangeBatch, change: int, size: int | None, key: tuple[ColumnPlan, ...], settings: EventSettings, form: Form
+) -> pa.RecordBatch:
+    """`too_large` for a change whose columns are read."""
+    op = chr(batch.op[change])
+    short = _key(key, batch.before if op == "d" else batch.after, change)
+    return too_large(_change(batch, change, form), size, settings, op, short)
+
+
 def _key(key: tuple[ColumnPlan, ...], image: Image | None, change: int) -> str | None:
     """The event's key as JSON; None where there is none, or where it is what cannot be converted."""
-    if not key or image is None:
+    if not key or image is None or (image.present is not None and not image.present[change]):
         return None
     parts = []
     for plan in key:

@@ -26,8 +26,9 @@ from tailrace.events.expansion import AFTER, BEFORE, NO_IMAGE, TOMBSTONE, Record
 from tailrace.events.form import Form, SourceParts
 from tailrace.events.form import Records as Shown
 from tailrace.events.headers import header_column
-from tailrace.events.quarantine import Unconvertible, conversion_error, converted_row, failing
+from tailrace.events.quarantine import Unconvertible, conversion_error, converted_row, failing, too_large_row
 from tailrace.events.settings import EventSettings
+from tailrace.events.size import large_records, record_size
 from tailrace.serde.assemble import (
     CHANGE,
     KINDS,
@@ -42,7 +43,7 @@ from tailrace.serde.assemble import (
 from tailrace.serde.conversion import ColumnPlan, Kernel
 from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
 from tailrace.serde.json_text import dumps, quoted, schema_text
-from tailrace.serde.memory import binary_array, text_buffers
+from tailrace.serde.memory import ExceedsArrow, binary_array, text_buffers
 
 log = logging.getLogger("tailrace")
 Flags = npt.NDArray[np.bool_]
@@ -110,7 +111,8 @@ def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator
 
     A value that its type cannot hold is shown as null with a warning; under
     `event.converting.failure.handling.mode=fail` its change is put aside or raises ConversionError, as
-    `event.processing.failure.handling.mode` says.
+    `event.processing.failure.handling.mode` says. So is a change whose texts, or one of whose records, have more than
+    `event.max.change.bytes`.
     """
     for rows, _ in numbered_rows(batch, settings, form):
         yield rows
@@ -125,8 +127,17 @@ def numbered_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> It
     records = expand(batch, key_changes(batch, plan.key), bool(plan.key or plan.key_more), settings)
     transactions = _TransactionParts(batch, settings, form.parts(batch, settings))
     ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
-    for low, high in _blocks(batch, plan, ends):
-        yield from _block_rows(batch, settings, form, plan, records, transactions, ends, low, high)
+    size = _text_sizes(batch)
+    most = settings.most_change_bytes
+    large = np.flatnonzero(np.diff(size) > most).tolist() if 0 < most < int(size[-1]) else []
+    low = 0
+    for change in [*large, len(batch)]:
+        for first, last in _blocks(plan, ends, size, low, change):
+            yield from _block_rows(batch, settings, form, plan, records, transactions, ends, first, last)
+        if change < len(batch) and ends[change] < ends[change + 1]:
+            found = int(size[change + 1] - size[change])
+            yield too_large_row(batch, change, found, plan.key, settings, form), np.full(1, change, np.int32)
+        low = change + 1
 
 
 def _block_rows(
@@ -140,21 +151,33 @@ def _block_rows(
     low: int,
     high: int,
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
-    """The records of the changes `[low, high)`; those that cannot be converted in their places, put aside."""
+    """The records of the changes `[low, high)`; those that cannot become events in their places, put aside."""
     first, last = int(ends[low]), int(ends[high])
     if first == last:
         return
+    large: dict[int, int | None] = {}
+    found: dict[int, ColumnPlan] = {}
     try:
         block = _Block(batch, settings, plan, records, transactions, low, high, first, last)
-        yield block.rows(), block.change
-        return
+        rows = block.rows()
+        for record in large_records(rows, settings):
+            large[int(block.change[record])] = record_size(rows, record)
+        if not large:
+            yield rows, block.change
+            return
     except Unconvertible as error:
-        column = error.column
-    found = failing(batch, (*plan.columns, *plan.key_apart), low, high, column)
-    # A change between two that fail, or, where the plain conversions see no fault, half of them.
-    cuts = sorted({low, high, *found, *(change + 1 for change in found)} | (set() if found else {(low + high) // 2}))
+        found = failing(batch, (*plan.columns, *plan.key_apart), low, high, error.column)
+    except ExceedsArrow:
+        if high - low == 1:
+            large[low] = None
+    # A change between two that fail, or, where it is not known which one does, half of them.
+    faults = {*large, *found}
+    cuts = sorted({low, high, *faults, *(change + 1 for change in faults)} | (set() if faults else {(low + high) // 2}))
     for start, end in pairwise(cuts):
-        if start not in found:
+        if start in large:
+            row = too_large_row(batch, start, large[start], plan.key, settings, form)
+            yield row, np.full(1, start, np.int32)
+        elif start not in found:
             yield from _block_rows(batch, settings, form, plan, records, transactions, ends, start, end)
         elif ends[start] < ends[end]:
             if settings.processing_failure_mode == "fail":
@@ -198,8 +221,8 @@ def _warn(batch: ChangeBatch, column: str, reason: str, message: str) -> None:
         log.warning(message)
 
 
-def _blocks(batch: ChangeBatch, plan: TablePlan, ends: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Ranges of changes that keep to the limits of records, text and output; one change alone may exceed them."""
+def _text_sizes(batch: ChangeBatch) -> npt.NDArray[np.int64]:
+    """The bytes of the texts of all changes before each, and, last, of all."""
     size = np.zeros(len(batch) + 1, np.int64)
     for image in (batch.before, batch.after):
         if image is not None:
@@ -207,12 +230,19 @@ def _blocks(batch: ChangeBatch, plan: TablePlan, ends: npt.NDArray[np.int64]) ->
                 if len(column):
                     bounds = text_buffers(column)[1]
                     size += bounds.astype(np.int64) - int(bounds[0])
+    return size
+
+
+def _blocks(
+    plan: TablePlan, ends: npt.NDArray[np.int64], size: npt.NDArray[np.int64], low: int, end: int
+) -> Iterator[tuple[int, int]]:
+    """Ranges of the changes `[low, end)` that keep to the limits of records, text and output; one change alone may
+    exceed them."""
     fixed = len(plan.value_open) + len(plan.key_open) + 1024
     limit = min(_MAX_RECORDS, max(_MAX_OUTPUT // fixed, 1))
-    low = 0
-    while low < len(batch):
+    while low < end:
         high = int(np.searchsorted(ends, ends[low] + limit, side="right")) - 1
-        high = min(high, int(np.searchsorted(size, size[low] + _MAX_TEXT, side="right")) - 1, len(batch))
+        high = min(high, int(np.searchsorted(size, size[low] + _MAX_TEXT, side="right")) - 1, end)
         high = max(high, low + 1)
         yield low, high
         low = high

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from tailrace.errors import ConversionError
-from tailrace.serde.memory import Bytes, Offsets, load_int32, move
+from tailrace.serde.memory import Bytes, ExceedsArrow, Offsets, load_int32, move
 
 Int64s = npt.NDArray[np.int64]
 NO_PROGRAM = 255
@@ -62,7 +61,7 @@ class Programs:
     def run(self, program: npt.NDArray[np.uint8], index: npt.NDArray[np.int32]) -> tuple[Bytes, Offsets]:
         """Assemble one document per row: `program[r]` names its program, NO_PROGRAM leaves it empty.
 
-        `index[k, r]` is the row's index for fragments of kind k. Raises ConversionError beyond 2 GiB.
+        `index[k, r]` is the row's index for fragments of kind k. Raises ExceedsArrow beyond 2 GiB.
         """
         # Rows of the table: literal's address and length, fragment's bytes and bounds, the kind of its index.
         table = np.zeros((5, len(self._parts)), np.int64)
@@ -78,7 +77,7 @@ class Programs:
         offsets = np.zeros(len(program) + 1, np.int32)
         total = measure(table, starts, program, index, offsets)
         if total > 2**31 - 1:
-            raise ConversionError("The records of one block exceed 2 GiB; a single row is too large for one record.")
+            raise ExceedsArrow("The records of one block exceed 2 GiB; a single row is too large for one record.")
         data = np.empty(max(total, 1), np.uint8)
         write(table, starts, program, index, offsets, data.ctypes.data)
         return data[:total], offsets

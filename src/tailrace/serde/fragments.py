@@ -9,12 +9,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.errors import ConversionError
 from tailrace.serde import fine_kernels, kernels, list_kernels, lsn_kernels, number_kernels, time_kernels
 from tailrace.serde.assemble import Fragment
 from tailrace.serde.conversion import ColumnPlan, Conversion, Elements, Kernel, Prepare
 from tailrace.serde.json_text import dumps
-from tailrace.serde.memory import Bytes, Offsets, binary_array, readonly, text_buffers, valid_flags
+from tailrace.serde.memory import Bytes, ExceedsArrow, Offsets, binary_array, readonly, text_buffers, valid_flags
 
 Flags = npt.NDArray[np.bool_]
 VARIABLE_SCALE = 10_000
@@ -64,9 +63,12 @@ def constant(text: bytes) -> Fragment:
 
 
 def strings_fragment(texts: list[bytes]) -> Fragment:
-    """A fragment of JSON texts."""
+    """A fragment of JSON texts. Raises ExceedsArrow beyond 2 GiB."""
+    ends = np.cumsum([len(text) for text in texts], dtype=np.int64)
+    if len(ends) and int(ends[-1]) > _MAX_ROOM:
+        raise ExceedsArrow("The values of a column in one block exceed 2 GiB as JSON.")
     offsets = np.zeros(len(texts) + 1, np.int32)
-    np.cumsum([len(text) for text in texts], out=offsets[1:])
+    offsets[1:] = ends
     return Fragment(readonly(np.frombuffer(b"".join(texts) + b"\0", np.uint8)), readonly(offsets))
 
 
@@ -196,7 +198,7 @@ def _state(column: pa.Array, unavailable: Flags | None) -> Bytes:
 
 def _output(room: int, rows: int, shown: _Shown) -> tuple[Bytes, Offsets]:
     if room > _MAX_ROOM:
-        raise ConversionError(f"The values of column {shown.column} in one block exceed 2 GiB as JSON.")
+        raise ExceedsArrow(f"The values of column {shown.column} in one block exceed 2 GiB as JSON.")
     return np.empty(room, np.uint8), np.zeros(rows + 1, np.int32)
 
 

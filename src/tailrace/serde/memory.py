@@ -16,8 +16,14 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tailrace.errors import ConversionError
+
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int32]
+
+
+class ExceedsArrow(ConversionError):
+    """The texts of one column of a block, or its records, have more bytes than the offsets of an array can tell."""
 
 
 @intrinsic

@@ -12,11 +12,16 @@ import logging
 import re
 from collections.abc import Mapping
 
+from pyspark import SparkContext
+
 from tailrace.config.option import holds_secret
 from tailrace.errors import ConfigError
+from tailrace.spark.memory import most_change_bytes
 
 CARRIER = "tailrace.options.secret"
 """The option whose value is the JSON object of all options, their names as they were written."""
+
+_LIMIT = "event.max.change.bytes"
 
 _log = logging.getLogger("tailrace")
 
@@ -28,9 +33,14 @@ _REDACTED = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 def options(mapping: Mapping[str, str]) -> dict[str, str]:
     """`mapping` in a form that keeps the case of names: `readStream.format(…).options(**options(mapping))`. Driver.
 
-    Plans, Spark's pages and its logs show nothing of any option.
+    Plans, Spark's pages and its logs show nothing of any option. Where Spark runs already and `mapping` says nothing of
+    event.max.change.bytes, that becomes a share of the memory of Spark's JVM.
     """
-    return {CARRIER: json.dumps(dict(mapping), ensure_ascii=False)}
+    given = dict(mapping)
+    context = SparkContext._active_spark_context
+    if context is not None and not any(name.strip().lower() == _LIMIT for name in given):
+        given[_LIMIT] = str(most_change_bytes(context))
+    return {CARRIER: json.dumps(given, ensure_ascii=False)}
 
 
 def unpacked(given: Mapping[str, str]) -> dict[str, str]:

@@ -24,7 +24,8 @@ _AGAIN = "Start again: the pipeline goes on from its checkpoint"
 _MEMORY = "give it or the machine more, or make batches smaller (max.batch.size)"
 _HEAP = (
     "It holds each value of a row several times: give it more with --conf spark.driver.memory=8g, the default is 2g, "
-    "or make batches smaller (max.batch.size)"
+    "make batches smaller (max.batch.size), or let no change be so large (event.max.change.bytes, with "
+    "event.processing.failure.handling.mode=warn to have such a change put aside)"
 )
 # What Spark says of a worker that has not ended by itself.
 _CRASHED = re.compile(r"Python worker exited unexpectedly \(crashed\)")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.connectors.changetables.fetching import FIRST_FETCH
 from tailrace.connectors.db2 import connection
 from tailrace.connectors.db2.connection import FETCH, Connection
 from tailrace.errors import TailraceError
@@ -78,3 +79,21 @@ def test_a_statement_that_fails_is_freed_once_and_before_its_connection(driver: 
         one.rows("first")
     one.close()
     assert driver.done == ["first", "close"]
+
+
+def test_rows_that_may_be_large_are_fetched_by_bytes(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4,096 rows of a megabyte would be more than one column of an array can hold."""
+    left, asked = [b"x" * 20_000_000] * 20 + [b"y"] * 6000, []
+
+    def fetchmany(prepared: Statement, count: int) -> list[tuple[int, bytes]]:
+        asked.append(count)
+        found = [(1, value) for value in left[:count]]
+        del left[:count]
+        return found
+
+    monkeypatch.setattr(driver, "fetchmany", fetchmany)
+    sizes = [len(fetch) for fetch in Connection(CONFIG).fetches("first", large=True)]
+    assert sum(sizes) == 6020
+    # some 64 MB, then more, up to all
+    assert asked[:4] == [FIRST_FETCH, 3, 3, 10]
+    assert max(asked) == FETCH

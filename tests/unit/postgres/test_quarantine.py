@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import pickle
 import struct
 from dataclasses import replace
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 
 from tailrace.columns import Column, Marker, Transactions
 from tailrace.config import parse
+from tailrace.connectors.postgres import quarantine as postgres_quarantine
 from tailrace.connectors.postgres.form import FORM
-from tailrace.connectors.postgres.segment import Segment
-from tailrace.connectors.postgres.tasks import LogTask
+from tailrace.connectors.postgres.segment import MessageSegment, Segment
+from tailrace.connectors.postgres.tasks import LogTask, MessageTask
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import quarantine
 from tailrace.events.records import to_rows
@@ -191,29 +193,89 @@ def test_fail_names_table_and_position_of_a_message_that_cannot_be_decoded() -> 
         read(PLAIN)
 
 
-LARGE = [insert(16_400, 1), insert(16_400, 10**40), insert(16_400, 3), b"X", insert(16_400, 5)]
+LARGE = [insert(16_400, 1), insert(16_400, 10**4200), insert(16_400, 3), b"X", insert(16_400, 5)]
 
 
 def test_a_change_that_is_too_large_is_put_aside_without_its_bytes() -> None:
     required = {"database.hostname": "db", "database.user": "u", "database.dbname": "d"}
-    own = {"event.max.change.bytes": "40", "event.processing.failure.handling.mode": "skip", "topic.prefix": "server"}
+    own = {"event.max.change.bytes": "4000", "event.processing.failure.handling.mode": "skip", "topic.prefix": "server"}
     settings = EventSettings.from_options(parse("postgres", required | own))
-    found = [row for rows in LogTask((segment(LARGE),), settings).read() for row in rows.to_pylist()]
-    assert [row["op"] for row in found] == ["c", "quarantine", "c", "quarantine", "c"]
-    assert [row["ordinal"] for row in found] == [0, 1, 2, 3, 4]
-    value = json.loads(found[1]["value"])["payload"]
-    assert (value["table"], value["position"], value["ordinal"]) == ("public.t", "0/17D4", 1)
-    assert value["reason"] == "the change is larger than event.max.change.bytes"
-    assert value["message"] == ""
+    whole = segment(LARGE)
+    for given in (whole, whole.without_large(4000)):
+        found = [row for rows in LogTask((given,), settings).read() for row in rows.to_pylist()]
+        assert [row["op"] for row in found] == ["c", "quarantine", "c", "quarantine", "c"]
+        assert [row["ordinal"] for row in found] == [0, 1, 2, 3, 4]
+        value = json.loads(found[1]["value"])["payload"]
+        assert (value["table"], value["position"], value["ordinal"]) == ("public.t", "0/17D4", 1)
+        assert value["reason"] == "the change is larger than event.max.change.bytes"
+        assert value["message"] == ""
 
 
 def test_fail_names_table_size_and_position_of_a_change_that_is_too_large() -> None:
-    settings = replace(PLAIN, most_change_bytes=40)
-    with pytest.raises(ConversionError) as caught:
-        list(LogTask((segment(LARGE),), settings).read())
-    text = str(caught.value)
-    for part in (f"public.t has {len(LARGE[1])} bytes", "at 0/1771, change 1 of", "spark.driver.memory", "to warn"):
-        assert part in text
+    settings = replace(PLAIN, most_change_bytes=4000)
+    whole = segment(LARGE)
+    for given in (whole, whole.without_large(4000)):
+        with pytest.raises(ConversionError) as caught:
+            list(LogTask((given,), settings).read())
+        text = str(caught.value)
+        for part in (f"public.t has {len(LARGE[1])} bytes", "at 0/1771, change 1 of", "spark.driver.memory", "to warn"):
+            assert part in text
     # all of it is larger, and no change is
-    small = LARGE[:1] * 20
+    small = LARGE[:1] * 400
+    assert sum(map(len, small)) > 4000
     assert len(list(LogTask((segment(small),), settings).read())) == 1
+
+
+def test_a_task_does_not_hold_what_is_too_large() -> None:
+    whole = segment([LARGE[1], LARGE[0], LARGE[1], LARGE[2], LARGE[1]])
+    part = whole.without_large(4000)
+    assert part.data.tobytes() == LARGE[0] + LARGE[2]
+    assert part.left_out is not None
+    assert part.left_out.tolist() == [len(LARGE[1]), 0] * 2 + [len(LARGE[1])]
+    assert len(pickle.dumps(part)) < 4000
+    assert whole.without_large(5000) is whole
+    # a part of a segment knows it too
+    for given in (part.cut(1, 3), whole.cut(1, 3).without_large(4000)):
+        assert (given.data.tobytes()[given.offsets[0] : given.offsets[-1]]) == LARGE[0]
+        assert given.left_out is not None
+        assert given.left_out.tolist() == [0, len(LARGE[1])]
+
+
+def test_a_large_segment_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of a batch must stay below 2 GiB, whatever a window or a trigger has put into one task."""
+    monkeypatch.setattr(postgres_quarantine, "PIECE", 100)
+    given = segment([insert(16_400, number) for number in range(1, 30)])
+    parts = list(postgres_quarantine.decoded(given, PLAIN))
+    assert len(parts) > 4
+    places = [first for first, _ in parts]
+    assert places == np.cumsum([0, *(len(part) for _, part in parts)])[:-1].tolist()
+    rows = [row for found in LogTask((given,), PLAIN).read() for row in found.to_pylist()]
+    assert [json.loads(row["key"])["id"] for row in rows] == list(range(1, 30))
+    assert [row["ordinal"] for row in rows] == list(range(29))
+    # one that is larger than a piece is one
+    monkeypatch.setattr(postgres_quarantine, "PIECE", 5)
+    assert len(list(postgres_quarantine.decoded(given, PLAIN))) == 29
+
+
+def test_logical_messages_have_the_limit_too() -> None:
+    contents = [b"a", b"x" * 6000, b"\0" * 3500, b"b"]
+    packed = [b"M" + struct.pack(">BQ", 1, 6001) + b"app\0" + struct.pack(">I", len(one)) + one for one in contents]
+    count = len(packed)
+    whole = MessageSegment(
+        np.frombuffer(b"".join(packed), np.uint8),
+        np.cumsum([0, *map(len, packed)]).astype(np.int64),
+        np.zeros(count, np.int32),
+        np.arange(count, dtype=np.int64),
+        segment(LARGE).transactions,
+    )
+    settings = replace(PLAIN, most_change_bytes=4000, processing_failure_mode="skip")
+    for given in (whole, whole.without_large(4000)):
+        found = [row for rows in MessageTask(given, settings).read() for row in rows.to_pylist()]
+        # bytes are a third longer in base64
+        assert [row["op"] for row in found] == ["m", "quarantine", "quarantine", "m"]
+        assert [row["ordinal"] for row in found] == [0, 1, 2, 3]
+        value = json.loads(found[1]["value"])
+        assert (value["table"], value["op"], value["message"]) == ("pg_catalog.pg_logical_emit_message", "m", "")
+        with pytest.raises(ConversionError, match=f"has {len(packed[1])} bytes"):
+            list(MessageTask(given, replace(settings, processing_failure_mode="fail")).read())
+    assert len(pickle.dumps(whole.without_large(4000))) < 6000

@@ -21,7 +21,7 @@ def lower(mapping: dict[str, str]) -> dict[str, str]:
 
 
 def test_names_come_back_as_they_were_written() -> None:
-    given = GIVEN | {HASH: "a.b.c", "Slot.Name": "x"}
+    given = GIVEN | {HASH: "a.b.c", "Slot.Name": "x", "event.max.change.bytes": "0"}
     assert unpacked(lower(options(given))) == given
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.db2_driver import driver_properties
+from tailrace.connectors.changetables.fetching import FIRST_FETCH, next_fetch
 from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 
 if TYPE_CHECKING:
@@ -98,18 +99,22 @@ class Connection:
             found += fetch
         return found
 
-    def fetches(self, statement: str, *values: Any, limited: bool = False) -> Iterator[list[Row]]:
-        """The rows of a statement, as they come from the server, some thousands at a time."""
+    def fetches(self, statement: str, *values: Any, limited: bool = False, large: bool = False) -> Iterator[list[Row]]:
+        """The rows of a statement, as they come from the server, some thousands at a time; where a value may be
+        `large`, as many as have some 64 MB."""
         prepared = None
+        count = FIRST_FETCH if large else FETCH
         try:
             prepared = self._run(statement, values, limited)
             if self._driver.num_fields(prepared):
                 while True:
-                    fetch = self._driver.fetchmany(prepared, FETCH)
+                    fetch = self._driver.fetchmany(prepared, count)
                     if fetch:
                         yield fetch
-                    if len(fetch) < FETCH:
+                    if len(fetch) < count:
                         break
+                    if large:
+                        count = next_fetch(count, _size(fetch), FETCH)
         except TailraceError:
             raise
         except GeneratorExit:
@@ -313,3 +318,8 @@ def _code(text: str) -> int:
     """The SQLCODE, 0 when there is none."""
     found = re.search(r"SQLCODE=(-?\d+)", text) or re.search(r"\bSQL(\d+)[NC]\b", text)
     return 0 if found is None else -abs(int(found.group(1)))
+
+
+def _size(fetch: list[Row]) -> int:
+    """The length of the rows' texts and bytes."""
+    return sum(len(value) for row in fetch for value in row if isinstance(value, str | bytes | bytearray))

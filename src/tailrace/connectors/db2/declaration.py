@@ -19,6 +19,8 @@ any other                                              -1
 
 from __future__ import annotations
 
+from tailrace.columns.table import TableSchema
+
 DECIMALS = frozenset(("DECIMAL", "NUMERIC"))
 TIMESTAMPS = frozenset(("TIMESTAMP", "TIMESTAMP WITH TIME ZONE"))
 TEXTS = frozenset(
@@ -81,3 +83,8 @@ def modifier(name: str, size: int | None, digits: int | None) -> int:
 def precision_and_scale(declared: int) -> tuple[int, int]:
     """Both, of the modifier of a decimal or numeric column."""
     return declared >> 16, declared & 0xFFFF
+
+
+def has_lobs(table: TableSchema) -> bool:
+    """Whether a column may hold megabytes."""
+    return any(column.type_name in LOBS for column in table.columns)

@@ -34,6 +34,7 @@ from tailrace.connectors.db2.catalog import Catalog, quoted, shown_key
 from tailrace.connectors.db2.catalog import Described as Found
 from tailrace.connectors.db2.connection import Connection
 from tailrace.connectors.db2.conversion import change_rows, columns_of, microseconds, parameter, selected, texts
+from tailrace.connectors.db2.declaration import has_lobs
 from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
 
 CONTROL_COLUMNS = "IBMSNAP_"
@@ -318,6 +319,7 @@ class Db2Session:
             "AND IBMSNAP_COMMITSEQ <= ? ORDER BY IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ FOR READ ONLY WITH CS",
             after,
             upto,
+            large=has_lobs(table),
         )
         with self._present(capture):
             for rows in fetches:
@@ -467,7 +469,9 @@ class Db2Session:
             yield from (
                 [texts(column, values_of) for column, values_of in zip(table.columns, columns_of(fetch), strict=True)]
                 for fetch in self.connection.fetches(
-                    f"SELECT {names} FROM {source}{where}{order} FOR READ ONLY WITH {_ISOLATIONS[mode]}", *values
+                    f"SELECT {names} FROM {source}{where}{order} FOR READ ONLY WITH {_ISOLATIONS[mode]}",
+                    *values,
+                    large=has_lobs(table),
                 )
             )
         except PrerequisiteError as error:

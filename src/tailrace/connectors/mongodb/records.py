@@ -26,13 +26,14 @@ from tailrace.connectors.mongodb.field_filters import field_filter
 from tailrace.connectors.mongodb.fields import Int64s
 from tailrace.connectors.mongodb.images import Images, Values, images
 from tailrace.connectors.mongodb.json_forms import STRICT
-from tailrace.connectors.mongodb.quarantine import unconvertible
+from tailrace.connectors.mongodb.quarantine import beyond, unconvertible
 from tailrace.connectors.mongodb.segment import OPLOG, READ, Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 from tailrace.events.envelope import marker_text
 from tailrace.events.headers import header_column
+from tailrace.events.size import large_records, record_size
 from tailrace.serde.assemble import CHANGE, KINDS, MARKER, NO_PROGRAM, RECORD, Fragment, Programs
 from tailrace.serde.fragments import integers_fragment, strings_fragment
 from tailrace.serde.json_text import dumps, quoted, schema_text
@@ -117,17 +118,36 @@ def _rows(
     kept: Flags | None,
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The records of the changes `low` to `high`; those that cannot be converted in their places, put aside."""
+    if kept is not None and not kept[low:high].any():
+        return
+    fault: ConversionError | DecodeError | int
     try:
-        block = _Block(segment, found, settings, plan, low, high, kept)
-        if len(block.change):
-            yield block.rows(), block.change + np.int32(low)
+        fault = _most_bytes(segment, settings, low, high)
+        if not fault:
+            block = _Block(segment, found, settings, plan, low, high, kept)
+            rows = block.rows()
+            large = large_records(rows, settings.events)
+            if not large:
+                yield rows, block.change + np.int32(low)
+                return
+            fault = record_size(rows, large[0])
     except (ConversionError, DecodeError) as error:
-        if high - low > 1:
-            middle = (low + high) // 2
-            yield from _rows(segment, found, settings, plan, low, middle, kept)
-            yield from _rows(segment, found, settings, plan, middle, high, kept)
-        else:
-            yield unconvertible(segment, low, error, settings), np.full(1, low, np.int32)
+        fault = error
+    if high - low > 1:
+        middle = (low + high) // 2
+        yield from _rows(segment, found, settings, plan, low, middle, kept)
+        yield from _rows(segment, found, settings, plan, middle, high, kept)
+    elif isinstance(fault, int):
+        yield beyond(segment, low, fault, settings), np.full(1, low, np.int32)
+    else:
+        yield unconvertible(segment, low, fault, settings), np.full(1, low, np.int32)
+
+
+def _most_bytes(segment: Segment, settings: MongoSettings, low: int, high: int) -> int:
+    """The size of the largest document of a block if it is too large, else 0."""
+    most = settings.events.most_change_bytes
+    largest = int(segment.sizes()[low:high].max()) if most else 0
+    return largest if largest > most else 0
 
 
 class _Block:

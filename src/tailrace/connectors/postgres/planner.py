@@ -216,8 +216,13 @@ class PostgresPlanner:
                 self._config["event.order"] == "key",
                 self._parallelism,
             )
-            tasks.extend(LogTask(tuple(group), self._settings, until.xmin) for group in groups)
             messages = segments.messages(rows)
+            most = self._settings.most_change_bytes
+            if most:
+                # Spark's JVM gets the tasks first, and would have to hold what workers then leave out
+                groups = [[one.without_large(most) for one in group] for group in groups]
+                messages = None if messages is None else messages.without_large(most)
+            tasks.extend(LogTask(tuple(group), self._settings, until.xmin) for group in groups)
             if messages is not None:
                 tasks.append(MessageTask(messages, self._settings, until.xmin))
             found = segments.boundaries(rows)

@@ -11,9 +11,9 @@ from tailrace.columns import ChangeBatch
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.form import place
 from tailrace.connectors.postgres.pgoutput import parse_change
-from tailrace.connectors.postgres.segment import Segment
-from tailrace.errors import ConversionError, DecodeError
-from tailrace.events.quarantine import Change, put_aside, tell
+from tailrace.connectors.postgres.segment import PIECE, Segment
+from tailrace.errors import DecodeError
+from tailrace.events.quarantine import Change, put_aside, tell, too_large
 from tailrace.events.settings import EventSettings
 
 
@@ -26,6 +26,12 @@ def decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, Ch
     Raises DecodeError, naming table and position, where the mode is `fail`, and ConversionError there for a message
     that is too large; in any mode DecodeError when the segment as a whole is at fault.
     """
+    for first, piece in segment.pieces(PIECE):
+        for low, part in _decoded(piece, settings):
+            yield first + low, part
+
+
+def _decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, ChangeBatch | pa.RecordBatch]]:
     large = _too_large(segment, settings)
     try:
         if not large:
@@ -48,34 +54,31 @@ def decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, Ch
             yield low, _batch(segment, low, row)
         change = _change(segment, row)
         if row in large:
-            reason, raw = "the change is larger than event.max.change.bytes", b""
-            tell(change, reason, settings)
+            yield row, too_large(change, large[row], settings)
         else:
             reason, raw = broken[row], segment.data[segment.offsets[row] : segment.offsets[row + 1]].tobytes()
             tell(change, f"a message cannot be decoded: {reason}", settings)
-        payload = {"op": None, "column": None, "reason": reason, "key": None, "message": raw}
-        yield row, put_aside(change, payload, settings)
+            payload = {"op": None, "column": None, "reason": reason, "key": None, "message": raw}
+            yield row, put_aside(change, payload, settings)
         low = row + 1
     if low < len(segment):
         yield low, _batch(segment, low, len(segment))
 
 
-def _too_large(segment: Segment, settings: EventSettings) -> frozenset[int]:
-    """The messages that are too large. Raises ConversionError for the first one where the mode is `fail`."""
+def _too_large(segment: Segment, settings: EventSettings) -> dict[int, int]:
+    """The messages that are too large, each with its size. Raises ConversionError for the first one where the mode is
+    `fail`."""
     most = settings.most_change_bytes
-    if not most or len(segment.data) <= most:
-        return frozenset()
-    sizes = np.diff(segment.offsets)
-    found = np.flatnonzero(sizes > most).tolist()
+    sizes = segment.left_out
+    if sizes is None:
+        if not most or int(segment.offsets[-1]) - int(segment.offsets[0]) <= most:
+            return {}
+        sizes = np.diff(segment.offsets)
+    found = {int(row): int(sizes[row]) for row in np.flatnonzero(sizes > most)}
     if found and settings.processing_failure_mode == "fail":
-        row = found[0]
-        raise ConversionError(
-            f"A change of {segment.table.id} has {int(sizes[row])} bytes, more than event.max.change.bytes "
-            f"allows, {_change(segment, row)}.",
-            "Set a higher limit, with more memory for Spark (--conf spark.driver.memory), or "
-            "event.processing.failure.handling.mode to warn to have the change put aside.",
-        )
-    return frozenset(found)
+        row, size = next(iter(found.items()))
+        too_large(_change(segment, row), size, settings)
+    return found
 
 
 def _broken(segment: Segment) -> dict[int, str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.columns.batch import ChangeBatch, Int32s, Int64s, Transactions
+from tailrace.columns.batch import Bytes, ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import TableSchema
+
+PIECE = 512 << 20
+"""The most bytes of messages that are decoded at a time: a column of them stays below Arrow's 2 GiB."""
 
 
 @dataclass(slots=True)
@@ -21,6 +25,8 @@ class Segment:
     tables stands in the segment of each of them. `offsets` has one element more than there are messages.
     `transaction[i]` is an index into `transactions`. `total_order` and `table_order` are those of ChangeBatch.
     `place[i]` ascends in log order over all segments of the topic in a batch; None for the only segment of a topic.
+    `left_out[i]` is the size of a message whose bytes are not in `data`, since it is too large, and 0 for the others;
+    None when there is none.
     """
 
     table: TableSchema
@@ -33,9 +39,24 @@ class Segment:
     total_order: Int64s | None = None
     table_order: Int64s | None = None
     place: Int64s | None = None
+    left_out: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.lsn)
+
+    def pieces(self, most: int) -> Iterator[tuple[int, Segment]]:
+        """The messages in segments of at most `most` bytes, or of one message, each with the number of its first."""
+        low = 0
+        while low < len(self):
+            high = int(np.searchsorted(self.offsets, self.offsets[low] + most, side="right")) - 1
+            high = min(max(high, low + 1), len(self))
+            yield low, self.cut(low, high)
+            low = high
+
+    def without_large(self, most: int) -> Segment:
+        """The segment without the bytes of messages that have more than `most`."""
+        found = _without_large(self.data, self.offsets, most)
+        return self if found is None else replace(self, data=found[0], offsets=found[1], left_out=found[2])
 
     def cut(self, low: int, high: int) -> Segment:
         """The messages `[low, high)`, over the same bytes; `offsets` does not begin at 0 then."""
@@ -65,6 +86,7 @@ class Segment:
             part(self.total_order),
             part(self.table_order),
             part(self.place),
+            part(self.left_out),
         )
 
 
@@ -82,9 +104,31 @@ class MessageSegment:
     ordinal: Int64s
     transactions: Transactions
     total_order: Int64s | None = None
+    left_out: Int64s | None = None
 
     def __len__(self) -> int:
         return len(self.ordinal)
+
+    def without_large(self, most: int) -> MessageSegment:
+        """See Segment."""
+        found = _without_large(self.data, self.offsets, most)
+        return self if found is None else replace(self, data=found[0], offsets=found[1], left_out=found[2])
+
+
+def _without_large(data: Bytes, offsets: Int64s, most: int) -> tuple[Bytes, Int64s, Int64s] | None:
+    """Messages without the bytes of those that have more than `most`, their offsets, and the sizes of what is left
+    out; None when there is no such message."""
+    sizes = np.diff(offsets)
+    large = np.flatnonzero(sizes > most)
+    if not len(large):
+        return None
+    starts, ends = np.r_[offsets[0], offsets[large + 1]], np.r_[offsets[large], offsets[-1]]
+    kept = [data[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    left_out = np.zeros(len(sizes), np.int64)
+    left_out[large] = sizes[large]
+    bounds = np.zeros(len(offsets), np.int64)
+    np.cumsum(sizes - left_out, out=bounds[1:])
+    return np.concatenate(kept), bounds, left_out
 
 
 def transactions_of(batch: ChangeBatch) -> Transactions:

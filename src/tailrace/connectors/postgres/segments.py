@@ -18,7 +18,7 @@ from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s,
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres import scan
 from tailrace.connectors.postgres.indexing import BOUNDARY, MESSAGE, SEVERAL, Chunk
-from tailrace.connectors.postgres.segment import MessageSegment, Segment
+from tailrace.connectors.postgres.segment import PIECE, MessageSegment, Segment
 from tailrace.connectors.postgres.spool import Rows
 
 # Below this many rows another task costs more than it saves.
@@ -113,11 +113,12 @@ def _by_version(rows: Sequence[Rows], only: frozenset[int] | None = None) -> dic
 
 
 def changes_of(rows: Sequence[Rows], versions: Sequence[TableSchema], oid: int) -> list[ChangeBatch]:
-    """The decoded changes of the table `oid` among the rows: one batch for each of its versions."""
+    """The decoded changes of the table `oid` among the rows: batches of each of its versions, one after another."""
     from tailrace.connectors.postgres.decoder import decode
 
     picked = _by_version(rows, frozenset(place for place, table in enumerate(versions) if table.oid == oid))
-    return [decode(_segment(versions, version, parts)) for version, parts in picked.items()]
+    whole = [_segment(versions, version, parts) for version, parts in picked.items()]
+    return [decode(piece) for segment in whole for _, piece in segment.pieces(PIECE)]
 
 
 def _segments(versions: Sequence[TableSchema], taken: Sequence[tuple[int, Sequence[_Taken]]]) -> list[Segment]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # Logical messages that are made into one record batch.
 _MESSAGE_BLOCK = 4096
+# Bytes of logical messages that are made into one record batch; one message alone may exceed them.
+_MESSAGE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +86,45 @@ class MessageTask:
         from tailrace.connectors.postgres.form import FORM
         from tailrace.events.messages import message_rows
 
-        for first in range(0, len(self.segment), _MESSAGE_BLOCK):
-            found = self.messages(first, min(first + _MESSAGE_BLOCK, len(self.segment)))
-            yield message_rows(found, self.settings, FORM, self.xmin or None)
+        segment, most = self.segment, self.settings.most_change_bytes
+        sizes = np.diff(segment.offsets) if segment.left_out is None else segment.left_out
+        large = np.flatnonzero(sizes > most).tolist() if most else []
+        low = 0
+        for row in [*large, len(segment)]:
+            while low < row:
+                high = int(np.searchsorted(segment.offsets, segment.offsets[low] + _MESSAGE_BYTES, side="right")) - 1
+                high = min(max(high, low + 1), low + _MESSAGE_BLOCK, row)
+                rows = message_rows(self.messages(low, high), self.settings, FORM, self.xmin or None)
+                yield from self._checked(rows, low)
+                low = high
+            if row < len(segment):
+                yield self._too_large(row, int(sizes[row]))
+            low = row + 1
+
+    def _checked(self, rows: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
+        """The records of the messages from `first` on, those that are too large put aside."""
+        from tailrace.events.size import large_records, record_size
+
+        low = 0
+        for record in [*large_records(rows, self.settings), rows.num_rows]:
+            if low < record:
+                yield rows.slice(low, record - low)
+            if record < rows.num_rows:
+                yield self._too_large(first + record, record_size(rows, record))
+            low = record + 1
+
+    def _too_large(self, row: int, size: int) -> pa.RecordBatch:
+        from tailrace.columns.table import TableId
+        from tailrace.connectors.postgres.form import place
+        from tailrace.events.quarantine import Change, too_large
+
+        segment, number = self.segment, int(self.segment.transaction[row])
+        commit = int(segment.transactions.commit_lsn[number])
+        # a message has no table: what has written it stands in its place
+        table = TableId(self.settings.database, "pg_catalog", "pg_logical_emit_message")
+        at_us = int(segment.transactions.commit_us[number])
+        change = Change(table, place(segment.transactions, number, commit), int(segment.ordinal[row]), at_us)
+        return too_large(change, size, self.settings, "m")
 
     def messages(self, first: int, last: int) -> list[LogicalMessage]:
         """Messages `[first, last)`, parsed. Raises DecodeError."""

@@ -25,6 +25,7 @@ from tailrace.connectors.changetables.dialect import (
     KeyRange,
     Position,
 )
+from tailrace.connectors.changetables.fetching import FIRST_FETCH, next_fetch
 from tailrace.connectors.changetables.position import Newest, following, nothing, preceding
 from tailrace.connectors.sqlserver import statements
 from tailrace.connectors.sqlserver.connection import close, connect
@@ -129,10 +130,13 @@ class SqlServerSession:
 
     def _batches(self, statement: str, parameters: Sequence[Any], size: int) -> Generator[pa.RecordBatch]:
         """The rows of a result as the driver's Arrow batches; those without a row are left out."""
+        count = FIRST_FETCH if size <= _LARGE_FETCH else size
         with self._cursor() as cursor:
             cursor.execute(statement, tuple(parameters)) if parameters else cursor.execute(statement)
-            while (batch := cursor.arrow_batch(size)).num_rows:
+            while (batch := cursor.arrow_batch(min(count, size))).num_rows:
                 yield batch
+                if size <= _LARGE_FETCH:
+                    count = next_fetch(batch.num_rows, batch.nbytes, size)
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
