@@ -240,13 +240,14 @@ def _progress(pipeline: Pipeline, line: StatusLine) -> Iterator[threading.Event]
 
 def _check(arguments: argparse.Namespace) -> int:
     from tailrace import sinks
+    from tailrace.connectors import advice
     from tailrace.connectors.registry import prerequisites
 
     run = _read(arguments)
-    sinks.open(run.sink.name, run.sink.options)
+    sink = sinks.open(run.sink.name, run.sink.options)
     named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}."
     print(f"{'ok':<8} {'configuration':<14} {named}")
-    findings = prerequisites(run.source).check(run.source)
+    findings = [*prerequisites(run.source).check(run.source), *advice.channels(run.source), *sink.advice()]
     for finding in findings:
         print(f"{finding.level:<8} {finding.subject:<14} {finding.text}")
         if finding.remedy:

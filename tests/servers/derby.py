@@ -41,15 +41,25 @@ class Derby:
     """One server on a free port of 127.0.0.1; a context manager. Databases are below a directory of its own.
 
     With `durable`, what was committed outlives `halt`. With `keys`, a PKCS12 file whose password is that of
-    `tests.servers.certificates`, it speaks TLS alone.
+    `tests.servers.certificates`, it speaks TLS alone. With `guarded`, whoever is not `user` may do what was granted to
+    him alone; passwords are not looked at.
     """
 
     user = "app"
     password = "app"
 
-    def __init__(self, found: list[Path], port: int = 0, *, durable: bool = False, keys: Path | None = None) -> None:
+    def __init__(
+        self,
+        found: list[Path],
+        port: int = 0,
+        *,
+        durable: bool = False,
+        keys: Path | None = None,
+        guarded: bool = False,
+    ) -> None:
         self.port = port or _free_port()
         self._durable = durable
+        self._guarded = guarded
         self._keys = keys
         self._jars = found
         self._home = Path()
@@ -69,6 +79,7 @@ class Derby:
             *("-Dderby.drda.host=127.0.0.1", f"-Dderby.drda.portNumber={self.port}"),
             # Most databases are made for one test each: nothing of them must survive the machine.
             *(() if self._durable else ("-Dderby.system.durability=test",)),
+            *(("-Dderby.database.sqlAuthorization=true",) if self._guarded else ()),
             # A reader that meets a writer's lock fails soon, and not after the default of 60 s.
             *("-Dderby.locks.waitTimeout=20", "-Dderby.locks.deadlockTimeout=5"),
         ]

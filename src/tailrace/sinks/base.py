@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError
 
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ class Sink(Protocol):
 
     name: str
     needs_kafka: bool
+
+    def advice(self) -> list[Finding]:
+        """What `tailrace check` warns of, though records can be written. Connects to nothing."""
+        return []
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"

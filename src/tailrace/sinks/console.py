@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tailrace.sinks.base import Settings
+from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import briefly
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _WORDS = {
 _LONGEST_VALUE = 60
 
 
-class ConsoleSink:
+class ConsoleSink(Sink):
     """Prints each record to stdout, in colour on a terminal. A batch that is replayed is printed again."""
 
     name = "console"
@@ -117,7 +117,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
 
 
-class NoopSink:
+class NoopSink(Sink):
     """Computes every record and drops it: for measurements."""
 
     name = "noop"

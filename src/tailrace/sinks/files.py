@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.sinks.base import Settings
+from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.batches import FILES, Batches, number_of
 from tailrace.sinks.claim import claim
 from tailrace.sinks.interruption import briefly
@@ -30,7 +30,7 @@ LINE = (
 """Spark SQL: one record as a line of JSON, `{"topic":…,"key":…,"value":…,"headers":[{"key":…,"value":…}]}`."""
 
 
-class JsonLinesSink:
+class JsonLinesSink(Sink):
     """One JSON object a line in files `batch-<batch>-<part>.jsonl` under `path`, each record exactly once.
 
     The names sort in the order of the records of each topic. A file is complete when it appears, and is not changed
@@ -63,7 +63,7 @@ class JsonLinesSink:
         return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(write)).start()
 
 
-class ParquetSink:
+class ParquetSink(Sink):
     """Parquet files under `path` with every column of the rows, by Spark's own sink and its commit log.
 
     `(position, ordinal)` orders the records; Spark's readers see committed files only. `path` belongs to one

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.connectors import advice
+from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError
-from tailrace.sinks.base import Settings
+from tailrace.sinks.base import Settings, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +31,7 @@ DEFAULTS = {
 _log = logging.getLogger("tailrace")
 
 
-class KafkaSink:
+class KafkaSink(Sink):
     """`debezium.sink.kafka.producer.*` are options of Kafka's producer; `bootstrap.servers` among them is required.
 
     Keys, values and headers are written as the bytes that they are. A record with a key goes to the partition that
@@ -69,6 +71,11 @@ class KafkaSink:
                 continue
             mapped[f"kafka.{short}"] = text.strip()
         return mapped
+
+    def advice(self) -> list[Finding]:
+        servers = self.options["kafka.bootstrap.servers"].split(",")
+        protocol = self.options.get("kafka.security.protocol", "")
+        return list(advice.kafka("The sink", servers, protocol, f"debezium.sink.kafka.{_PRODUCER}security.protocol"))
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"

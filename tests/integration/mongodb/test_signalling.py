@@ -84,7 +84,8 @@ def test_a_user_who_may_not_write_is_told_the_grant(
     assert cli.main(["signal", "pause-snapshot", file]) == PrerequisiteError.exit_code
     told = capsys.readouterr().err
     assert f"may not write to the signal collection {mongo_database.name}.signals" in told
-    assert f'role: "readWrite", db: "{mongo_database.name}"' in told
+    assert f'resource: {{ db: "{mongo_database.name}", collection: ' in told
+    assert 'actions: ["insert"]' in told
 
 
 def test_a_blocking_snapshot_whose_condition_the_server_refuses_ends_nothing(

@@ -504,6 +504,10 @@ def _permitted(resolver: Resolver, args: list[Bound]) -> Bound:
     text, permission = resolver.text(args[0]), str(resolver.text(args[2])).upper()
     if text is None:
         return constant(int(session.is_admin or permission in ("CONNECT SQL", "VIEW ANY DATABASE")), INT)
+    if str(resolver.text(args[1])).upper() == "DATABASE":
+        # what owners have; CONNECT and the like are not asked for
+        found = session.instance.database(text)
+        return constant(None if found is None else int(session.is_owner(found)), INT)
     name = parts_of(text)
     schema = name[-2] if len(name) > 1 else "dbo"
     try:

@@ -12,6 +12,7 @@ from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.changetables import backlog
 from tailrace.connectors.changetables.dialect import CaptureTable
+from tailrace.connectors.db2 import advice
 from tailrace.connectors.db2.catalog import Catalog, Table, quoted
 from tailrace.connectors.db2.catalog import Described as Found
 from tailrace.connectors.db2.dialect import Db2Session, Registered, dialect
@@ -30,18 +31,22 @@ _ADD = "call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then values ASNCDC.ASNCDCSERVIC
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks.
+    """Everything that was found, in the order of the checks, and then advice.
 
     Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
     """
     with closing(dialect(config).connect(config["database.dbname"])) as session:
-        return list(_Inspection(config, session).run())
+        inspection = _Inspection(config, session)
+        found = [*inspection.run(), *advice.encryption(config)]
+        return found + list(advice.rights(config, session, inspection.registered))
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings without those about the checkpoint, which the planner tells itself; raises PrerequisiteError
-    with all errors among them when there are any."""
-    return demanded([finding for finding in check(config) if finding.subject != backlog.SUBJECT])
+    """The same findings without the advice and those about the checkpoint, which the planner tells itself; raises
+    PrerequisiteError with all errors among them when there are any."""
+    with closing(dialect(config).connect(config["database.dbname"])) as session:
+        found = list(_Inspection(config, session).run())
+    return demanded([finding for finding in found if finding.subject != backlog.SUBJECT])
 
 
 def warnings(session: Db2Session, captures: Sequence[CaptureTable]) -> list[str]:
@@ -62,6 +67,7 @@ class _Inspection:
         self.catalog: Catalog = session.catalog()
         self.mode = snapshot_mode(config)
         self.kept_min: int | None = None
+        self.registered: list[Registered] = []
 
     def run(self) -> Iterator[Finding]:
         name, version = self.session.connection.server
@@ -175,6 +181,7 @@ class _Inspection:
     def tables(self) -> Iterator[Finding]:
         chosen = TableFilter(self.config)
         registered = [row for row in self.session.register() if chosen.includes(row.schema, row.table)]
+        self.registered = registered
         existing = [table for table in self.session.tables() if chosen.includes(table.schema, table.table)]
         known = {(row.schema, row.table) for row in registered}
         missing = [table for table in existing if (table.schema, table.table) not in known]

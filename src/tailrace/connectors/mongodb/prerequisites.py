@@ -16,6 +16,7 @@ from tailrace.config import Config
 from tailrace.config.files import checkpoint_directory
 from tailrace.connectors.checkpoint import stored_offset
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
+from tailrace.connectors.mongodb import advice
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.connection import Address, connect
 from tailrace.connectors.mongodb.faults import explained_error
@@ -40,24 +41,33 @@ log = logging.getLogger("tailrace")
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks.
+    """Everything that was found, in the order of the checks, and then advice.
 
     Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
     """
+    return _inspected(config, advised=True)
+
+
+def demand(config: Config) -> list[Finding]:
+    """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any."""
+    return demanded(_inspected(config, advised=False))
+
+
+def _inspected(config: Config, *, advised: bool) -> list[Finding]:
     client = connect(Address.of(config))
     try:
-        return list(_Inspection(config, client).run())
+        inspection = _Inspection(config, client)
+        found = list(inspection.run())
+        if advised:
+            found += advice.encryption(client)
+            found += advice.rights(config, client, inspection.captured)
+        return found
     except TailraceError:
         raise
     except Exception as error:
         raise explained_error(error) from None
     finally:
         client.close()
-
-
-def demand(config: Config) -> list[Finding]:
-    """The same findings; raises PrerequisiteError with all errors among them when there are any."""
-    return demanded(check(config))
 
 
 class _Inspection:
@@ -69,6 +79,7 @@ class _Inspection:
         self.mode = snapshot_mode(config)
         self.reads_oplog = config["capture.mode"] == "oplog"
         self.user = config["mongodb.user"] or "that is logged in"
+        self.captured: list[Namespace] = []
 
     def run(self) -> Iterator[Finding]:
         hello = self._hello()
@@ -247,7 +258,7 @@ class _Inspection:
                 'db.getSiblingDB("admin").grantRolesToUser(…, ["readAnyDatabase"]);',
             )
             return
-        data = [one for one in found if one != captured.signals]
+        data = self.captured = [one for one in found if one != captured.signals]
         if not data:
             yield Finding(
                 "warning",

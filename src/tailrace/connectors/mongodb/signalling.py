@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tailrace.config import Config
+from tailrace.connectors.mongodb.advice import SIGNALS, signal_role
 from tailrace.connectors.mongodb.connection import Address, connect
 from tailrace.connectors.mongodb.faults import explained_error
 from tailrace.connectors.mongodb.namespaces import split
@@ -41,7 +42,8 @@ def send(config: Config, signal: Signal) -> str:
             raise explained_error(error) from None
         raise PrerequisiteError(
             f"The user {config['mongodb.user'] or 'that is logged in'} may not write to the signal collection {name}.",
-            f'db.getSiblingDB("admin").grantRolesToUser(…, [{{ role: "readWrite", db: "{database}" }}]);',
+            f'db.getSiblingDB("admin").{signal_role(config)}; db.getSiblingDB("admin").grantRolesToUser(…, '
+            f'["{SIGNALS}"]);',
         ) from None
     except PyMongoError as error:
         raise explained_error(error) from None

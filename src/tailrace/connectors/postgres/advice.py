@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.filters import table_name
+from tailrace.connectors.advice import ROLE, excessive, in_the_clear
 from tailrace.connectors.findings import SHOWN, Finding
 from tailrace.connectors.postgres.setup import CapturedTable
 from tailrace.connectors.postgres.snapshot import qualified, quoted
@@ -34,10 +35,8 @@ def advice(
     assert row is not None
     client, server, kept = row
     if is_open_to_others(client, server, connection.pgconn.ssl_in_use):
-        yield Finding(
-            "warning",
-            "encryption",
-            f"The session with {config['database.hostname']} is not encrypted: the network in between sees every row.",
+        yield in_the_clear(
+            config["database.hostname"],
             "Set database.sslmode=verify-full and database.sslrootcert, and switch TLS on in the server.",
         )
     if streams and kept == "-1":
@@ -50,12 +49,7 @@ def advice(
     rights = connection.execute(_RIGHTS, ([oid for oid, _, _ in captured],)).fetchone()
     more = [word for word, given in zip(_WORDS, rights or (), strict=True) if given] if rights else []
     if more:
-        yield Finding(
-            "warning",
-            "rights",
-            f"The user {config['database.user']} has more rights than capture needs: {', '.join(more)}.",
-            f"Use a role of its own: {' '.join(least(config, captured, streams))}",
-        )
+        yield excessive(config["database.user"], more, least(config, captured, streams))
 
 
 def is_open_to_others(client: str | None, server: str | None, encrypted: bool) -> bool:
@@ -65,7 +59,7 @@ def is_open_to_others(client: str | None, server: str | None, encrypted: bool) -
 
 def least(config: Mapping[str, Any], captured: Sequence[CapturedTable], streams: bool) -> list[str]:
     """The statements that make a role with no more rights than the configuration needs, and its publication."""
-    role = "tailrace"
+    role = ROLE
     tables = [qualified(table) for _, table, _ in captured]
     listed = ", ".join(tables[:SHOWN]) + (", …" if len(tables) > SHOWN else "") if tables else "…"
     schemas = ", ".join(sorted({quoted(table.schema) for _, table, _ in captured})) or "…"

@@ -17,7 +17,7 @@ from tailrace.connectors import findings
 from tailrace.connectors.changetables import backlog
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.findings import Finding, Level, demanded, listed
-from tailrace.connectors.sqlserver import statements
+from tailrace.connectors.sqlserver import advice, statements
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tailrace.connectors.sqlserver.text import quoted
 from tailrace.errors import TailraceError
@@ -39,10 +39,17 @@ _LENGTHS = {"id": 42, "type": 32, "data": 2048}
 
 
 def check(config: Config) -> list[Finding]:
-    """Everything that was found, in the order of the checks.
+    """Everything that was found, in the order of the checks, and then advice.
 
     Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
     """
+    advised = list(advice.encryption(config))
+    found = _inspected(config, lambda one: advised.extend(advice.rights(config, one.session, one.captured)))
+    return found + advised
+
+
+def _inspected(config: Config, then: Callable[[_Inspection], None]) -> list[Finding]:
+    """What is found in each database; `then` is called while its session is open, where tables are captured."""
     dialect = SqlServerDialect(config)
     found: list[Finding] = []
     captured: list[TableId] = []
@@ -53,15 +60,18 @@ def check(config: Config) -> list[Finding]:
                 found += inspection.server()
             found += inspection.run()
             captured += inspection.captured
+            if inspection.captured:
+                then(inspection)
     return found + collisions(config, captured)
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings; raises PrerequisiteError with all errors among them when there are any.
+    """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any.
 
     Whether the checkpoint can be gone on from is left to the planner: what it loses is a PositionLost.
     """
-    return demanded([finding for finding in check(config) if finding.subject != backlog.SUBJECT])
+    found = _inspected(config, lambda _: None)
+    return demanded([finding for finding in found if finding.subject != backlog.SUBJECT])
 
 
 def amiss(session: SqlServerSession, captures: Sequence[CaptureTable]) -> list[str]:
@@ -133,7 +143,7 @@ class _Inspection:
                 "error",
                 "rights",
                 f"The login {self.user} may not read the schema cdc of {self.session.database}.",
-                "grant select on schema::cdc to …; or make it a member of db_owner.",
+                "grant select on schema::cdc to …;",
             )
             return
         yield Finding("ok", "capture", f"Change data capture is enabled{self.of}.")

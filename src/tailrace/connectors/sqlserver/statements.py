@@ -379,6 +379,27 @@ def permitted(right: str) -> str:
     return f"select has_perms_by_name(?, 'OBJECT', '{right}')"
 
 
+BROAD_OWNERS = ("sysadmin", "control server", "db_owner", "control")
+"""What includes all the rest of `BROAD_WORDS`, the widest first."""
+
+_SERVER_ROLES = ("securityadmin", "serveradmin", "setupadmin", "processadmin", "diskadmin", "dbcreator", "bulkadmin")
+_DATABASE_ROLES = ("db_securityadmin", "db_accessadmin", "db_ddladmin", "db_backupoperator", "db_datawriter")
+BROAD_WORDS = (*BROAD_OWNERS, *_SERVER_ROLES, *_DATABASE_ROLES)
+"""What a login that reads changes need not be or have, in the order of the columns of `BROAD`."""
+
+BROAD = (
+    "select is_srvrolemember(N'sysadmin'), has_perms_by_name(null, null, 'CONTROL SERVER'), is_member(N'db_owner'), "
+    "has_perms_by_name(db_name(), 'DATABASE', 'CONTROL'), "
+    + ", ".join(
+        [
+            *(f"is_srvrolemember(N'{role}')" for role in _SERVER_ROLES),
+            *(f"is_member(N'{role}')" for role in _DATABASE_ROLES),
+        ]
+    )
+)
+"""Which of `BROAD_WORDS` the login is or has: 1, 0, or NULL for a role that does not exist. "IS_SRVROLEMEMBER",
+"IS_MEMBER", "HAS_PERMS_BY_NAME": the server itself is named by NULL."""
+
 CATALOG = ("change_tables", "captured_columns", "index_columns", "lsn_time_mapping", "ddl_history")
 """The tables of the schema cdc that are read beside the change tables."""
 
