@@ -79,7 +79,6 @@ class Derby:
             *("-Dderby.drda.host=127.0.0.1", f"-Dderby.drda.portNumber={self.port}"),
             # Most databases are made for one test each: nothing of them must survive the machine.
             *(() if self._durable else ("-Dderby.system.durability=test",)),
-            *(("-Dderby.database.sqlAuthorization=true",) if self._guarded else ()),
             # A reader that meets a writer's lock fails soon, and not after the default of 60 s.
             *("-Dderby.locks.waitTimeout=20", "-Dderby.locks.deadlockTimeout=5"),
         ]
@@ -116,8 +115,9 @@ class Derby:
 
     def _make_template(self) -> None:
         # A machine of its own, which ends: a database that the server has opened could not be copied.
+        guard = ["-Dderby.database.sqlAuthorization=true"] if self._guarded else []
         done = subprocess.run(
-            [str(java()), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", self._path, "org.apache.derby.tools.ij"],
+            [str(java()), "-Xmx64m", "-XX:TieredStopAtLevel=1", *guard, "-cp", self._path, "org.apache.derby.tools.ij"],
             input="connect 'jdbc:derby:template;create=true';\nexit;\n",
             text=True,
             capture_output=True,

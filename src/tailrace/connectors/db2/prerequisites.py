@@ -205,7 +205,10 @@ class _Inspection:
         """Whether change tables and, for snapshots, source tables can be read."""
         wanted = [(row.change_schema, row.change_table) for row in registered]
         if self.mode.reads != "never":
-            wanted += [(row.schema, row.table) for row in registered]
+            # no snapshot reads the signal table
+            signals = self.session.signal_table()
+            own = None if signals is None else (signals.schema, signals.table)
+            wanted += [(row.schema, row.table) for row in registered if (row.schema, row.table) != own]
         faults = {table: self.unreadable(*table) for table in wanted}
         gone = [".".join(table) for table, fault in faults.items() if fault == "absent"]
         closed = [table for table, fault in faults.items() if fault not in ("", "absent")]

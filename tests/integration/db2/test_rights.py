@@ -1,0 +1,114 @@
+"""A user with the rights that `check` shows, and no others: every part of the pipeline works for it.
+
+Derby grants as Db2 does, but for the word USER and for the right to connect; it has no authorities.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import secrets
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tailrace.config import parse
+from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.db2.advice import least
+from tailrace.connectors.db2.dialect import Db2Session, dialect
+from tailrace.connectors.db2.prerequisites import check, demand
+from tailrace.errors import PrerequisiteError
+from tests.fix_db2 import Db2Database, dsn
+from tests.integration.db2.conftest import CUSTOMERS
+from tests.integration.db2.driving import Query, Record
+from tests.servers import derby
+from tests.servers.asn import Capture
+from tests.servers.derby import Derby
+from tests.servers.jars import Unavailable
+
+SIGNALS = "MYSCHEMA.SIGNALS"
+
+
+@pytest.fixture(scope="module")
+def guarding() -> Iterator[Derby]:
+    """A server where everybody but the owner may do what was granted to him."""
+    if importlib.util.find_spec("ibm_db") is None:
+        pytest.skip("IBM's driver is not installed: pip install ibm_db")
+    try:
+        jars = derby.fetch()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    with Derby(jars, guarded=True) as server:
+        yield server
+
+
+@pytest.fixture
+def owned(guarding: Derby) -> Iterator[Db2Database]:
+    """A database with two customers and a signal table, through the eyes of its owner."""
+    name = f"T{secrets.token_hex(3).upper()}"
+    guarding.make(name)
+    capture = Capture(dsn(guarding, name))
+    capture.install()
+    database = Db2Database(guarding, name, capture)
+    signals = "(ID VARCHAR(42) NOT NULL PRIMARY KEY, TYPE VARCHAR(32) NOT NULL, DATA VARCHAR(2048))"
+    database.execute("CREATE SCHEMA MYSCHEMA", CUSTOMERS, f"CREATE TABLE {SIGNALS} {signals}")
+    capture.register("MYSCHEMA", "CUSTOMERS")
+    capture.register("MYSCHEMA", "SIGNALS")
+    capture.run(added("a"), added("b"))
+    yield database
+    close_idle()
+    capture.close()
+    guarding.drop(name)
+
+
+def added(name: str) -> str:
+    return f"INSERT INTO MYSCHEMA.CUSTOMERS (FIRST_NAME, LAST_NAME, EMAIL) VALUES ('{name}', '{name}', '{name}')"
+
+
+class _Reader:
+    """The server through the eyes of the user TAILRACE."""
+
+    user, password = "tailrace", "pw-of-the-least"
+
+    def __init__(self, server: Derby) -> None:
+        self.port = server.port
+
+
+def seen_by_reader(database: Db2Database) -> Db2Database:
+    return replace(database, server=_Reader(database.server))  # type: ignore[arg-type]
+
+
+def names(records: list[Record], op: str) -> list[str]:
+    table = [one for one in records if one.op == op and one.row["table"] == "CUSTOMERS"]
+    return sorted(one.payload["after"]["FIRST_NAME"] for one in table)
+
+
+@pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
+def test_the_user_that_is_shown_runs_every_part(owned: Db2Database, strategy: str) -> None:
+    more = {"signal_data_collection": SIGNALS, "incremental_snapshot_watermarking_strategy": strategy}
+    config = parse("db2", owned.options(topic_prefix="p", **more))
+    session = dialect(config).connect(owned.name)
+    assert isinstance(session, Db2Session)
+    statements = least(config, session, session.register())
+    session.close()
+    assert statements[0] == "grant connect on database to user TAILRACE;"
+    modest = seen_by_reader(owned)
+    with pytest.raises(PrerequisiteError, match="IBMSNAP_REGISTER cannot be read"):
+        demand(parse("db2", modest.options(topic_prefix="p", **more)))
+    for statement in statements[1:]:
+        owned.execute(statement.removesuffix(";").replace(" to user ", " to "))
+    found = check(parse("db2", modest.options(topic_prefix="p", **more)))
+    assert [(one.level, one.text) for one in found if one.level != "ok"] == []
+    query = Query(modest, snapshot_mode="initial", **more)
+    try:
+        assert names(query.drain(), "r") == ["a", "b"]
+        owned.capture.run(added("c"))
+        assert names(query.drain(), "c") == ["c"]
+        data = json.dumps({"type": "incremental", "data-collections": ["MYSCHEMA.CUSTOMERS"]})
+        owned.capture.run(f"INSERT INTO {SIGNALS} VALUES ('one', 'execute-snapshot', '{data}')")
+        with owned.capture.working():
+            again = query.drain()
+        assert names(again, "r") == ["a", "b", "c"]
+    finally:
+        query.close()
