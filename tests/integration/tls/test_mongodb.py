@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pymongo
 import pytest
@@ -13,7 +14,9 @@ from tailrace.connectors.mongodb.faults import explained_error, patiently
 from tailrace.connectors.mongodb.prerequisites import check
 from tailrace.errors import ConnectionFailed
 from tests.fix_mongodb import Mongo
+from tests.integration.mongodb.capture import Capture
 from tests.integration.tls.conftest import Files
+from tests.servers.certificates import WORD
 from tests.servers.secantus import Secantus, Unavailable, fetch
 
 SECRET = "hunter2"
@@ -109,3 +112,71 @@ def test_a_reader_that_waits_says_what_for(caplog: pytest.LogCaptureFixture) -> 
     assert "none of TLS" in handshake.message
     asked = explained_error(pymongo.errors.AutoReconnect("db:1: [SSL] tlsv13 alert certificate required"))
     assert "mongodb.ssl.keystore" in asked.remedy
+
+
+@pytest.fixture
+def client(secured: Secantus, files: Files) -> Iterator[pymongo.MongoClient[dict[str, object]]]:
+    """A client of the test's own; what it writes goes with the test."""
+    uri = f"mongodb://localhost:{secured.port}/?directConnection=true"
+    with pymongo.MongoClient(uri, tls=True, tlsCAFile=str(files.authority)) as found:
+        yield found
+        found.drop_database("shop")
+
+
+@pytest.mark.parametrize("store", ["PEM", "PKCS12"])
+@pytest.mark.parametrize("log", ["stream", "oplog"])
+def test_a_snapshot_and_a_log_are_read(
+    secured: Secantus,
+    client: pymongo.MongoClient[dict[str, object]],
+    files: Files,
+    tmp_path: Path,
+    log: str,
+    store: str,
+) -> None:
+    """Once with an end that comes by itself, and once without one."""
+    given = options(secured.port, trusted=files.authority) | {"database.include.list": "shop"}
+    if store == "PKCS12":
+        trust = trusted(files, tmp_path)
+        given |= {"mongodb.ssl.truststore": trust, "mongodb.ssl.truststore.password": WORD}
+        given["mongodb.ssl.truststore.type"] = store
+    if log == "oplog":
+        del given["topic.prefix"], given["mongodb.connection.string"]
+        given |= {"mongodb.hosts": f"secantus/localhost:{secured.port}", "mongodb.name": "p"}
+        # the name by which the set knows its member is not that of the certificate
+        given["mongodb.members.auto.discover"] = "false"
+    client.shop.t.insert_one({"_id": 1})
+    bounded = Capture(**given)
+    try:
+        bounded.planner.stop_at_present()
+        assert [event["op"] for event in bounded.idle()] == ["r"]
+    finally:
+        bounded.close()
+    running = Capture(bounded.offset, **given)
+    try:
+        client.shop.t.insert_one({"_id": 2})
+        client.shop.t.delete_one({"_id": 1})
+        assert [event["op"] for event in running.until(3)] == ["c", "d", "tombstone"]
+    finally:
+        running.close()
+
+
+def trusted(files: Files, folder: Path) -> str:
+    """The authority in a PKCS12 store."""
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+    from cryptography.x509 import load_pem_x509_certificate
+
+    authority = load_pem_x509_certificate(files.authority.read_bytes())
+    store = folder / "trust.p12"
+    store.write_bytes(
+        pkcs12.serialize_key_and_certificates(b"ca", None, None, [authority], BestAvailableEncryption(WORD.encode()))
+    )
+    return str(store)
+
+
+def test_a_member_that_its_certificate_does_not_name_is_told(secured: Secantus, files: Files) -> None:
+    """The set advertises 127.0.0.1: whoever looks for its members leaves the name that the certificate has."""
+    given = options(secured.port, trusted=files.authority)
+    given["mongodb.connection.string"] = f"mongodb://localhost:{secured.port}/?replicaSet=secantus"
+    error = met(given)
+    assert error is not None
+    assert "made out to another name" in error.message
