@@ -322,6 +322,7 @@ def test_a_table_written_anew_between_two_runs_of_its_snapshot_loses_no_row(
     database.execute(statement)
     while one.step():
         pass
+    one.until(0)
     assert {int(change[2][0]) for change in one.changes} == set(range(7, 3001, 7))
 
 
@@ -376,6 +377,7 @@ def finished(one: Query) -> dict[int, list[tuple[Any, ...]]]:
     """The reads of each row when the snapshot is over."""
     while one.step():
         pass
+    one.until(0)
     found: dict[int, list[tuple[Any, ...]]] = {}
     for op, _, values in one.changes:
         if op == "r":
