@@ -299,6 +299,12 @@ class Capture:
         self.execute(*statements)
         return self.capture()
 
+    def newest(self) -> bytes | None:
+        """How far the program has read the log, whoever runs it meanwhile; None before it has begun."""
+        with self._lock:
+            ((position,),) = self.session.rows(f"SELECT MAX(SYNCHPOINT) FROM {quoted(self.control, 'IBMSNAP_REGISTER')}")
+        return None if position is None else bytes(position)
+
     def capture(self) -> bytes:
         """Read the log to its end: every transaction into the CD tables, in the order of commits; the newest LSN.
 

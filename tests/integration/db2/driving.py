@@ -93,8 +93,7 @@ class Query:
 
     def newest(self) -> dict[str, bytes | None]:
         """How far the capture program has read the log."""
-        ((position,),) = self.database.capture.session.rows("SELECT MAX(SYNCHPOINT) FROM ASNCDC.IBMSNAP_REGISTER")
-        return {self.database.name: position}
+        return {self.database.name: self.database.capture.newest()}
 
     def close(self) -> None:
         self.planner.close()

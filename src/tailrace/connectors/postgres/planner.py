@@ -217,8 +217,7 @@ class PostgresPlanner:
                 self._parallelism,
             )
             messages = segments.messages(rows)
-            most = self._settings.most_change_bytes
-            if most:
+            if most := self._settings.most_change_bytes:
                 # Spark's JVM gets the tasks first, and would have to hold what workers then leave out
                 groups = [[one.without_large(most) for one in group] for group in groups]
                 messages = None if messages is None else messages.without_large(most)
@@ -388,9 +387,8 @@ class PostgresPlanner:
         """Start the blocking snapshot that a signal has asked for: the log waits while its tables are read.
 
         What the log then brings of these tables that the snapshot has shown is left out, except of tables that are read
-        by a statement: that one may leave rows out. None when a transaction that was delivered is not visible to new
-        snapshots yet: its row would come again as it was before. Tables whose filter fails are left out; where none
-        remains, the snapshot is given up.
+        by a statement, which may leave rows out. None when a delivered transaction is not visible to new snapshots yet:
+        its row would come again as it was. Tables whose filter fails are left out; without others it is given up.
         """
         tables = since.progress.blocking
         self._choose(tables)
