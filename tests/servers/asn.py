@@ -302,7 +302,9 @@ class Capture:
     def newest(self) -> bytes | None:
         """How far the program has read the log, whoever runs it meanwhile; None before it has begun."""
         with self._lock:
-            ((position,),) = self.session.rows(f"SELECT MAX(SYNCHPOINT) FROM {quoted(self.control, 'IBMSNAP_REGISTER')}")
+            ((position,),) = self.session.rows(
+                f"SELECT MAX(SYNCHPOINT) FROM {quoted(self.control, 'IBMSNAP_REGISTER')}"
+            )
         return None if position is None else bytes(position)
 
     def capture(self) -> bytes:
