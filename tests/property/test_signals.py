@@ -15,13 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tailrace.config.expressions import signal_expression
 from tailrace.connectors.mongodb import incremental as mongodb
 from tailrace.connectors.mongodb.snapshot import condition
+from tailrace.snapshot import obedience, signals
 from tailrace.snapshot.channels import FileChannel
 from tailrace.snapshot.incremental import Notifications
 from tailrace.snapshot.obedience import Obedience
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
-from tailrace.snapshot.signals import TYPES, WINDOW_CLOSE, WINDOW_OPEN, Signal
+from tailrace.snapshot.signals import TYPES, WINDOW_CLOSE, WINDOW_OPEN, MalformedSignal, Signal
 
 TABLES = [("public", "a"), ("public", "b"), ("s", "a" * 40)]
 SECRET = "s3cret"
@@ -99,6 +101,49 @@ def test_any_signal_is_obeyed_or_ignored(kind: str, data: dict[str, Any], id_: s
     obeyed(Signal(id_, kind, json.dumps(data)), obeyed(Signal("0", "execute-snapshot", '{"data-collections": [".*"]}')))
 
 
+@pytest.mark.parametrize("step", ["read", "resolve"])
+def test_a_fault_that_nobody_foresaw_is_told_without_the_data(
+    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError(SECRET)
+
+    signal = Signal("1", "execute-snapshot", '{"data-collections": ["public.a"]}')
+    with monkeypatch.context() as patch:
+        patch.setattr(signals, step, fails)
+        assert obeyed(signal) == NO_PROGRESS
+    (line,) = caplog.messages
+    assert "is ignored" in line
+    assert "RuntimeError" in line
+    assert SECRET not in line
+    assert obeyed(signal) != NO_PROGRESS
+
+
+def test_the_work_of_one_signal_is_bounded(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Of its expressions by their number, by their size times the names, and of the tables that then wait."""
+    most = signals.MOST_EXPRESSIONS
+    many = [f"x{number}.*" for number in range(most + 1)]
+    assert len(signals.resolve(many[:most], TABLES)[1]) == most
+    with pytest.raises(MalformedSignal, match="too much work"):
+        signals.resolve(many, TABLES)
+    # names as they stand cost nothing
+    assert len(signals.resolve(["public.a"] * (most + 1), TABLES)[0]) == 1
+    names = [("public", "x" * 50 + str(number)) for number in range(1000)]
+    steps = signal_expression("(x*y?)*").size * sum(len(f"{schema}.{table}") for schema, table in names)
+    monkeypatch.setattr(signals, "MOST_STEPS", steps)
+    assert signals.resolve(["(x*y?)*"], names) == ([], ["(x*y?)*"])
+    monkeypatch.setattr(signals, "MOST_STEPS", steps - 1)
+    with pytest.raises(MalformedSignal, match="too much work"):
+        signals.resolve(["(x*y?)*"], names)
+    monkeypatch.setattr(obedience, "MOST_WAITING", 2)
+    data = asked('"public.a"', '"public.b"', '"public.none"')
+    assert obeyed(Signal("1", "execute-snapshot", data)) == NO_PROGRESS
+    assert "more than 2 tables would wait" in caplog.text
+    two = obeyed(Signal("2", "execute-snapshot", asked('"public.a"', '"public.b"')))
+    assert two != NO_PROGRESS
+    assert obeyed(Signal("3", "execute-snapshot", asked('"public.a"')), two) == two
+
+
 def test_a_failure_to_list_the_tables_is_not_the_signal_s() -> None:
     def lost() -> list[tuple[str, str]]:
         raise ConnectionError
@@ -156,6 +201,8 @@ def test_hostile_documents_of_a_signal_collection_are_passed() -> None:
         document({"_id": bson.MaxKey(), "type": 7, "data": [1]}),
         SimpleNamespace(at=np.array([0]), data=np.frombuffer(far, np.uint8)),
         SimpleNamespace(at=np.array([0]), data=np.frombuffer(b"\x05\x00\x00\x00\x01", np.uint8)),
+        # sound BSON, and no document where one belongs
+        SimpleNamespace(at=np.array([0]), data=np.frombuffer(bson.encode({"fullDocument": [1]}), np.uint8)),
     ]
     for part in parts:
         signal = mongodb._signal(part, 0)
