@@ -13,19 +13,26 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests import fix_invariant
+from tests.fix_db2 import Db2Database
+from tests.fix_kafka import Kafka
+from tests.fix_mongodb import running
 from tests.fix_postgres import Database
+from tests.servers.secantus import SET_NAME, Secantus
+from tests.servers.tds.process import TestDatabase, TestServer
 
 MARKER = "hunter2marker"
 PATIENCE_S = 600
 _JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{MARKER}";'
 _LINK = re.compile(r"""(?:href|src)=["'](?:http://[^/"']+)?(/[^"'#]*)""")
+_OTHERS = re.compile(r"kill|[sS]ort=|pageSize=")
+"""What ends a job, and the same table in another order."""
 _PAGES = re.compile(r"/(?:jobs|stages|storage|environment|executors|SQL|StreamingQuery)(?:/|$)")
 
 
@@ -73,7 +80,8 @@ class Command:
                 # a job that has ended meanwhile, or a page that this Spark has not
                 found[path] = error.read().decode("utf-8", "replace")
             links = {link.replace("&amp;", "&") for link in _LINK.findall(found[path])}
-            asked += [link for link in sorted(links) if _PAGES.match(link) and "kill" not in link]
+            asked += [link for link in sorted(links) if _PAGES.match(link) and not _OTHERS.search(link)]
+        assert not asked, sorted(found)
         return found
 
     def end(self) -> tuple[str, str]:
@@ -99,9 +107,20 @@ def run(commands: list[Command], folder: Path, entries: dict[str, str], *argumen
     file.write_text(text)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    shown = ["--conf", "spark.ui.enabled=true", "--conf", f"spark.ui.port={port}"]
+    (folder / "events").mkdir(exist_ok=True)
+    shown = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(port),
+        # what Spark's history server shows of a run that has ended
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+        # logical plans as well, which name the options of sources and sinks
+        "spark.sql.ui.explainMode": "extended",
+    }
+    settings = [part for name, value in shown.items() for part in ("--conf", f"{name}={value}")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tailrace.cli", "run", str(file), *shown, *arguments],
+        [sys.executable, "-m", "tailrace.cli", "run", str(file), *settings, *arguments],
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -120,10 +139,15 @@ def source(connector: str, options: dict[str, str]) -> dict[str, str]:
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    """Every file of the checkpoint and of the sink."""
-    places = [folder / ".tailrace", folder / "out"]
+    """Every file of the checkpoint and of the sink, and Spark's log of events."""
+    places = [folder / ".tailrace", folder / "out", folder / "events"]
     files = [file for place in places for file in place.rglob("*") if file.is_file()]
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+
+def logged(files: dict[str, bytes]) -> bytes:
+    """Spark's log of events among `files`."""
+    return b"".join(content for place, content in files.items() if place.startswith("events/"))
 
 
 def holding(texts: dict[str, str] | dict[str, bytes]) -> list[str]:
@@ -136,12 +160,15 @@ def holding(texts: dict[str, str] | dict[str, bytes]) -> list[str]:
     return found
 
 
-def follow(command: Command, name: str) -> None:
-    """A pipeline that has written a batch shows the marker nowhere, at work and after a regular end."""
-    command.wait(rf"(?s){name}.*StreamingQuery/statistics", "/StreamingQuery/")
-    out = command.folder / "out"
+def follow(command: Command, *kinds: str) -> None:
+    """A pipeline that has written a batch shows the marker nowhere, at work and after a regular end.
+
+    `kinds` are files that it has written then, besides those of the checkpoint.
+    """
+    command.wait(r"(?s)shop.*StreamingQuery/statistics", "/StreamingQuery/")
+    commits = command.folder / ".tailrace" / "shop" / "commits" / "0"
     deadline = time.monotonic() + PATIENCE_S
-    while not list(out.glob("batch-*.jsonl")) and time.monotonic() < deadline and command.process.poll() is None:
+    while not commits.exists() and time.monotonic() < deadline and command.process.poll() is None:
         time.sleep(0.2)
     time.sleep(0.5)
     pages = command.pages()
@@ -150,13 +177,28 @@ def follow(command: Command, name: str) -> None:
     assert any("== Physical Plan ==" in text for path, text in pages.items() if path.startswith("/SQL/execution"))
     assert any(path.startswith("/StreamingQuery/statistics") for path in pages)
     assert holding(pages) == []
+    assert holding({"processes": processes(command)}) == []
     printed, said = command.end()
     assert command.process.returncode == 0, said
     files = written(command.folder)
-    for kind in ("offsets/0", "commits/0", "metadata", "out/batch-"):
+    for kind in ("offsets/0", "commits/0", "metadata", *kinds):
         assert any(kind in name for name in files), (kind, sorted(files))
+    assert b"SparkListenerSQLExecutionEnd" in logged(files)
     assert holding({"stdout": printed, "stderr": said}) == []
     assert holding(files) == []
+
+
+def processes(command: Command) -> str:
+    """The command lines of the run's processes, as everybody on the machine may list them."""
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listed.splitlines()]
+    found, family = [], {command.process.pid}
+    while grown := [row for row in rows if row not in found and {int(row[0]), int(row[1])} & family]:
+        found += grown
+        family |= {int(row[0]) for row in grown}
+    text = "\n".join(row[2] for row in found)
+    assert "org.apache.spark" in text, text
+    return text
 
 
 def fails(commands: list[Command], folder: Path, entries: dict[str, str], code: int) -> None:
@@ -166,16 +208,22 @@ def fails(commands: list[Command], folder: Path, entries: dict[str, str], code: 
         printed, said = command.process.communicate(timeout=PATIENCE_S)
         assert said
         assert holding({"stdout": printed, "stderr": said}) == []
-    assert started[0].process.returncode == code
+    assert started[0].process.returncode == code, said
 
 
-def to_files(folder: Path) -> dict[str, str]:
-    return {"debezium.sink.type": "file", "debezium.sink.file.path": str(folder / "out")}
+@dataclass(frozen=True)
+class Told:
+    """The entries of a file that name a source whose secrets hold the marker; others that its server refuses, and the
+    exit code of that."""
+
+    entries: dict[str, str]
+    refused: dict[str, str]
+    code: int
 
 
 @pytest.fixture
-def told(database: Database, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Options for a table of PostgreSQL, whose user has the marker for a password."""
+def postgres_told(database: Database, tmp_path: Path) -> Iterator[Told]:
+    """A table, for a user who has the marker for a password."""
     user = f"u_{secrets.token_hex(4)}"
     database.execute(
         "create table t (id int primary key, v text)",
@@ -184,7 +232,7 @@ def told(database: Database, tmp_path: Path) -> Iterator[dict[str, str]]:
     )
     slot = database.name.lower()
     fix_invariant.watch(database.server.dsn(), slot, fix_invariant.committed_in(tmp_path / ".tailrace" / "shop"))
-    yield database.options(topic_prefix="shop") | {
+    options = database.options(topic_prefix="shop") | {
         "slot.name": slot,
         "database.user": user,
         "database.password": MARKER,
@@ -193,10 +241,118 @@ def told(database: Database, tmp_path: Path) -> Iterator[dict[str, str]]:
         "column.mask.hash.SHA-256.with.salt." + MARKER: "public.t.v",
         "signal.consumer.sasl.jaas.config": _JAAS,
     }
+    yield Told(source("postgresql.Postgres", options), {"debezium.source.database.user": "nobody_here"}, 3)
     database.execute(f"drop owned by {user}", f"drop role {user}")
 
 
-def test_postgres(commands: list[Command], told: dict[str, str], tmp_path: Path) -> None:
-    entries = source("postgresql.Postgres", told) | to_files(tmp_path)
-    follow(run(commands, tmp_path, entries), "shop")
-    fails(commands, tmp_path, entries | {"debezium.source.database.user": "nobody_here"}, 3)
+@pytest.fixture
+def mongodb_told(make_secantus: Callable[..., Secantus]) -> Told:
+    """A collection, for a user who has the marker for a password."""
+    server = make_secantus()
+    with running(server).client() as client:
+        client.shop.t.insert_many([{"_id": 1}, {"_id": 2}])
+        client.admin.command({"createUser": "capture", "pwd": MARKER, "roles": ["root"]})
+    server.stop()
+    server.options = ("--auth",)
+    server.start()
+    name = "debezium.source.mongodb.connection.string"
+    options = {
+        "mongodb.connection.string": f"mongodb://capture:{MARKER}@{server.address}/?replicaSet={SET_NAME}",
+        "mongodb.ssl.keystore.password": MARKER,
+        "mongodb.ssl.truststore.password": MARKER,
+        "signal.consumer.sasl.jaas.config": _JAAS,
+        "topic.prefix": "shop",
+        "database.include.list": "shop",
+    }
+    entries = source("mongodb.MongoDb", options)
+    return Told(entries, {name: entries[name].replace("capture:", "nobody_here:")}, 3)
+
+
+@pytest.fixture
+def db2_told(db2: Db2Database) -> Told:
+    """A table, for a user of Derby, which takes the marker for a password as it takes any."""
+    db2.execute("CREATE TABLE INVENTORY.T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(10))")
+    db2.capture.register("INVENTORY", "T")
+    db2.capture.run("INSERT INTO INVENTORY.T VALUES (1, 'a')")
+    options = db2.options(topic_prefix="shop") | {
+        "database.password": MARKER,
+        "driver.SSLClientKeystoreDBPassword": MARKER,
+        "column.mask.hash.SHA-256.with.salt." + MARKER: "INVENTORY.T.V",
+        "signal.consumer.sasl.jaas.config": _JAAS,
+    }
+    return Told(source("db2.Db2", options), {"debezium.source.database.dbname": "NOWHERE"}, 4)
+
+
+@pytest.fixture
+def sqlserver_told(sqlserver: TestServer, sqlserver_database: TestDatabase) -> Iterator[Told]:
+    """A table, for a login that has the marker for a password."""
+    login = f"l_{secrets.token_hex(4)}"
+    sqlserver.execute(f"create login [{login}] with password = '{MARKER}'")
+    sqlserver_database.execute(
+        "create table t (id int not null primary key, v varchar(10))",
+        f"create user [{login}] for login [{login}]",
+        f"alter role db_owner add member [{login}]",
+    )
+    sqlserver_database.enable("t")
+    sqlserver_database.execute("insert into t values (1, 'a'), (2, 'b')")
+    sqlserver_database.capture()
+    options = sqlserver_database.options(topic_prefix="shop") | {
+        "database.user": login,
+        "database.password": MARKER,
+        "driver.encrypt": "false",
+        "column.mask.hash.SHA-256.with.salt." + MARKER: f"{sqlserver_database.name}.dbo.t.v",
+    }
+    yield Told(source("sqlserver.SqlServer", options), {"debezium.source.database.user": "nobody_here"}, 3)
+    sqlserver_database.execute(f"drop user [{login}]")
+    sqlserver.execute(f"drop login [{login}]")
+
+
+@pytest.mark.parametrize("connector", ["postgres", "mongodb", "db2"])
+def test_to_files(connector: str, commands: list[Command], tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    told: Told = request.getfixturevalue(f"{connector}_told")
+    entries = told.entries | {"debezium.sink.type": "file", "debezium.sink.file.path": str(tmp_path / "out")}
+    follow(run(commands, tmp_path, entries), "out/batch-")
+    fails(commands, tmp_path, entries | told.refused, told.code)
+
+
+def producer(**options: str) -> dict[str, str]:
+    """Entries for the Kafka sink with the marker in each of the producer's secrets."""
+    named = {name.replace("_", "."): text for name, text in options.items()}
+    named |= {
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": _JAAS,
+        "ssl.key.password": MARKER,
+        "ssl.keystore.key": MARKER,
+        "ssl.keystore.password": MARKER,
+        "ssl.truststore.password": MARKER,
+    }
+    entries = {f"debezium.sink.kafka.producer.{name}": text for name, text in named.items()}
+    return {"debezium.sink.type": "kafka"} | entries
+
+
+def test_to_kafka(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:
+    # a client that the brokers refuse, beside a producer that they know
+    signals = {
+        "signal.enabled.channels": "kafka",
+        "signal.kafka.bootstrap.servers": "127.0.0.1:1",
+        "signal.consumer.security.protocol": "SASL_PLAINTEXT",
+        "signal.consumer.sasl.mechanism": "PLAIN",
+        "signal.consumer.sasl.jaas.config": _JAAS,
+    }
+    entries = sqlserver_told.entries | {f"debezium.source.{name}": text for name, text in signals.items()}
+    follow(run(commands, tmp_path, entries | producer(bootstrap_servers=kafka.servers)))
+    fails(commands, tmp_path, entries | producer(bootstrap_servers="127.0.0.1:1") | sqlserver_told.refused, 3)
+
+
+def test_to_brokers_that_are_away(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:
+    """The query ends by an error of Spark's, which tells of its plan."""
+    away = producer(bootstrap_servers="127.0.0.1:1", security_protocol="SASL_PLAINTEXT", max_block_ms="2000")
+    command = run(commands, tmp_path, sqlserver_told.entries | away, "--debug")
+    printed, said = command.process.communicate(timeout=PATIENCE_S)
+    assert command.process.returncode == 1
+    assert "Traceback" in said
+    assert "not present in metadata" in said
+    files = written(tmp_path)
+    assert b"JobFailed" in logged(files)
+    assert holding({"stdout": printed, "stderr": said}) == []
+    assert holding(files) == []
