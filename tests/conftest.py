@@ -57,6 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     quick: list[pytest.Item] = []
     others: list[pytest.Item] = []
     for item in items:
-        (others if STARTERS & set(getattr(item, "fixturenames", ())) else quick).append(item)
+        # a directory that the command line names is collected, whatever was to be ignored
+        is_slow = SLOW.intersection(item.path.relative_to(HERE).parts)
+        (others if is_slow or STARTERS & set(getattr(item, "fixturenames", ())) else quick).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = quick
