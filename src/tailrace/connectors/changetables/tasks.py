@@ -17,7 +17,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.eras import Stretch
 from tailrace.connectors.changetables.sessions import Retries, borrowed, changes
-from tailrace.errors import ConnectionFailed, StatementCutOff, TailraceError
+from tailrace.errors import ConnectionFailed, PositionLost, StatementCutOff, TailraceError
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, markers
@@ -221,8 +221,9 @@ class SnapshotTask:
                 return
 
     def _is_told(self, error: TailraceError) -> bool:
-        """Whether the failed statement is a signal's; then that it fails is in the log."""
-        if not self.asked or self.statement is None:
+        """Whether the failed statement is a signal's; then that it fails is in the log. A lost position is not its
+        fault."""
+        if not self.asked or self.statement is None or isinstance(error, PositionLost):
             return False
         # the server's words may hold what the statement computed
         log.warning(
