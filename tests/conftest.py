@@ -26,6 +26,7 @@ pytest_plugins = [
 HERE = Path(__file__).parent
 STARTERS = frozenset(
     {
+        "derby_jars",
         "derby_server",
         "kafka",
         "make_secantus",

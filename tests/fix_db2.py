@@ -6,6 +6,7 @@ import importlib.util
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -56,15 +57,20 @@ def dsn(server: Derby, name: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def derby_server() -> Iterator[Derby]:
-    """The server of this run; skips, with the reason, where driver or jars are not to be had."""
+def derby_jars() -> list[Path]:
+    """What a server is started from; skips, with the reason, where driver or jars are not to be had."""
     if importlib.util.find_spec("ibm_db") is None:
         pytest.skip("IBM's driver is not installed: pip install ibm_db")
     try:
-        jars = derby.fetch()
+        return derby.fetch()
     except Unavailable as reason:
         pytest.skip(str(reason))
-    with Derby(jars) as server:
+
+
+@pytest.fixture(scope="session")
+def derby_server(derby_jars: list[Path]) -> Iterator[Derby]:
+    """The server of this run."""
+    with Derby(derby_jars) as server:
         yield server
 
 

@@ -5,11 +5,11 @@ Derby grants as Db2 does, but for the word USER and for the right to connect; it
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,24 +22,16 @@ from tailrace.errors import PrerequisiteError
 from tests.fix_db2 import Db2Database, dsn
 from tests.integration.db2.conftest import CUSTOMERS
 from tests.integration.db2.driving import Query, Record
-from tests.servers import derby
 from tests.servers.asn import Capture
 from tests.servers.derby import Derby
-from tests.servers.jars import Unavailable
 
 SIGNALS = "MYSCHEMA.SIGNALS"
 
 
 @pytest.fixture(scope="module")
-def guarding() -> Iterator[Derby]:
+def guarding(derby_jars: list[Path]) -> Iterator[Derby]:
     """A server where everybody but the owner may do what was granted to him."""
-    if importlib.util.find_spec("ibm_db") is None:
-        pytest.skip("IBM's driver is not installed: pip install ibm_db")
-    try:
-        jars = derby.fetch()
-    except Unavailable as reason:
-        pytest.skip(str(reason))
-    with Derby(jars, guarded=True) as server:
+    with Derby(derby_jars, guarded=True) as server:
         yield server
 
 
