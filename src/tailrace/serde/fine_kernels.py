@@ -41,7 +41,8 @@ def read_clock_ns(data: Any, begin: Any, end: Any, found: Any) -> Any:
         if position == first:
             return -1
     found[1] = (hours * 3600 + minutes * 60 + seconds) * _SECOND_NS + rest
-    return position
+    # 24:00:00 ends a day; nothing of that day follows
+    return position if found[1] <= 86_400 * _SECOND_NS else -1
 
 
 @leaf

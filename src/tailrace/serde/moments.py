@@ -1,7 +1,7 @@
 """Dates, times of day and timestamps to the nanosecond, one value at a time, in plain Python.
 
 The text is ISO 8601 as change tables give it: `2019-05-27`, `13:58:28.1234567`, `2019-05-27 13:58:28.1234567`, and
-`2019-05-27 13:58:28.1234567 +02:00` with an offset. Years have four digits, hours go to 24. Of a fraction of a second
+`2019-05-27 13:58:28.1234567 +02:00` with an offset. Years have four digits, 24:00:00 ends a day. Of a fraction of a second
 nine digits count, further ones are cut. ValueError says that a text is none of these, or that the result does not fit
 its type. `digits` is the precision of the column's type.
 """
@@ -45,7 +45,10 @@ def clock_ns(text: str) -> int:
     """The time of day in ns."""
     found = _whole(_CLOCK, text)
     seconds = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
-    return seconds * SECOND_NS + int((found[4] or "")[:9].ljust(9, "0"))
+    ns = seconds * SECOND_NS + int((found[4] or "")[:9].ljust(9, "0"))
+    if ns > DAY_NS:
+        raise ValueError("behind the end of the day")
+    return ns
 
 
 def timestamp(text: str) -> tuple[int, int]:

@@ -100,7 +100,8 @@ def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
         if unit == 100_000:
             return -1
     found[1] = whole * 1_000_000 + rest
-    return position
+    # 24:00:00 ends a day; nothing of that day follows
+    return position if found[1] <= _DAY_US else -1
 
 
 @leaf
@@ -289,10 +290,11 @@ def timestamps(
             lost += 1
             at = put_literal(literals, ends, 2, out, at)
         elif argument == ISO:
+            ended = clock // _DAY_US
             out[at] = _QUOTE
-            at = put_day(day, out, at + 1)
+            at = put_day(day + ended, out, at + 1)
             out[at] = 84
-            at = put_clock(clock, -1, out, at + 1)
+            at = put_clock(clock - ended * _DAY_US, -1, out, at + 1)
             out[at] = _QUOTE
             at += 1
         elif argument == MILLI:

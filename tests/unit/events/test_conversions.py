@@ -98,6 +98,8 @@ def test_a_type_without_a_mapping_is_left_out(form: str) -> None:
         ("datetime2", 7, "2019-02-30"),
         ("datetime2", 7, "2019-05-27T13:58:28"),
         ("time", 7, "25:00:00.0000000"),
+        ("time", 7, "24:00:00.0000001"),
+        ("datetime2", 7, "2024-02-29 24:59:59.999999"),
         ("time", 7, "13:58:28."),
         ("datetimeoffset", 7, "2019-05-27 13:58:28.1234567"),
         ("varbinary", 8, "00ff"),

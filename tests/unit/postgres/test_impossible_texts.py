@@ -31,7 +31,8 @@ IMPOSSIBLE = [
     *(("timestamptz", text, {}) for text in ('6nfin"ty', "infinity+00", "2024-01-01 00:00:60+00", "y")),
     *(("timestamp", text, {}) for text in ("xinfinity", "2024-13-01 00:00:00", "2024-01-01 00:00:00 AD")),
     *(("date", text, {}) for text in ('"y', "2024-01-01x", "2024-00-01")),
-    *(("time", text, {}) for text in ("25:00:00", "00:00:00.", "00:00:00.1234567")),
+    *(("time", text, {}) for text in ("25:00:00", "00:00:00.", "00:00:00.1234567", "24:00:00.000001")),
+    *(("timestamp", "2024-02-29 24:59:59.999999", {"time_precision_mode": mode}) for mode in ("adaptive", "isostring")),
     *(("numeric", text, {"decimal_handling_mode": "string"}) for text in ('1"', "", ".", "1.2.3", "xInfinity", "NaNs")),
     *(("numeric", text, {}) for text in ("Nothing", "Inside", "1e5", "-NaN")),
     *(("float8", text, {}) for text in ("nothing", "1.2.3", ".", "1e", "1e-", "1e99999", "9" * 500)),
@@ -54,6 +55,13 @@ def test_an_impossible_text_is_lost_and_its_neighbours_are_not(kind: str, text: 
     assert lost == 1
     assert found[len(given) // 2] == chosen.null.decode()
     assert plain_json(chosen, text.encode()) is None
+
+
+def test_a_day_that_is_over_is_the_next_one() -> None:
+    chosen = plan("timestamp", time_precision_mode="isostring")
+    found, lost = shown(chosen, "2024-02-29 24:00:00", "2024-12-31 23:59:59.5")
+    assert (found, lost) == (['"2024-03-01T00:00:00Z"', '"2024-12-31T23:59:59.5Z"'], 0)
+    assert plain_json(chosen, b"2024-02-29 24:00:00") == found[0].encode()
 
 
 @pytest.mark.parametrize("digits", [1_999, 2_001, 4_301, 131_072 + 16_383])

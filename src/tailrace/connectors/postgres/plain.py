@@ -86,7 +86,10 @@ def date_days(text: str) -> int:
 def _clock_us(found: re.Match[str], first: int = 1) -> int:
     """The time of day in the four groups from `first` on."""
     hours, minutes, seconds, rest = found.group(first, first + 1, first + 2, first + 3)
-    return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000 + int((rest or "").ljust(6, "0"))
+    us = ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1_000_000 + int((rest or "").ljust(6, "0"))
+    if us > DAY_US:
+        raise ValueError("behind the end of the day")
+    return us
 
 
 def time_us(text: str) -> int:
