@@ -8,7 +8,7 @@ CASES  ?=
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help env demo quick test check audit sbom bench chaos fuzz golden lock clean
+.PHONY: help env demo quick test check audit sbom bench chaos fuzz simulate golden lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,7 +37,7 @@ check: $(STAMP) ## lint, format, types, layers, audit, bill of materials
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy tests/architecture tests/chaos tests/golden tests/servers tests/spark tests/conftest.py tests/lanes.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record tools/supply bench
+	$(BIN)/mypy tests/architecture tests/chaos tests/golden tests/servers tests/simulation tests/spark tests/conftest.py tests/lanes.py tests/fix_capture.py tests/fix_db2.py tests/fix_invariant.py tests/fix_kafka.py tests/fix_mongodb.py tests/fix_positions.py tests/fix_postgres.py tests/fix_query.py tests/fix_spark.py tests/fix_sqlserver.py tools/record tools/supply bench
 	$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tools.supply.audit --seconds 20
 	@$(BIN)/python -m tools.supply.bill
@@ -56,6 +56,9 @@ chaos: $(STAMP) ## kill the parts of a pipeline: make chaos [ARGS='--kills 200 -
 
 fuzz: $(STAMP) ## feed what reads other people's bytes with damage: make fuzz [ARGS='--minutes 10 --only NAME --seed N']
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+simulate: $(STAMP) ## run a planner through simulated histories: make simulate [ARGS='--histories 100000 --seed N']
+	@$(BIN)/python -m tests.simulation $(ARGS)
 
 golden: $(STAMP) ## compare with the recordings of Debezium: make golden [CASES=DIR]
 	@$(BIN)/python -m tests.golden.runner $(CASES)

@@ -31,6 +31,7 @@ from tailrace.connectors.postgres.pgoutput import (
 from tailrace.connectors.postgres.position import START
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.errors import DecodeError, TailraceError
+from tailrace.runtime import THREADS
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target
 from tests.fuzz.mutation import framed, frames
@@ -235,7 +236,7 @@ class _Session:
     def close(self) -> None: ...
 
 
-_BELL = gears.Bell()
+_BELL = THREADS.bell()
 
 
 def _polled(messages: Sequence[bytes]) -> list[tuple[bytes, int]]:

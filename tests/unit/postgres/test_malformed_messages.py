@@ -14,6 +14,7 @@ from tailrace.connectors.postgres import gears
 from tailrace.connectors.postgres.indexing import Indexer
 from tailrace.connectors.postgres.position import START
 from tailrace.errors import ConnectionFailed, DecodeError
+from tailrace.runtime import THREADS
 from tests.fuzz.pgoutput import _Session
 from tests.property import logs
 
@@ -29,7 +30,7 @@ def wrapped(payload: bytes) -> bytes:
 
 def poll(*messages: bytes) -> None:
     session: Any = _Session(messages)
-    bell = gears.Bell()
+    bell = THREADS.bell()
     gear = gears.Streaming(session, 1e9, bell)
     gear._last_status = 1e18
     try:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.gears import Bell, Streaming
+from tailrace.connectors.postgres.gears import Streaming
+from tailrace.runtime import THREADS
 
 
 class Server:
@@ -45,7 +46,7 @@ class Server:
 
 def gear(messages: int) -> Any:
     connection: Any = SimpleNamespace(pgconn=Server(messages))
-    return Streaming(connection, 60.0, Bell())
+    return Streaming(connection, 60.0, THREADS.bell())
 
 
 def test_what_comes_to_an_idle_stream_is_a_run_at_once() -> None:
@@ -70,7 +71,7 @@ def test_someone_who_waits_gets_what_is_there() -> None:
 
 
 def test_a_bell_ends_the_wait_for_the_server() -> None:
-    bell = Bell()
+    bell = THREADS.bell()
     connection: Any = SimpleNamespace(pgconn=Server(0))
     connection.pgconn._near.recv(1)
     one = Streaming(connection, 60.0, bell)
@@ -82,7 +83,7 @@ def test_a_bell_ends_the_wait_for_the_server() -> None:
 
 
 def test_a_bell_ends_the_gathering_for_someone_who_is_hurried() -> None:
-    bell = Bell()
+    bell = THREADS.bell()
     connection: Any = SimpleNamespace(pgconn=Server(2))
     one = Streaming(connection, 60.0, bell)
     one.poll(1.0)

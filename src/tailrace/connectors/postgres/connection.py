@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import functools
 import re
-import selectors
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from weakref import WeakKeyDictionary
 
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tailrace.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
     import psycopg
@@ -135,6 +135,20 @@ def initial_statement_failed(reason: str) -> PrerequisiteError:
     )
 
 
+class Connect(Protocol):
+    """What `connect` is."""
+
+    def __call__(
+        self,
+        config: Mapping[str, Any],
+        /,
+        *,
+        replication: bool = False,
+        any_bytes: bool = False,
+        limited: bool = True,
+    ) -> psycopg.Connection[Any]: ...
+
+
 def connect(
     config: Mapping[str, Any], *, replication: bool = False, any_bytes: bool = False, limited: bool = True
 ) -> psycopg.Connection[Any]:
@@ -199,20 +213,18 @@ def hold_open(connection: psycopg.Connection[Any]) -> None:
         connection.execute("set transaction_timeout = 0")
 
 
-def is_lost(connection: psycopg.Connection[Any]) -> bool:
+def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> bool:
     """Whether an idle session has ended, as far as that has arrived: libpq notices it only when it reads."""
     import psycopg
 
     if connection.closed:
         return True
-    with selectors.DefaultSelector() as waiting:
-        waiting.register(connection.fileno(), selectors.EVENT_READ)
-        # the server's farewell comes first, and the end of the connection behind it
-        while waiting.select(0):
-            try:
-                connection.pgconn.consume_input()
-            except psycopg.OperationalError:
-                return True
+    # the server's farewell comes first, and the end of the connection behind it
+    while runtime.ready((connection.fileno(),), 0):
+        try:
+            connection.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return True
     return False
 
 

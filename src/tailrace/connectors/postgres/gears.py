@@ -9,7 +9,6 @@ message by itself, but it materialises a slice on the server, so it is for backl
 from __future__ import annotations
 
 import select
-import socket
 import struct
 import tempfile
 import time
@@ -25,6 +24,7 @@ from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.position import ForgettableLsn, ReadLsn, confirmed, lsn_text, sent
 from tailrace.connectors.postgres.spill import spool_failed
 from tailrace.errors import ConnectionFailed, DecodeError
+from tailrace.runtime import THREADS, Bell, Runtime
 
 if TYPE_CHECKING:
     import psycopg
@@ -246,42 +246,6 @@ def _close(file: IO[bytes]) -> None:
         file.close()
 
 
-def _ready(descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
-    """The descriptors on which something has come or gone; waits at most `seconds` for the first.
-
-    By `poll`: `select` fails for a descriptor above 1,023, and a program around this one may have as many open.
-    """
-    waiting = select.poll()
-    for descriptor in descriptors:
-        waiting.register(descriptor, events)
-    return {descriptor for descriptor, _ in waiting.poll(seconds * 1000)}
-
-
-class Bell:
-    """Ends another thread's wait for a socket: it is ready to be read from `ring` to `silence`."""
-
-    def __init__(self) -> None:
-        self._near, self._far = socket.socketpair()
-        self._near.setblocking(False)
-        self._far.setblocking(False)
-
-    def fileno(self) -> int:
-        return self._near.fileno()
-
-    def ring(self) -> None:
-        # a bell that rings already, or that is gone
-        with suppress(OSError):
-            self._far.send(b"!")
-
-    def silence(self) -> None:
-        with suppress(OSError):
-            self._near.recv(4096)
-
-    def close(self) -> None:
-        self._near.close()
-        self._far.close()
-
-
 class Streaming:
     """The streaming gear: one replication connection for as long as it lasts."""
 
@@ -300,8 +264,10 @@ class Streaming:
         status_interval_s: float,
         bell: Bell,
         streamed: StreamedTransactions | None = None,
+        runtime: Runtime = THREADS,
     ) -> None:
         self._bell = bell
+        self._runtime = runtime
         self._pg = connection.pgconn
         self._connection = connection
         self._status_interval = status_interval_s
@@ -351,7 +317,7 @@ class Streaming:
         asked again when the bell rings; or it has `RUN_BYTES`. Who is hurried gets what the server has sent until now.
         Raises ConnectionFailed when the server ends the stream, AfterCommit when it must not go on in this way.
         """
-        deadline = time.monotonic() + seconds
+        deadline = self._runtime.monotonic() + seconds
         builder = self._builder
         looked = False
         fetched = 0
@@ -375,17 +341,17 @@ class Streaming:
                     self._pg.consume_input()
                     continue
                 ends = (0.0 if hurry else self._last_run + self.LINGER) if len(builder) else deadline
-                left = ends - time.monotonic()
+                left = ends - self._runtime.monotonic()
                 if left <= 0:
                     break
                 self.status_if_due()
                 server, bell = self._pg.socket, self._bell.fileno()
-                ready = _ready((server, bell), 0)
+                ready = self._runtime.ready((server, bell), 0)
                 if not ready:
                     dozes = 0 < builder.size < fetched + self.DOZE_BYTES
                     fetched = builder.size
                     watched, longest = ((bell,), self.DOZE) if dozes else ((server, bell), self._status_interval)
-                    ready = _ready(watched, min(left, longest))
+                    ready = self._runtime.ready(watched, min(left, longest))
                 if bell in ready:
                     self._bell.silence()
                     if not len(builder) and server not in ready:
@@ -396,7 +362,7 @@ class Streaming:
         self.status_if_due()
         if not len(builder):
             return None
-        self._last_run = time.monotonic()
+        self._last_run = self._runtime.monotonic()
         return builder.build()
 
     def _receive(self, message: bytes, builder: Builder) -> None:
@@ -442,7 +408,7 @@ class Streaming:
         self.send_status()
 
     def status_if_due(self) -> None:
-        if time.monotonic() - self._last_status >= self._status_interval:
+        if self._runtime.monotonic() - self._last_status >= self._status_interval:
             self.send_status()
 
     def send_status(self, reply: bool = False) -> None:
@@ -454,9 +420,9 @@ class Streaming:
         written = max(self.flushed, self.sent_lsn)
         self._pg.put_copy_data(_STATUS.pack(b"r", written, self.flushed, self.flushed, now, int(reply)))
         while self._pg.flush() == 1:
-            _ready((self._pg.socket,), 1.0, select.POLLIN | select.POLLOUT)
+            self._runtime.ready((self._pg.socket,), 1.0, select.POLLIN | select.POLLOUT)
             self._pg.consume_input()
-        self._last_status = time.monotonic()
+        self._last_status = self._runtime.monotonic()
 
     def close(self) -> None:
         self._streamed.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -30,7 +28,7 @@ from tailrace.connectors.postgres.notices import TableNotices
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
 from tailrace.connectors.postgres.position import Committed, LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.reader import LogReader
-from tailrace.connectors.postgres.reading import Connections, ReaderSettings
+from tailrace.connectors.postgres.reading import Connections, Outside, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.server import CatalogXmin, present
@@ -79,7 +77,9 @@ class PostgresPlanner:
     decides on a snapshot; the reader of the log starts when no snapshot is running.
     """
 
-    def __init__(self, config: Config, settings: EventSettings) -> None:
+    def __init__(self, config: Config, settings: EventSettings, outside: Outside | None = None) -> None:
+        self._outside = outside or Outside()
+        self._runtime = self._outside.runtime
         self._config = config
         self._settings = settings
         self._tables = TableFilter(config)
@@ -102,7 +102,7 @@ class PostgresPlanner:
         self._snapshots = Snapshots(config, self._settings, self._tables, self._connect, self._names.admit)
         self._prepared = False
         self._begun = False
-        self._idle_since = time.monotonic()
+        self._idle_since = self._runtime.monotonic()
         self._heartbeats = StatementHeartbeats(config, self._connect)
         self._delay = StreamingDelay(config)
         self._dispatch = DispatchInterval(config)
@@ -116,7 +116,7 @@ class PostgresPlanner:
                 config,
                 legacy=self._settings.legacy,
                 parallelism=self._parallelism,
-                connect=lambda: connections.connect(config),
+                connect=lambda: self._outside.connect(config),
                 captured=self._captured_names,
                 is_captured=self._tables.includes,
                 admit=lambda table: shaping.read(self._names.admit(table)),
@@ -127,7 +127,7 @@ class PostgresPlanner:
 
     def initial_offset(self) -> Offset:
         # The query's first call: what the reader needs is imported while Spark goes on with its own start.
-        threading.Thread(target=_import_reader, name="tailrace-import", daemon=True).start()
+        self._runtime.start(_import_reader, "tailrace-import")
         return PostgresOffset().to_json()
 
     @connections.explained
@@ -293,8 +293,8 @@ class PostgresPlanner:
     # --- the start -----------------------------------------------------------------------------------------------
 
     def _connect(self) -> psycopg.Connection[Any]:
-        if self._control is None or connections.is_lost(self._control):
-            self._control = connections.connect(self._config)
+        if self._control is None or connections.is_lost(self._control, self._runtime):
+            self._control = self._outside.connect(self._config)
         return self._control
 
     def _prepare(self) -> None:
@@ -337,14 +337,14 @@ class PostgresPlanner:
 
     def _lost(self, since: PostgresOffset) -> bool:
         """Whether the log no longer reaches the checkpoint; then a slot that cannot be read any more is dropped."""
-        reason = setup.lost_position(self._connect(), self._config, since.log, since.server)
+        reason = setup.lost_position(self._connect(), self._config, since.log, since.server, self._outside.connect)
         if reason:
             log.warning("%s: a new snapshot is taken", reason)
         return bool(reason)
 
     def _slot_start(self) -> PostgresOffset:
         """Where a query without snapshot starts to read: the slot's position, and the tables when it was created."""
-        with closing(setup.slot_start(self._connect(), self._config)) as slot:
+        with closing(setup.slot_start(self._connect(), self._config, self._outside.connect)) as slot:
             schemas = History() if slot.snapshot is None else self._snapshots.history_at(slot.snapshot)
             return PostgresOffset(slot.position, schemas=schemas, server=slot.server)
 
@@ -354,14 +354,14 @@ class PostgresPlanner:
             # it was started for the replay of a batch, and knows nothing of this snapshot
             self._reader.close()
             self._reader = None
-        time.sleep(self._config["snapshot.delay.ms"] / 1000)
+        self._runtime.sleep(self._config["snapshot.delay.ms"] / 1000)
         self._choose(())
         # Source blocks tell of no commit before the snapshot.
         position = replace(since.log, end_lsn=0, idle_lsn=since.log.safe_lsn)
         server, exported = since.server, None
         with ExitStack() as until_taken_over:
             if self._mode.streams and (since.is_initial or lost):
-                slot = setup.slot_start(self._connect(), self._config)
+                slot = setup.slot_start(self._connect(), self._config, self._outside.connect)
                 until_taken_over.enter_context(closing(slot))
                 position, server, exported = slot.position, slot.server, slot.snapshot
             plan, is_cut = self._snapshots.start(exported, self._parallelism)
@@ -498,7 +498,7 @@ class PostgresPlanner:
             )
         reader = LogReader(
             ReaderSettings.of(config),
-            Connections.of(config, self._connect()),
+            Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
             relations=Relations(
                 SchemaHistory(
@@ -521,6 +521,7 @@ class PostgresPlanner:
             takes=self._takes,
             shows=self._shown if config["skip.messages.without.change"] else None,
             streamed=None if self._incremental is None else self._incremental.streamed,
+            runtime=self._runtime,
         )
         if self._incremental is not None:
             self._incremental.follow(self._connect())
@@ -541,7 +542,7 @@ class PostgresPlanner:
 
         Returns `start` as well while changes are to gather, which they do until the target at most.
         """
-        began = time.monotonic()
+        began = self._runtime.monotonic()
         patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
         deadline = began + patience
         target = self._target
@@ -553,7 +554,7 @@ class PostgresPlanner:
             # with what was sent meanwhile
             reader.refresh()
         while True:
-            if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
+            if reader.is_filling(max_bytes) and self._runtime.monotonic() < began + FILL_SECONDS:
                 reader.spool.wait(0.05)
                 continue
             # in this order: what is read between two of the calls must not be missed
@@ -562,10 +563,10 @@ class PostgresPlanner:
             whole = reader.plan(start, _UNLIMITED, _UNLIMITED) if self._dispatch.seconds else start
             found = reader.plan(start, max_rows, max_bytes, target)
             if found != start:
-                self._idle_since = time.monotonic()
+                self._idle_since = self._runtime.monotonic()
                 self._dispatch.begun(is_cut=found.is_before(whole))
                 return found
-            left = deadline - time.monotonic()
+            left = deadline - self._runtime.monotonic()
             if reached or (target is None and left <= 0):
                 return self._idle(reader, start)
             reader.wait(left if target is None else 0.5, seen)
@@ -579,9 +580,9 @@ class PostgresPlanner:
     def _idle(self, reader: LogReader, start: LogPosition) -> LogPosition:
         """`start`, or once in a while a position beyond what held no captured change, so that the slot can follow."""
         moved = reader.idle_position(start)
-        waited = time.monotonic() - self._idle_since
+        waited = self._runtime.monotonic() - self._idle_since
         if moved != start and (moved.safe_lsn - start.safe_lsn >= IDLE_BYTES or waited >= IDLE_SECONDS):
-            self._idle_since = time.monotonic()
+            self._idle_since = self._runtime.monotonic()
             return moved
         return start
 

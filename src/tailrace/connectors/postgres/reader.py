@@ -7,7 +7,6 @@ has committed, and stops reading while the spool is full, still answering the se
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -27,7 +26,7 @@ from tailrace.connectors.postgres.endings import (
     classify,
     exhausted,
 )
-from tailrace.connectors.postgres.gears import AfterCommit, Bell, CatchUp, Messages, StreamedTransactions, Streaming
+from tailrace.connectors.postgres.gears import AfterCommit, CatchUp, Messages, StreamedTransactions, Streaming
 from tailrace.connectors.postgres.history import History
 from tailrace.connectors.postgres.indexing import Chunk, Indexer
 from tailrace.connectors.postgres.numbering import Numbering
@@ -50,6 +49,7 @@ from tailrace.connectors.postgres.snapshot import Visible
 from tailrace.connectors.postgres.spool import Rows, Spool
 from tailrace.connectors.postgres.windows import Streamed
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed
+from tailrace.runtime import THREADS, Runtime, Thread
 
 if TYPE_CHECKING:
     import psycopg
@@ -93,12 +93,14 @@ class LogReader:
         takes: Callable[[str], bool] | None = None,
         shows: Callable[[TableSchema], Iterable[str]] | None = None,
         streamed: Streamed | None = None,
+        runtime: Runtime = THREADS,
     ) -> None:
+        self._runtime = runtime
         self._shows = shows
         self.settings = settings
         self._streamed = streamed
         self._wanted_lsn = FlushedLsn(0)
-        self._bell = Bell()
+        self._bell = runtime.bell()
         # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
         self._asked = self._answered = 0
         self._is_awaited = False
@@ -110,7 +112,7 @@ class LogReader:
         self._relations = relations
         self.versions = relations.versions
         self._comments = comments
-        self.spool = Spool(settings.memory_limit, settings.disk_limit)
+        self.spool = Spool(settings.memory_limit, settings.disk_limit, runtime)
         numbering = None if numbered_without is None else Numbering(self.versions, numbered_without)
         self._takes = takes
         # The time that a message tells which stands in the log before any commit.
@@ -136,18 +138,18 @@ class LogReader:
         # whether it was told that the disk takes nothing
         self._has_warned = False
         self._failure: BaseException | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tailrace-reader", daemon=True)
+        self._stop = runtime.event()
+        self._thread: Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = self._runtime.start(self._run, "tailrace-reader")
 
     def close(self) -> None:
         """Stop the thread and its connections; waits at most a few seconds."""
         self._stop.set()
         self._bell.ring()
         self.spool.wake()
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join(5)
         self._bell.close()
 
@@ -175,12 +177,12 @@ class LogReader:
 
         It takes for ever when the spool is full: what it holds must be delivered first.
         """
-        deadline = time.monotonic() + seconds
+        deadline = self._runtime.monotonic() + seconds
         self._wanted_lsn = max(self._wanted_lsn, lsn)
         self._bell.ring()
         while not self.has_read(lsn):
             self.check()
-            left = deadline - time.monotonic()
+            left = deadline - self._runtime.monotonic()
             if left <= 0 or self.spool.full:
                 return False
             self.spool.wait(min(left, 0.25))
@@ -191,14 +193,14 @@ class LogReader:
         seen = self.spool.version
         self._asked += 1
         self._bell.ring()
-        deadline = time.monotonic() + REFRESH_SECONDS
+        deadline = self._runtime.monotonic() + REFRESH_SECONDS
         while (
             self.gear == "streaming"
             and not self.spool.full
             and self._answered < self._asked
-            and time.monotonic() < deadline
+            and self._runtime.monotonic() < deadline
         ):
-            self.spool.wait(deadline - time.monotonic(), seen)
+            self.spool.wait(deadline - self._runtime.monotonic(), seen)
             seen = self.spool.version
 
     def wait(self, seconds: float, since: int) -> None:
@@ -448,7 +450,7 @@ class LogReader:
         # the one that has said whose log it is, or another one after that
         connection, self._replication = self._replication or self._connections.replication(), None
         in_progress = StreamedTransactions(settings.in_progress_limit)
-        gear = Streaming(connection, settings.status_interval, self._bell, in_progress)
+        gear = Streaming(connection, settings.status_interval, self._bell, in_progress, self._runtime)
         try:
             version = self._control.info.server_version
             forgettable = max(self._acknowledged, self._forgettable)
@@ -463,7 +465,7 @@ class LogReader:
             )
             self._indexer.reset()
             self.gear = "streaming"
-            checked = time.monotonic()
+            checked = self._runtime.monotonic()
             while not self._stop.is_set():
                 self._acknowledge(gear)
                 if self.spool.full:
@@ -484,8 +486,8 @@ class LogReader:
                     self._answered = asked
                     self.spool.wake()
                 self.head_lsn = max(self.head_lsn, gear.sent_lsn)
-                if run is not None and may_catch_up and time.monotonic() - checked > 1.0:
-                    checked = time.monotonic()
+                if run is not None and may_catch_up and self._runtime.monotonic() - checked > 1.0:
+                    checked = self._runtime.monotonic()
                     self.head_lsn = self._flushed_end()
                     if self.head_lsn - self._read_lsn > settings.catch_up_above:
                         return

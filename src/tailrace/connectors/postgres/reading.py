@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.postgres import stream_parameters
 from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.connection import Address, connect, has_no_encoding
+from tailrace.connectors.postgres.connection import Address, Connect, connect, has_no_encoding
+from tailrace.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:
     import psycopg
@@ -64,6 +65,15 @@ class ReaderSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """All that a planner has of the world: how it opens sessions with a server, and how time passes meanwhile."""
+
+    connect: Connect = connect
+    arrow: Callable[[Address], ArrowConnection] = ArrowConnection
+    runtime: Runtime = field(default=THREADS)
+
+
+@dataclass(frozen=True, slots=True)
 class Connections:
     """How to open each kind of connection; called by the reader's thread only."""
 
@@ -72,11 +82,14 @@ class Connections:
     arrow: Callable[[], ArrowConnection]
 
     @classmethod
-    def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any]) -> Connections:
+    def of(
+        cls, config: Mapping[str, Any], connection: psycopg.Connection[Any], outside: Outside | None = None
+    ) -> Connections:
         """Those of a configuration, to the server that `connection` has been made to."""
+        world = outside or Outside()
         address, any_bytes = Address.of(config, connection), has_no_encoding(connection)
         return cls(
-            control=lambda: connect(config, limited=False),
-            replication=lambda: connect(config, replication=True, any_bytes=any_bytes),
-            arrow=lambda: ArrowConnection(address),
+            control=lambda: world.connect(config, limited=False),
+            replication=lambda: world.connect(config, replication=True, any_bytes=any_bytes),
+            arrow=lambda: world.arrow(address),
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.config.expressions import compile_expression
-from tailrace.connectors.postgres.connection import connect
+from tailrace.connectors.postgres.connection import Connect, connect
 from tailrace.connectors.postgres.position import ForgettableLsn, LogPosition, confirmed, lsn_value
 from tailrace.connectors.postgres.server import ServerId, branched_off, flushed_end, identify
 from tailrace.connectors.postgres.snapshot import qualified, quoted
@@ -287,7 +287,11 @@ def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) ->
 
 
 def lost_position(
-    connection: psycopg.Connection[Any], config: Mapping[str, Any], position: LogPosition, server: ServerId | None
+    connection: psycopg.Connection[Any],
+    config: Mapping[str, Any],
+    position: LogPosition,
+    server: ServerId | None,
+    connect: Connect = connect,
 ) -> str:
     """Why the slot does not lead on from `position` in the log of `server`, as the beginning of a sentence; empty when
     it does.
@@ -335,7 +339,7 @@ class SlotStart:
         self._replication.close()
 
 
-def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> SlotStart:
+def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], connect: Connect = connect) -> SlotStart:
     """The slot's position; the slot is created where there is none. Raises as `find_slot` and `create_slot`."""
     replication = connect(config, replication=True)
     try:

@@ -5,7 +5,6 @@ Used by two threads of the planner: the reader puts, the query's calls plan, tak
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from tailrace.connectors.postgres.indexing import Chunk
 from tailrace.connectors.postgres.position import NOWHERE, START, LogPosition
 from tailrace.connectors.postgres.spill import Place, Spill
 from tailrace.errors import SpoolFailed
+from tailrace.runtime import THREADS, Runtime
 
 # A chunk that is smaller, in bytes and rows, takes the next small one in: a stream brings one for each commit, and
 # everything that is done with a batch is done for each of its chunks.
@@ -51,7 +51,7 @@ class Spool:
     until something has been released.
     """
 
-    def __init__(self, memory_limit: int, disk_limit: int) -> None:
+    def __init__(self, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
         self._memory_limit = memory_limit
         self._limit = memory_limit + disk_limit
         self._held: deque[_Held] = deque()
@@ -61,7 +61,7 @@ class Spool:
         self._is_refused = False
         self._reached = START
         self._required: LogPosition | None = None
-        self._changed = threading.Condition()
+        self._changed = runtime.condition()
         # counts the changes, for who has looked and is going to wait
         self.version = 0
 

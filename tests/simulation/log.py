@@ -1,0 +1,200 @@
+"""The log of a simulated PostgreSQL: records in the order of their LSNs, and what pgoutput makes of them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+CAPTURED = {16401: "a", 16402: "b"}
+"""The captured tables: oid and name."""
+TABLES = {**CAPTURED, 16403: "left"}
+"""With one that is published and not captured."""
+BEGIN_LSN = 0x1000000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row's insert, update or delete (I, U, D), a truncate (T) or a logical message (L), with a number of its own.
+
+    `tables` are the oids that it is of.
+    """
+
+    kind: str
+    tables: tuple[int, ...]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the log from `lsn` to `end`: a change, the commit (C) or rollback (R) of the transaction `xid`, the
+    rollback of its subtransaction `of` (A), a message outside of transactions (M), or something else (X)."""
+
+    kind: str
+    lsn: int
+    end: int
+    xid: int = 0
+    change: Change | None = None
+    of: int = 0
+    origin: bool = False
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A committed transaction: its changes with their LSNs, those that were rolled back left out."""
+
+    commit_lsn: int
+    changes: list[tuple[int, Change, int]]
+
+
+@dataclass(slots=True)
+class Open:
+    """What a decoder keeps of a transaction whose end it has not seen."""
+
+    changes: list[tuple[int, Change, int]] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
+    origin: bool = False
+    # how many of them have been sent in blocks; with any, the transaction is sent as it goes on
+    sent: int = 0
+    is_streamed: bool = False
+
+
+class Reading:
+    """Finds the committed transactions of a log that goes on, those in progress kept from one call to the next."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Open] = {}
+
+    def transactions(self, records: list[Record]) -> Iterator[Transaction]:
+        """Those that the records end, in the order of their commits; a message outside of transactions is one of its
+        own."""
+        held = self._held
+        for record in records:
+            if record.kind == "M":
+                assert record.change is not None
+                yield Transaction(record.end - 1, [(record.lsn, record.change, 0)])
+            elif record.kind == "A":
+                held.setdefault(record.xid, Open()).aborted.add(record.of)
+            elif record.kind == "R":
+                held.pop(record.xid, None)
+            elif record.kind == "C":
+                one = held.pop(record.xid, Open())
+                yield Transaction(record.lsn, [entry for entry in one.changes if entry[2] not in one.aborted])
+            elif record.change is not None:
+                held.setdefault(record.xid, Open()).changes.append((record.lsn, record.change, record.of))
+
+
+# --- pgoutput, protocols 1 and 2 ----------------------------------------------------------------------------------
+
+
+def _value(text: str) -> bytes:
+    return b"t" + struct.pack(">i", len(text)) + text.encode()
+
+
+def relation(oid: int, xid: bytes = b"") -> bytes:
+    columns = b"".join(
+        struct.pack(">B", flag) + name + b"\0" + struct.pack(">Ii", 25, -1) for flag, name in ((1, b"id"), (0, b"v"))
+    )
+    head = b"R" + xid + struct.pack(">I", oid) + b"public\0" + TABLES[oid].encode() + b"\0d"
+    return head + struct.pack(">h", 2) + columns
+
+
+def message(change: Change, lsn: int, xid: bytes = b"", flags: int = 1) -> bytes:
+    """A change as pgoutput sends it, with the id of its (sub)transaction inside a stream block."""
+    row = struct.pack(">h", 2) + _value(str(change.number)) + _value("v")
+    if change.kind == "L":
+        content = str(change.number).encode()
+        return b"M" + xid + struct.pack(">BQ", flags, lsn) + b"p\0" + struct.pack(">I", len(content)) + content
+    if change.kind == "T":
+        return b"T" + xid + struct.pack(f">iB{len(change.tables)}I", len(change.tables), 0, *change.tables)
+    oid = struct.pack(">I", change.tables[0])
+    if change.kind == "D":
+        return b"D" + xid + oid + b"K" + struct.pack(">h", 2) + _value(str(change.number)) + b"n"
+    return change.kind.encode() + xid + oid + b"N" + row
+
+
+class Decoder:
+    """What a session of logical decoding makes of the log: messages with the LSN that they are sent with.
+
+    Transactions that commit before `start` are not sent. With `block` a transaction in progress is sent in blocks of so
+    many changes (protocol 2).
+    """
+
+    def __init__(self, start: int, *, block: int = 0, messages: bool = False) -> None:
+        self._start = start
+        self._block = block
+        self._messages = messages
+        self._held: dict[int, Open] = {}
+        self._announced: set[int] = set()
+        self._announced_in: dict[int, set[int]] = {}
+        self.place = 0
+
+    def next(self, record: Record) -> Iterator[tuple[bytes, int]]:
+        """The messages that the record gives."""
+        self.place += 1
+        if record.kind == "M":
+            if self._messages and record.end > self._start:
+                assert record.change is not None
+                yield message(record.change, record.end, flags=0), record.end
+            return
+        if record.kind in "RCA" and record.xid not in self._held:
+            # nothing of it that is decoded
+            return
+        if record.kind == "A":
+            one = self._held[record.xid]
+            one.aborted.add(record.of)
+            if one.is_streamed:
+                yield b"A" + struct.pack(">II", record.xid, record.of), record.end
+        elif record.kind == "R":
+            if self._held.pop(record.xid).is_streamed:
+                yield b"A" + struct.pack(">II", record.xid, record.xid), record.end
+        elif record.kind == "C":
+            yield from self._commit(record, self._held.pop(record.xid))
+        elif record.change is not None:
+            one = self._held.setdefault(record.xid, Open(origin=record.origin))
+            one.changes.append((record.lsn, record.change, record.of))
+            if self._block and len(one.changes) - one.sent >= self._block and record.lsn >= self._start:
+                yield from self._blocks(record.xid, one)
+
+    def _wanted(self, change: Change) -> bool:
+        return change.kind != "L" or self._messages
+
+    def _blocks(self, xid: int, one: Open) -> Iterator[tuple[bytes, int]]:
+        """A stream block with what has not been sent of a transaction in progress."""
+        fresh = [entry for entry in one.changes[one.sent :] if entry[2] not in one.aborted and self._wanted(entry[1])]
+        one.sent = len(one.changes)
+        if not fresh:
+            return
+        yield b"S" + struct.pack(">IB", xid, 0 if one.is_streamed else 1), fresh[0][0]
+        if one.origin and not one.is_streamed:
+            yield b"O" + struct.pack(">q", 1) + b"elsewhere\0", fresh[0][0]
+        one.is_streamed = True
+        known = self._announced_in.setdefault(xid, set())
+        for lsn, change, of in fresh:
+            # the server sends logical messages with the id of the whole transaction
+            inside = struct.pack(">I", xid if change.kind == "L" else of or xid)
+            for oid in change.tables:
+                if oid not in known:
+                    known.add(oid)
+                    yield relation(oid, inside), 0
+            yield message(change, lsn, inside), lsn
+        yield b"E", fresh[-1][0]
+
+    def _commit(self, record: Record, one: Open) -> Iterator[tuple[bytes, int]]:
+        if one.is_streamed:
+            yield from self._blocks(record.xid, one)
+            yield b"c" + struct.pack(">IBqqq", record.xid, 0, record.lsn, record.end, record.lsn), record.end
+            return
+        kept = [entry for entry in one.changes if entry[2] not in one.aborted and self._wanted(entry[1])]
+        if record.lsn < self._start or not kept:
+            return
+        yield b"B" + struct.pack(">qqI", record.lsn, record.lsn, record.xid), kept[0][0]
+        if one.origin:
+            yield b"O" + struct.pack(">q", 1) + b"elsewhere\0", kept[0][0]
+        for lsn, change, _ in kept:
+            for oid in change.tables:
+                if oid not in self._announced:
+                    self._announced.add(oid)
+                    yield relation(oid), 0
+            yield message(change, lsn), lsn
+        yield b"C" + struct.pack(">Bqqq", 0, record.lsn, record.end, record.lsn), record.end

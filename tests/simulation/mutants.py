@@ -1,0 +1,175 @@
+"""Faults that once were in the product, or could be, put back one by one: histories have to find each of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from tailrace.connectors.postgres import gears, indexing, planner, reader, server, spool
+from tailrace.connectors.postgres.position import NOWHERE, FlushedLsn, confirmed, sent
+from tailrace.errors import SpoolFailed
+
+
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    # as it stands there: a static method is more than its function
+    old = vars(owner)[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, old)
+
+
+Mutant = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+def acknowledged_past_the_commits() -> contextlib.AbstractContextManager[None]:
+    """A stream begins with what has been read as what may be forgotten."""
+    start = gears.Streaming.start
+
+    def wrong(self: Any, slot: str, publication: str, from_lsn: Any, forgettable: Any, *rest: Any) -> None:
+        start(self, slot, publication, from_lsn, confirmed(from_lsn), *rest)
+
+    return replaced(gears.Streaming, "start", wrong)
+
+
+def acknowledged_as_read() -> contextlib.AbstractContextManager[None]:
+    """What a batch ends with may be forgotten when it is planned."""
+    plan = planner.PostgresPlanner._next_batch
+
+    def wrong(self: Any, log: Any, start: Any, *rest: Any) -> Any:
+        found = plan(self, log, start, *rest)
+        log.committed(found)
+        return found
+
+    return replaced(planner.PostgresPlanner, "_next_batch", wrong)
+
+
+def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[None]:
+    """A slice of the backlog has been read up to where it was to end, though the server stops where it has flushed."""
+    original = gears.CatchUp.slice
+
+    def wrong(self: Any, upto_lsn: int) -> Any:
+        self.upto = upto_lsn
+        return original(self, upto_lsn)
+
+    stands = gears.CatchUp.position
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        def position(self: Any) -> Any:
+            return sent(self.upto) if hasattr(self, "upto") else stands(self)
+
+        with (
+            replaced(gears.CatchUp, "slice", wrong),
+            replaced(gears.CatchUp, "position", position),
+            replaced(reader, "flushed_end", _written_end),
+        ):
+            yield
+
+    return both()
+
+
+def _written_end(connection: Any) -> FlushedLsn:
+    row = connection.execute("select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8").fetchone()
+    return FlushedLsn(int(row[0]))
+
+
+def the_present_is_what_was_flushed() -> contextlib.AbstractContextManager[None]:
+    """An AvailableNow query ends where the log was flushed to, though more had been committed."""
+    return replaced(planner, "present", server.flushed_end)
+
+
+def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:
+    """A run counts as read before it is kept."""
+
+    def wrong(self: Any, run: Any, waits: Any = lambda: None) -> None:
+        step = self._indexer.index(run.data, run.offsets, run.lsn)
+        self._indexer.keep(step)
+        if step.is_wanted:
+            try:
+                self.spool.put(step.chunk.compacted())
+            except SpoolFailed as error:
+                raise OSError(28, "no space") from error
+        if step.after.open is not None:
+            self._read_to(sent(step.after.open[1]))
+        elif len(step.chunk.end_end):
+            self._read_to(sent(int(step.chunk.end_end[-1])))
+
+    return replaced(reader.LogReader, "_accept", wrong)
+
+
+def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[None]:
+    """The end of the last commit moves before the versions of tables are known, and stays when that fails."""
+    index = indexing.Indexer.index
+
+    def wrong(self: Any, data: Any, offsets: Any, lsn: Any) -> Any:
+        before = self.reached
+        try:
+            return index(self, data, offsets, lsn)
+        except Exception:
+            ends = [
+                int.from_bytes(bytes(data[start + 10 : start + 18]), "big")
+                for start in offsets[:-1].tolist()
+                if data[start] == ord("C")
+            ]
+            self.reached = replace(before, last_end=max([before.last_end, *ends]))
+            raise
+
+    return replaced(indexing.Indexer, "index", wrong)
+
+
+def a_cut_goes_back() -> contextlib.AbstractContextManager[None]:
+    """A position inside of a transaction forgets how far the log was idle before."""
+    cut = spool.Spool._cut
+
+    def wrong(chunk: Any, row: int, start: Any) -> Any:
+        found = cut(chunk, row, start)
+        return found if found.consumed is None else replace(found, idle_lsn=NOWHERE)
+
+    return replaced(spool.Spool, "_cut", staticmethod(wrong))
+
+
+def a_batch_without_rows_ends_the_query() -> contextlib.AbstractContextManager[None]:
+    """An AvailableNow query takes a batch that its limits leave empty for the end."""
+    plan = spool.Spool.plan
+
+    def wrong(self: Any, start: Any, max_rows: int, max_bytes: int, upto: Any = None, *, cut: bool = False) -> Any:
+        found = plan(self, start, max_rows, max_bytes, upto, cut=cut)
+        # as much as the limits hold, and a larger transaction never
+        return start if found.consumed is not None and not cut else found
+
+    return replaced(spool.Spool, "plan", wrong)
+
+
+def a_session_begins_behind_an_open_transaction() -> contextlib.AbstractContextManager[None]:
+    """What was sent of a transaction counts as all of it."""
+
+    def wrong(self: Any, lsn: Any) -> None:
+        self._read_lsn = max(self._read_lsn, self.head_lsn, lsn)
+        self.spool.wake()
+
+    return replaced(reader.LogReader, "_read_to", wrong)
+
+
+def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextManager[None]:
+    """A new session goes on with the transaction that the last one was inside of."""
+    return replaced(indexing.Indexer, "reset", lambda self: None)
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    acknowledged_past_the_commits,
+    acknowledged_as_read,
+    what_was_asked_for_counts_as_read,
+    the_present_is_what_was_flushed,
+    a_spool_error_drops_a_run,
+    a_failed_catalog_query_moves_the_end,
+    a_cut_goes_back,
+    a_batch_without_rows_ends_the_query,
+    a_session_begins_behind_an_open_transaction,
+    the_open_transaction_outlives_its_session,
+)

@@ -1,0 +1,557 @@
+"""A simulated PostgreSQL: its log and slots, its sessions as psycopg and ADBC show them, and what befalls it.
+
+It answers the statements that a planner without a snapshot sends, and knows no others. Whatever a session does is a
+step at which others may go first, the session may be lost, or the process may be killed.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import pq
+
+from tailrace.connectors.postgres import catalog
+from tailrace.connectors.postgres.arrow import ArrowConnection
+from tailrace.connectors.postgres.connection import Address
+from tests.simulation.log import BEGIN_LSN, CAPTURED, TABLES, Change, Decoder, Record
+from tests.simulation.world import Process
+
+SLOT = "tailrace"
+VERSION = 170004
+_PIECE = 64
+
+
+# Names and modules count: by them the reader tells what another session may mend.
+Failed = psycopg.OperationalError
+
+
+def refused(state: str, text: str) -> psycopg.Error:
+    """A statement's error, with its SQLSTATE."""
+    return psycopg.errors.lookup(state)(text)
+
+
+@dataclass(eq=False)
+class Slot:
+    """A replication slot: `confirmed` is what its client has acknowledged, `saved` what a crash leaves."""
+
+    confirmed: int
+    saved: int
+    holder: Session | None = None
+    temporary: Session | None = None
+
+
+@dataclass
+class Odds:
+    """How probable it is that a call fails, or one that asks the catalog for a table; that somebody does something
+    between two steps; that a commit is flushed at once; and that what is done is a backlog."""
+
+    fails: float = 0.0
+    catalog: float = 0.0
+    act: float = 0.5
+    flush: float = 0.5
+    jump: float = 0.02
+
+
+class Server:
+    """The database and its log. `committed` gives what Spark has committed: no slot may be told to forget more."""
+
+    def __init__(self, rng: Random, odds: Odds, committed: Callable[[], int]) -> None:
+        self.rng = rng
+        self.odds = odds
+        self._committed = committed
+        self.records: list[Record] = []
+        self.end = self.flushed = BEGIN_LSN
+        self.timeline = 1
+        self.branches: list[tuple[int, int]] = []
+        self.slots = {SLOT: Slot(BEGIN_LSN, BEGIN_LSN)}
+        self.sessions: list[Session] = []
+        self.open: dict[int, int] = {}
+        """Transactions in progress: id, and how many changes they have had."""
+        self.next_xid = 1000
+        self.next_number = 0
+        self.cuts = 0
+        """How often the log has lost its end."""
+        self.told = BEGIN_LSN
+        """The furthest LSN that any client has been told."""
+
+    # --- the log ---
+
+    def write(self, kind: str, xid: int = 0, change: Change | None = None, of: int = 0, size: int = 0) -> None:
+        # now and then a page's header stands between two records
+        lsn = self.end + (24 if self.rng.random() < 0.1 else 0)
+        self.end = lsn + (size or 8 * self.rng.randint(4, 30))
+        self.records.append(Record(kind, lsn, self.end, xid, change, of, origin=xid % 7 == 0))
+
+    def change(self, kinds: str = "IIIIUUDTL") -> Change:
+        self.next_number += 1
+        kind = self.rng.choice(kinds)
+        tables = [oid for oid in TABLES if self.rng.random() < 0.6] or [16401]
+        if kind == "L":
+            return Change(kind, (), self.next_number)
+        return Change(kind, tuple(tables) if kind == "T" else (self.rng.choice(tables),), self.next_number)
+
+    def act(self) -> None:
+        """Somebody does something in the database."""
+        rng = self.rng
+        what = rng.random()
+        if what < 0.02 or not self.open:
+            self.open[self.next_xid] = 0
+            self.next_xid += 1
+        xid = rng.choice(list(self.open))
+        if what < self.odds.jump:
+            # bytes of something else: a client that is behind has a backlog
+            self.write("X", size=rng.choice([1 << 20, 20 << 20, 40 << 20]))
+        elif what < 0.05:
+            self.write("M", change=self.change("L"))
+        elif what < 0.10 and len(self.open) < 4:
+            self.open[self.next_xid] = 0
+            self.next_xid += 1
+        elif what < 0.16 and self.open[xid]:
+            # a subtransaction, its id given out when it writes
+            of, self.next_xid = self.next_xid, self.next_xid + 1
+            for _ in range(rng.randint(1, 3)):
+                self.write("c", xid, self.change(), of)
+            if rng.random() < 0.6:
+                self.write("A", xid, of=of)
+        elif what < 0.75 and self.open[xid] < 30:
+            for _ in range(rng.choice([1, 1, 1, 2, 5])):
+                self.open[xid] += 1
+                self.write("c", xid, self.change())
+        else:
+            del self.open[xid]
+            self.write("C" if rng.random() < 0.9 else "R", xid)
+            if rng.random() < self.odds.flush:
+                self.flush()
+
+    def flush(self) -> None:
+        self.flushed = self.end
+
+    def finish(self) -> None:
+        """End what is in progress."""
+        for xid in list(self.open):
+            del self.open[xid]
+            self.write("C", xid)
+        self.flush()
+
+    # --- what befalls it ---
+
+    def crash(self) -> None:
+        """The server stops at once: what was not flushed is gone, perhaps in part."""
+        ends = [record.end for record in self.records if record.end >= self.flushed] or [self.end]
+        self._cut(self.rng.choice([self.flushed, *ends]))
+        self.write("X")
+        self.flush()
+
+    def promote(self) -> None:
+        """A standby takes its place, which may lack the last of the log."""
+        ends = [record.end for record in self.records[-12:] if record.end <= self.flushed]
+        self._cut(self.rng.choice([self.flushed, *ends]))
+        self.branches.append((self.timeline, self.end))
+        self.timeline += 1
+        self.write("X")
+        self.flush()
+
+    def _cut(self, lsn: int) -> None:
+        self.cuts += 1
+        self.records = [record for record in self.records if record.end <= lsn]
+        self.end = self.flushed = max(lsn, BEGIN_LSN)
+        self.open.clear()
+        for session in list(self.sessions):
+            session.lose()
+        self.notice()
+        for slot in self.slots.values():
+            slot.confirmed = min(slot.saved, self.end)
+            slot.saved = slot.confirmed
+
+    def notice(self) -> None:
+        """The server sees which clients are gone."""
+        for session in [one for one in self.sessions if one.is_gone]:
+            self.sessions.remove(session)
+            for name, slot in list(self.slots.items()):
+                if slot.temporary is session:
+                    del self.slots[name]
+                elif slot.holder is session:
+                    slot.holder = None
+
+    def checkpoint(self) -> None:
+        for slot in self.slots.values():
+            slot.saved = slot.confirmed
+
+    def confirm(self, slot: Slot, lsn: int, what: str) -> None:
+        """A client lets the slot forget what is before."""
+        if slot.temporary is None and lsn > slot.confirmed:
+            assert lsn <= self._committed(), f"{what} lets the server forget {lsn:X}, Spark has {self._committed():X}"
+        slot.confirmed = max(slot.confirmed, min(lsn, self.flushed))
+
+    def tell(self, lsn: int) -> int:
+        """An LSN that a client gets to know."""
+        self.told = max(self.told, lsn)
+        return lsn
+
+    # --- sessions ---
+
+    def connect(self, process: Process, config: Mapping[str, Any], *, replication: bool = False) -> Session:
+        process.step()
+        self._may_fail("no connection")
+        return Session(self, process, replication)
+
+    def _may_fail(self, text: str) -> None:
+        if self.rng.random() < self.odds.fails:
+            raise Failed(text)
+
+
+@dataclass(eq=False)
+class Session:
+    """A session as psycopg shows it; in replication mode also its libpq connection."""
+
+    server: Server
+    process: Process
+    replication: bool
+    closed: bool = False
+    is_gone: bool = False
+    """Whether the client is; the server has to notice."""
+    is_lost: bool = False
+    walsender: Walsender | None = None
+    info: Any = field(init=False)
+    nonblocking: int = 0
+
+    def __post_init__(self) -> None:
+        self.server.sessions.append(self)
+        self._number = self.process.world.file(self)
+        self.info = SimpleNamespace(server_version=VERSION, parameter_status=lambda name: "UTF8")
+
+    @property
+    def pgconn(self) -> Session:
+        return self
+
+    @property
+    def socket(self) -> int:
+        return self._number
+
+    @property
+    def transaction_status(self) -> int:
+        return int(pq.TransactionStatus.IDLE)
+
+    def fileno(self) -> int:
+        return self._number
+
+    def close(self) -> None:
+        self.closed = self.is_gone = True
+
+    def lose(self) -> None:
+        """The connection is cut."""
+        self.is_lost = self.is_gone = True
+
+    def call(self, what: str) -> None:
+        """Every call of the client begins with this."""
+        self.process.step()
+        if self.closed or self.is_lost:
+            raise Failed(f"the connection is lost: {what}")
+        if self.server.rng.random() < self.server.odds.fails:
+            self.lose()
+            raise Failed(f"the connection was cut: {what}")
+
+    # --- statements ---
+
+    def execute(self, statement: str | bytes, values: Sequence[Any] = ()) -> Rows:
+        text = statement.decode() if isinstance(statement, bytes) else statement
+        self.call(text[:_PIECE])
+        for part, answer in _ANSWERS:
+            if part in text:
+                found = Rows(list(answer(self, text, values)))
+                # the statement may be done, and its answer lost
+                self.call(text[:_PIECE])
+                return found
+        raise AssertionError(f"not simulated: {text}")
+
+    # --- libpq's replication protocol ---
+
+    def exec_(self, command: bytes) -> Any:
+        self.call("START_REPLICATION")
+        found = re.fullmatch(
+            r'START_REPLICATION SLOT "(.*?)" LOGICAL ([0-9A-F]+)/([0-9A-F]+) \((.*)\)', command.decode()
+        )
+        assert found is not None, command
+        slot = self.server.slots.get(found[1])
+        if slot is None:
+            return refusal("42704", f'replication slot "{found[1]}" does not exist')
+        if slot.holder is not None:
+            return refusal("55006", f'replication slot "{found[1]}" is active')
+        slot.holder = self
+        asked = int(found[2], 16) << 32 | int(found[3], 16)
+        block = 4 if "\"streaming\" 'on'" in found[4] else 0
+        decoder = Decoder(max(asked, slot.confirmed), block=block, messages="messages" in found[4])
+        self.walsender = Walsender(self, slot, decoder)
+        return SimpleNamespace(status=pq.ExecStatus.COPY_BOTH)
+
+    def has_input(self) -> bool:
+        if self.is_lost:
+            return True
+        return self.walsender is not None and self.walsender.has_input()
+
+    def consume_input(self) -> None:
+        if self.is_lost or self.closed:
+            raise Failed("the connection is lost")
+        if self.walsender is not None:
+            self.walsender.receive()
+
+    def get_copy_data(self, asynchronous: int) -> tuple[int, bytes]:
+        assert self.walsender is not None
+        assert asynchronous
+        self.process.step(0.05)
+        if self.is_lost:
+            raise Failed("the connection is lost")
+        if self.walsender.received:
+            message = self.walsender.received.pop(0)
+            return len(message), message
+        return 0, b""
+
+    def put_copy_data(self, message: bytes) -> None:
+        self.call("a status message")
+        assert self.walsender is not None
+        _, _, flushed, applied, _, reply = struct.unpack(">cqqqqb", message)
+        assert flushed == applied
+        self.server.confirm(self.walsender.slot, flushed, "a status message")
+        if reply:
+            self.walsender.is_asked = True
+
+    def flush(self) -> int:
+        return 0
+
+
+class Rows:
+    """A statement's rows."""
+
+    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
+        self._rows = rows
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return self._rows[0] if self._rows else None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._rows
+
+
+def refusal(state: str, text: str) -> Any:
+    fields = {pq.DiagnosticField.SQLSTATE: state.encode(), pq.DiagnosticField.MESSAGE_PRIMARY: text.encode()}
+    return SimpleNamespace(status=pq.ExecStatus.FATAL_ERROR, error_message=text.encode(), error_field=fields.get)
+
+
+class Walsender:
+    """Sends what has been flushed, a little at a time."""
+
+    def __init__(self, session: Session, slot: Slot, decoder: Decoder) -> None:
+        self._session = session
+        self._server = session.server
+        self.slot = slot
+        self._decoder = decoder
+        self.received: list[bytes] = []
+        self._sent = slot.confirmed
+        self._told = 0
+        self.is_asked = False
+
+    def _next(self) -> Record | None:
+        records = self._server.records
+        place = self._decoder.place
+        if place < len(records) and records[place].end <= self._server.flushed:
+            return records[place]
+        return None
+
+    def has_input(self) -> bool:
+        return bool(self.received) or self.is_asked or self._next() is not None
+
+    def receive(self) -> None:
+        """Some more of what there is to be sent arrives."""
+        for _ in range(self._server.rng.choice([1, 3, 20])):
+            record = self._next()
+            if record is None:
+                break
+            for message, lsn in self._decoder.next(record):
+                self._server.tell(record.end)
+                self.received.append(b"w" + struct.pack(">qqq", lsn, lsn, 0) + message)
+            self._sent = max(self._sent, record.end)
+        if self.is_asked or (self._sent > self._told and self._server.rng.random() < 0.3):
+            self.is_asked = False
+            self._told = self._server.tell(self._sent)
+            self.received.append(b"k" + struct.pack(">qqb", self._sent, 0, int(self._server.rng.random() < 0.1)))
+
+
+class Arrow:
+    """A session as `ArrowConnection` shows it."""
+
+    def __init__(self, server: Server, process: Process) -> None:
+        self._session = server.connect(process, {})
+        self._server = server
+
+    def execute(self, sql: str) -> None:
+        self._session.call(sql[:_PIECE])
+        server = self._server
+        if found := re.fullmatch(r"select pg_copy_logical_replication_slot\('(.*?)', '(.*?)', true\)", sql):
+            if found[2] in server.slots:
+                raise refused("42710", f'replication slot "{found[2]}" already exists')
+            if server.rng.random() < 0.05:
+                raise refused("53400", "all replication slots are in use")
+            confirmed = server.slots[found[1]].confirmed
+            server.slots[found[2]] = Slot(confirmed, confirmed, self._session, self._session)
+            return
+        found = re.search(r"pg_replication_slot_advance\(s.slot_name, '(.*?)/(.*?)'\).*s.slot_name = '(.*?)'", sql)
+        assert found is not None, sql
+        slot = server.slots[found[3]]
+        server.confirm(slot, int(found[1], 16) << 32 | int(found[2], 16), "a copy")
+
+    def query(self, sql: str) -> Iterator[pa.RecordBatch]:
+        self._session.call(sql[:_PIECE])
+        server = self._server
+        if found := re.search(r"confirmed_flush_lsn .* where slot_name = '(.*?)'", sql):
+            slot = server.slots.get(found[1])
+            lsn = [] if slot is None else [server.tell(slot.confirmed)]
+            return iter([pa.record_batch({"lsn": pa.array(lsn, pa.int64())})])
+        found = re.search(r"get_binary_changes\('(.*?)', '(.*?)/(.*?)', null, (.*)\)", sql)
+        assert found is not None, sql
+        upto = int(found[2], 16) << 32 | int(found[3], 16)
+        return self._changes(server.slots[found[1]], upto, "'messages'" in found[4])
+
+    def _changes(self, slot: Slot, upto: int, messages: bool) -> Iterator[pa.RecordBatch]:
+        server = self._server
+        decoder = Decoder(slot.confirmed, messages=messages)
+        read = slot.confirmed
+        found: list[tuple[bytes, int]] = []
+        for record in list(server.records):
+            if record.end > server.flushed or read >= upto:
+                break
+            found.extend(decoder.next(record))
+            read = max(read, record.end)
+        for low in range(0, len(found), 7):
+            self._session.call("a query's rows")
+            part = found[low : low + 7]
+            server.tell(read)
+            yield pa.record_batch(
+                {
+                    "lsn": pa.array([struct.pack(">q", lsn) for _, lsn in part], pa.binary()),
+                    "data": pa.array([message for message, _ in part], pa.binary()),
+                }
+            )
+        self._session.call("a query's end")
+        slot.confirmed = read
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def sessions(server: Server, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
+    """`connect` and `arrow` of `tailrace.connectors.postgres.reading.Outside`."""
+
+    def connect(
+        config: Mapping[str, Any], /, *, replication: bool = False, any_bytes: bool = False, limited: bool = True
+    ) -> Any:
+        return server.connect(process, config, replication=replication)
+
+    return connect, lambda address: Arrow(server, process)  # type: ignore[return-value]
+
+
+# --- the statements -------------------------------------------------------------------------------------------------
+
+Answer = Callable[[Session, str, Sequence[Any]], list[tuple[Any, ...]]]
+
+
+def _slot_row(row: Callable[[Slot], tuple[Any, ...]]) -> Answer:
+    def answer(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        slot = session.server.slots.get(values[0])
+        return [] if slot is None else [row(slot)]
+
+    return answer
+
+
+def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    _may_lose(session)
+    columns = [
+        (1, "id", True, False, None, None, 25, -1, 700, None),
+        (2, "v", False, False, None, None, 25, -1, 700, None),
+    ]
+    indexes = [(90, True, True, "pkey", 700, [1])]
+    server = session.server
+    return [(oid, server.next_xid, server.end, columns, indexes) for oid in values[1] if oid in TABLES]
+
+
+def _types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    _may_lose(session)
+    return [(25, "text", "b", "S", 0, 0, -1, False, "pg_catalog.textout", 1, None) for oid in values[0] if oid == 25]
+
+
+def _may_lose(session: Session) -> None:
+    if session.server.rng.random() < session.server.odds.catalog:
+        session.lose()
+
+
+def _advance(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    slot = session.server.slots[values[0]]
+    if slot.holder is not None:
+        raise refused("55006", "the slot is active")
+    high, low = values[1].split("/")
+    session.server.confirm(slot, int(high, 16) << 32 | int(low, 16), "an advance of the slot")
+    return [()]
+
+
+def _timelines(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    lines = [f"{timeline}\t{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}\tpromoted" for timeline, lsn in session.server.branches]
+    return [("history", "\n".join(lines))]
+
+
+_ANSWERS: tuple[tuple[str, Answer], ...] = (
+    ("current_setting('tailrace.search_path'", lambda session, text, values: [("public",)]),
+    ("pg_is_in_recovery", lambda session, text, values: [(False,)]),
+    ("IDENTIFY_SYSTEM", lambda session, text, values: [("7000", session.server.timeline, "0/0", "d")]),
+    ("TIMELINE_HISTORY", _timelines),
+    ("select puballtables", lambda session, text, values: [(True, True, True, True, True, False)]),
+    ("pg_publication_tables", lambda session, text, values: []),
+    ("relreplident = 'n'", lambda session, text, values: []),
+    (
+        catalog._TABLES,
+        lambda session, text, values: [(oid, "public", name, "d", "r") for oid, name in CAPTURED.items()],
+    ),
+    (
+        catalog._TABLE,
+        lambda session, text, values: [(oid, "public", TABLES[oid], "d") for oid in values[0] if oid in TABLES],
+    ),
+    (
+        catalog._COLUMNS,
+        lambda session, text, values: [
+            (oid, name, 25, -1, name == "v", "", None, None) for oid in values[1] for name in ("id", "v")
+        ],
+    ),
+    (catalog._KEYS, lambda session, text, values: [(oid, True, ["id"]) for oid in values[0]]),
+    (catalog._PRESENT, _columns),
+    (catalog._TYPES, _types),
+    (
+        "select plugin, slot_type",
+        _slot_row(lambda slot: ("pgoutput", "logical", "d", slot.confirmed)),
+    ),
+    (
+        "::int8, active_pid from",
+        _slot_row(lambda slot: (slot.confirmed, None if slot.holder is None else 4711)),
+    ),
+    ("'failover'", _slot_row(lambda slot: (False,))),
+    ("select pg_replication_slot_advance(", _advance),
+    (
+        "pg_current_wal_insert_lsn() - '0/0'",
+        lambda session, text, values: [(session.server.end, session.server.flushed < session.server.end)],
+    ),
+    ("pg_current_wal_flush_lsn() - '0/0'", lambda session, text, values: [(session.server.flushed,)]),
+    ("txid_current()", lambda session, text, values: _flushing(session)),
+)
+
+
+def _flushing(session: Session) -> list[tuple[Any, ...]]:
+    """A transaction without changes: the WAL writer flushes up to its commit soon."""
+    server = session.server
+    server.next_xid += 1
+    server.write("X")
+    return [(server.next_xid - 1,)]

@@ -1,0 +1,53 @@
+"""Histories of a simulated machine: whatever dies, whenever, nothing is lost and no order is broken.
+
+`make simulate` runs others, as many as is wanted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.history import History, run
+from tests.simulation.mutants import MUTANTS, Mutant
+
+HISTORIES = 10_000
+BLOCK = 1_000
+ENOUGH = 1_000
+"""A mutant must be found by so many histories."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What a query warns of is what histories are made of."""
+    log = logging.getLogger("tailrace")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, BLOCK))
+def test_nothing_is_lost_whatever_happens(first: int) -> None:
+    totals = run(range(first, first + BLOCK))
+    # that anything happened
+    assert totals.starts > 2 * BLOCK
+    assert totals.changes > 20 * BLOCK
+    assert 0 < totals.lost < BLOCK // 10
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_known_fault_is_found(mutant: Mutant) -> None:
+    with mutant(), pytest.raises(Exception):  # noqa: B017, PT011  (whatever shows it)
+        run(range(ENOUGH))
+
+
+def test_a_seed_is_one_history() -> None:
+    one, two = History(1), History(1)
+    one.run()
+    two.run()
+    assert one.checkpoint == two.checkpoint
+    assert one.world.turns == two.world.turns
+    assert one.checkpoint.commits

@@ -1,0 +1,236 @@
+"""Time and threads of a simulated machine: everything runs in one real thread, in steps that a seed decides.
+
+A simulated thread is a greenlet. It runs until it waits or calls the server; then the World chooses who goes on. Time
+passes only when everyone waits, and then at once. A killed process ends at such a step, with nothing more done.
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from types import TracebackType
+from typing import Protocol
+
+import greenlet
+
+from tailrace.runtime import Bell, Condition, Event, Thread
+
+FOREVER = 1e12
+
+
+class Killed(BaseException):
+    """The process that a step belongs to is gone."""
+
+
+class Stuck(AssertionError):
+    """Nothing happens any more, though something should."""
+
+
+class Readable(Protocol):
+    """What a descriptor stands for."""
+
+    def has_input(self) -> bool: ...
+
+
+@dataclass(eq=False)
+class Running:
+    """A thread of a process: where it stands, and what it waits for."""
+
+    process: Process
+    body: greenlet.greenlet
+    until: float = 0.0
+    is_due: Callable[[], bool] | None = None
+
+    def is_alive(self) -> bool:
+        return not self.body.dead
+
+    def join(self, timeout: float | None = None) -> None:
+        self.process.wait(timeout, lambda: self.body.dead)
+
+
+class World:
+    """Chooses who runs. `outside(turn)` is called between two steps: it may change the server, or kill a process."""
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        # as a machine that has been running for a while
+        self.now = 1000.0
+        self.hub = greenlet.getcurrent()
+        self.threads: list[Running] = []
+        self.files: dict[int, Readable] = {}
+        self.numbers = itertools.count(10)
+        self.turns = 0
+
+    def file(self, one: Readable) -> int:
+        """A descriptor for it."""
+        number = next(self.numbers)
+        self.files[number] = one
+        return number
+
+    def run(self, outside: Callable[[], None], over: Callable[[], bool], most: int) -> None:
+        """Let the threads run until it is `over`. Raises Stuck after `most` turns."""
+        for _ in range(most):
+            if over():
+                return
+            self.turns += 1
+            outside()
+            self._turn()
+        raise Stuck(f"not over after {most} turns")
+
+    def _turn(self) -> None:
+        threads = self.threads = [one for one in self.threads if one.is_alive()]
+        if not threads:
+            return
+        able = [one for one in threads if one.until <= self.now or (one.is_due is not None and one.is_due())]
+        if not able:
+            self.now = max(self.now, min(one.until for one in threads))
+            able = [one for one in threads if one.until <= self.now]
+        self.rng.choice(able).body.switch()
+
+
+@dataclass(eq=False)
+class Process:
+    """A process with its threads; the Runtime of what runs in it. `failure` is what a thread of it has ended with."""
+
+    world: World
+    is_dead: bool = False
+    threads: list[Running] = field(default_factory=list)
+    failure: BaseException | None = None
+
+    def kill(self) -> None:
+        """End every thread where it stands."""
+        self.is_dead = True
+        for one in self.threads:
+            if one.is_alive() and one.body is not greenlet.getcurrent():
+                # one that has not begun would pass it on
+                one.body.throw(Killed() if one.body else greenlet.GreenletExit())
+                assert one.body.dead, "a killed thread goes on"
+        self.threads.clear()
+
+    def step(self, share: float = 0.3) -> None:
+        """Let others go first, perhaps."""
+        if self.is_dead:
+            raise Killed
+        if self.world.rng.random() < share:
+            self.wait(0.0, None)
+
+    def wait(self, seconds: float | None, is_due: Callable[[], bool] | None) -> bool:
+        """Wait until `is_due`, at most so long; whether it is."""
+        if self.is_dead:
+            raise Killed
+        current = greenlet.getcurrent()
+        for one in self.threads:
+            if one.body is current:
+                one.until = FOREVER if seconds is None else self.world.now + max(0.0, seconds)
+                one.is_due = is_due
+                self.world.hub.switch()
+                one.is_due = None
+                if self.is_dead:
+                    raise Killed
+                return is_due is not None and is_due()
+        raise AssertionError("a thread of another process waits")
+
+    # --- tailrace.runtime.Runtime ---
+
+    def monotonic(self) -> float:
+        return self.world.now
+
+    def sleep(self, seconds: float) -> None:
+        self.wait(seconds, None)
+
+    def condition(self) -> Condition:
+        return _Condition(self)
+
+    def event(self) -> Event:
+        return _Event(self)
+
+    def bell(self) -> Bell:
+        return _Bell(self)
+
+    def start(self, run: Callable[[], None], name: str) -> Thread:
+        def body() -> None:
+            try:
+                run()
+            except Killed:
+                pass
+            except BaseException as error:
+                self.failure = error
+
+        thread = Running(self, greenlet.greenlet(body, self.world.hub), self.world.now)
+        self.threads.append(thread)
+        self.world.threads.append(thread)
+        return thread
+
+    def ready(self, descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
+        files = self.world.files
+
+        def found() -> set[int]:
+            return {one for one in descriptors if events & select.POLLOUT or files[one].has_input()}
+
+        if self.is_dead:
+            raise Killed
+        if seconds > 0 and not found():
+            self.wait(seconds, lambda: bool(found()))
+        return found()
+
+
+class _Condition:
+    """Nobody runs beside its owner: the lock is nothing."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._count = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        pass
+
+    def wait(self, timeout: float | None = None) -> bool:
+        count = self._count
+        return self._process.wait(timeout, lambda: self._count != count)
+
+    def notify_all(self) -> None:
+        self._count += 1
+
+
+class _Event:
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self._is_set or self._process.wait(timeout, self.is_set)
+
+
+class _Bell:
+    def __init__(self, process: Process) -> None:
+        self._rings = False
+        self._number = process.world.file(self)
+
+    def has_input(self) -> bool:
+        return self._rings
+
+    def fileno(self) -> int:
+        return self._number
+
+    def ring(self) -> None:
+        self._rings = True
+
+    def silence(self) -> None:
+        self._rings = False
+
+    def close(self) -> None:
+        pass
