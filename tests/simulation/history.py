@@ -86,6 +86,7 @@ class History:
             catalog=self.faults.catalog,
             act=rng.choice([0.2, 0.5, 0.9]),
             flush=rng.choice([0.1, 0.6, 1.0]),
+            unseen=rng.choice([0.0, 0.0, 0.5]),
             jump=rng.choice([0.0, 0.03]),
         )
         self.server = Server(rng, odds, lambda: self.checkpoint.forgettable)
@@ -138,6 +139,8 @@ class History:
             server.notice()
         if rng.random() < 0.02:
             server.checkpoint()
+        if rng.random() < 0.1:
+            server.unseen.clear()
         if rng.random() < faults.crash:
             server.crash()
         if rng.random() < faults.promotion:

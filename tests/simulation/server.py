@@ -51,12 +51,14 @@ class Slot:
 @dataclass
 class Odds:
     """How probable it is that a call fails, or one that asks the catalog for a table; that somebody does something
-    between two steps; that a commit is flushed at once; and that what is done is a backlog."""
+    between two steps; that a commit is flushed at once; that it is in the log before others see it; and that what is
+    done is a backlog."""
 
     fails: float = 0.0
     catalog: float = 0.0
     act: float = 0.5
     flush: float = 0.5
+    unseen: float = 0.0
     jump: float = 0.02
 
 
@@ -75,6 +77,8 @@ class Server:
         self.sessions: list[Session] = []
         self.open: dict[int, int] = {}
         """Transactions in progress: id, and how many changes they have had."""
+        self.unseen: set[int] = set()
+        """Transactions whose commit is in the log, and that are not over for other sessions."""
         self.next_xid = 1000
         self.next_number = 0
         self.cuts = 0
@@ -128,6 +132,8 @@ class Server:
         else:
             del self.open[xid]
             self.write("C" if rng.random() < 0.9 else "R", xid)
+            if rng.random() < self.odds.unseen:
+                self.unseen.add(xid)
             if rng.random() < self.odds.flush:
                 self.flush()
 
@@ -136,6 +142,7 @@ class Server:
 
     def finish(self) -> None:
         """End what is in progress."""
+        self.unseen.clear()
         for xid in list(self.open):
             del self.open[xid]
             self.write("C", xid)
@@ -164,6 +171,7 @@ class Server:
         self.records = [record for record in self.records if record.end <= lsn]
         self.end = self.flushed = max(lsn, BEGIN_LSN)
         self.open.clear()
+        self.unseen.clear()
         for session in list(self.sessions):
             session.lose()
         self.notice()
@@ -478,7 +486,8 @@ def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[A
     ]
     indexes = [(90, True, True, "pkey", 700, [1])]
     server = session.server
-    return [(oid, server.next_xid, server.end, columns, indexes) for oid in values[1] if oid in TABLES]
+    unseen = list(server.unseen)
+    return [(oid, server.next_xid, unseen, server.end, columns, indexes) for oid in values[1] if oid in TABLES]
 
 
 def _types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
+import psycopg
 import pytest
 
 from tailrace.columns.table import TableSchema
@@ -11,6 +13,7 @@ from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import PINNED
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.tasks import LogTask
+from tests.fix_capture import has_read
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple
 
@@ -302,3 +305,49 @@ def test_a_key_dropped_while_nobody_read_is_noticed_at_the_latest_with_the_next_
         assert [key for _, _, key in of_t] == [("id",), ("id",), ()]
     finally:
         one.planner.close()
+
+
+def test_a_transaction_that_still_waits_for_a_standby_has_the_columns_that_it_made(database: Database) -> None:
+    # the log has its commit, and for other sessions, the one that reads the catalog too, it is not over
+    database.execute(*SETUP, "create table other (id int)")
+    one = Watching(database, **{"snapshot.mode": "no_data", "table.include.list": "public.t"})
+    one.step()
+    database.execute(ROW.format(1))
+    one.until(1)
+    work = "begin; alter table t add c text not null default 'new'; insert into t (id, a) values (2, 'b'); commit"
+    with database.connect() as control, ThreadPoolExecutor(2) as pool:
+        try:
+            control.execute("alter system set synchronous_standby_names = 'nobody'")
+            control.execute("select pg_reload_conf()")
+            # the server takes a moment until commits wait
+            while not waits(control, written := pool.submit(commit, database, "insert into other values (1)")):
+                written.result()
+            assert waits(control, pool.submit(commit, database, work), 2)
+            target = database.flushed()
+            for _ in range(5):
+                one.step()
+            assert not has_read(one.planner, target)
+        finally:
+            control.execute("alter system reset synchronous_standby_names")
+            control.execute("select pg_reload_conf()")
+    one.until(2)
+    one.planner.close()
+    before, after = one.schemas
+    assert [column[0] for column in before[1]] == ["id", "a", "b", "m"]
+    assert [column[0] for column in after[1]] == ["id", "a", "b", "m", "c"]
+    assert after[1][-1][3:5] == (False, "'new'::text")
+
+
+def commit(database: Database, work: str) -> None:
+    with database.connect() as connection:
+        connection.execute("set synchronous_commit = on")
+        connection.execute(work.encode())
+
+
+def waits(control: psycopg.Connection[Any], written: Future[None], count: int = 1) -> bool:
+    """Whether `count` commits, the one that is being written among them, have come to wait; False when it is done."""
+    while not written.done():
+        rows = control.execute("select from pg_stat_activity where wait_event = 'SyncRep'").fetchall()
+        if len(rows) == count:
+            return True
+    return False

@@ -67,6 +67,10 @@ OLD = table(ColumnFacts(1, "a", nullable=True, default="1"))
         (200, 2, 1, False),
         (200, 1, 1, False),
         ((1 << 32) + 200, (1 << 31) + 5, 110, False),
+        # the transaction itself does not count as given out yet
+        (200, 199, 200, False),
+        (200, 199, 201, False),
+        ((1 << 32), (1 << 32) - 1, 0, False),
     ],
 )
 def test_a_row_of_the_catalog_counts_when_its_transaction_is_not_newer(
@@ -75,6 +79,25 @@ def test_a_row_of_the_catalog_counts_when_its_transaction_is_not_newer(
     present = Present(next_xid, 5000, (shown(1, "a", xmin, xmin, nullable=False, default="2"),))
     found = evolved(relation("a"), OLD, present, at(xid & 0xFFFFFFFF))
     assert (found.columns[0].nullable, found.columns[0].default) == ((True, "1") if newer else (False, "2"))
+
+
+@pytest.mark.parametrize(
+    ("next_xid", "in_progress", "xid", "is_shown"),
+    [
+        (200, (), 199, True),
+        (200, (), 200, False),
+        (200, (150, 199), 199, False),
+        (200, (150,), 199, True),
+        ((1 << 32) + 5, (), 5, False),
+        ((1 << 32) + 5, (), 4, True),
+        ((1 << 32) + 5, ((1 << 32) - 1,), (1 << 32) - 1, False),
+        ((1 << 32) + 5, (), (1 << 32) - 1, True),
+    ],
+)
+def test_the_catalog_shows_a_transaction_that_is_over(
+    next_xid: int, in_progress: tuple[int, ...], xid: int, is_shown: bool
+) -> None:
+    assert Present(next_xid, 5000, in_progress=frozenset(in_progress)).shows(xid) is is_shown
 
 
 def test_nothing_is_newer_when_nothing_was_committed_since() -> None:

@@ -14,6 +14,8 @@ from tailrace.connectors.postgres.history import History, SchemaHistory
 from tailrace.connectors.postgres.pgoutput import Relation, RelationColumn
 from tailrace.connectors.postgres.position import LogPosition
 from tailrace.connectors.postgres.relations import Relations
+from tailrace.errors import ConnectionFailed
+from tailrace.runtime import Threads
 
 END = LogPosition(1 << 40, 1 << 40)
 
@@ -26,6 +28,8 @@ class Catalog:
         self.failing = -1
         # what a transaction has done that is newer than the messages
         self.default_xmin = 0
+        # how often it still does not show the transaction 1000, and what it does not show of it meanwhile
+        self.unseen = 0
 
     def ask(self) -> None:
         self.asked += 1
@@ -35,7 +39,11 @@ class Catalog:
     def present(self, oids: Any) -> dict[int, Present]:
         self.ask()
         default = PresentColumn(Facts(1, "a", default="1"), 23, -1, 3, self.default_xmin or None)
-        return {oid: Present(2000, 1 << 50, (default, PresentColumn(Facts(2, "b"), 23, -1, 3, None))) for oid in oids}
+        added = PresentColumn(Facts(2, "b"), 23, -1, 3, None)
+        if self.unseen:
+            self.unseen -= 1
+            return {oid: Present(2000, 1 << 50, (default,), in_progress=frozenset({1000})) for oid in oids}
+        return {oid: Present(2000, 1 << 50, (default, added)) for oid in oids}
 
     def add_types(self, present: Present, oids: Any) -> None:
         self.ask()
@@ -113,3 +121,35 @@ def test_work_that_was_held_back_is_still_due_after_the_message_came_again() -> 
     run(one, 600, relation("a", "b"))
     one.keep()
     assert one.is_due(9, 1600)
+
+
+class Clock(Threads):
+    """Nobody waits."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+
+
+def test_a_transaction_that_is_not_over_for_others_is_waited_for() -> None:
+    # it has added the column b, and the catalog that does not show it knows nothing of b
+    catalog, clock = Catalog(), Clock()
+    catalog.unseen = 3
+    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema, clock)
+    one.use(catalog)  # type: ignore[arg-type]
+    assert run(one, 500, relation("a", "b")) == [0]
+    assert [column.number for column in one.history.at(9, (500, 0)).columns] == [1, 2]  # type: ignore[union-attr]
+    assert catalog.unseen == 0
+    assert clock.slept > 0
+
+
+def test_a_transaction_that_others_never_see_ends_the_session() -> None:
+    catalog, clock = Catalog(), Clock()
+    catalog.unseen = 1 << 30
+    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema, clock)
+    one.use(catalog)  # type: ignore[arg-type]
+    with pytest.raises(ConnectionFailed, match="transaction 1000"):
+        run(one, 500, relation("a", "b"))
+    assert 5 < clock.slept < 6

@@ -81,6 +81,7 @@ join pg_catalog.pg_proc p on p.oid = t.typoutput join pg_catalog.pg_namespace s 
 # One statement, so that all of it is of one moment: the LSN is taken after the statement's snapshot.
 _PRESENT = """
 select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
+  array(select pg_catalog.txid_snapshot_xip(pg_catalog.txid_current_snapshot())),
   (pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8,
   (select json_agg(json_build_array(
             a.attnum, a.attname, a.attnotnull, a.attgenerated <> '', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
@@ -200,8 +201,9 @@ class Catalog:
                     for index, primary, clustered, index_name, xmin, numbers in indexes or ()
                 ),
                 {},
+                frozenset(in_progress),
             )
-            for oid, next_xid, lsn, columns, indexes in rows
+            for oid, next_xid, in_progress, lsn, columns, indexes in rows
         }  # fmt: skip
 
     def add_types(self, present: Present, oids: Iterable[int]) -> None:

@@ -68,7 +68,8 @@ class Present:
     """What the catalog shows of one table, read when `next_xid` (64 bits) was the next transaction id.
 
     Whatever it shows was committed before `lsn`. A table that is gone has no columns. `types` are the types that users
-    made and that the table or the Relation message needs.
+    made and that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose
+    work is not shown.
     """
 
     next_xid: int
@@ -76,6 +77,22 @@ class Present:
     columns: tuple[PresentColumn, ...] = ()
     indexes: tuple[PresentIndex, ...] = ()
     types: dict[int, PresentType] = field(default_factory=dict)
+    in_progress: frozenset[int] = frozenset()
+
+    def shows(self, xid: int) -> bool:
+        """Whether it shows what the transaction with the 32-bit id `xid`, which has committed, has done.
+
+        The server sends a transaction from the log before it is over for other sessions: for a moment, or for as long
+        as it waits for a synchronous standby.
+        """
+        full = _nearest(xid, self.next_xid)
+        return full < self.next_xid and full not in self.in_progress
+
+
+def _nearest(xid: int, to: int) -> int:
+    """The 64-bit id of the 32-bit `xid`, at most 2^31 away from the id `to`."""
+    ahead = (xid - to) & _XID_MASK
+    return to + ahead - (0 if ahead < 1 << 31 else 1 << 32)
 
 
 def is_after(xid: int, other: int) -> bool:
@@ -88,12 +105,13 @@ class _Judge:
 
     def __init__(self, present: Present, at: Moment) -> None:
         self._next = present.next_xid
-        self._at = self._full(at.xid)
+        self._at = _nearest(at.xid, present.next_xid)
         # nothing has been committed since the moment's own transaction
         self.nothing_since = at.end_lsn > 0 and present.lsn <= at.end_lsn + _GAP_BYTES
         self._held = 0
 
     def _full(self, xid: int) -> int:
+        """The 64-bit id of a row that the catalog shows: the newest one that has been given out."""
         full = self._next & ~_XID_MASK | xid
         # an id of the epoch before; a frozen row's raw id, which may be older still, becomes one that is long past
         return full - (1 << 32) if full >= self._next else full

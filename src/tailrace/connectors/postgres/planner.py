@@ -496,19 +496,13 @@ class PostgresPlanner:
                 f"The replication slot {config['slot.name']} is gone.",
                 "The changes since the last commit are lost: delete the checkpoint to start again with a snapshot.",
             )
+        replayed = None if until is None else (until.schemas, until.log)
+        history = SchemaHistory(since.schemas, since.log, replayed)
         reader = LogReader(
             ReaderSettings.of(config),
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
-            relations=Relations(
-                SchemaHistory(
-                    since.schemas,
-                    since.log,
-                    None if until is None else (until.schemas, until.log),
-                ),
-                self._is_captured,
-                self._names.admit,
-            ),
+            relations=Relations(history, self._is_captured, self._names.admit, self._runtime),
             start=since.log,
             server=since.server if until is None else until.server or since.server,
             reached_lsn=(until or since).log.reached_lsn,

@@ -10,8 +10,13 @@ from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.evolution import Moment, Present, evolve, is_after
 from tailrace.connectors.postgres.history import Attributes, SchemaHistory
 from tailrace.connectors.postgres.pgoutput import Relation
+from tailrace.errors import ConnectionFailed
+from tailrace.runtime import THREADS, Runtime
 
 UNCAPTURED = -1
+# How long a transaction may take, in s, to become visible to others after its commit has come from the log: that long
+# the catalog is asked again and again, and then the session ends, to be tried again.
+UNSEEN_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -34,7 +39,8 @@ class Relations:
 
     `captured(relation)` tells whether a table belongs to the capture; `admit` has the last word on each new schema: it
     returns the one to use, or raises. `use` comes before everything else, and again for each new session. The catalog
-    is read once for the messages of a run, and not at all for those that the history has decided.
+    is read once for the messages of a run, again while it does not show a transaction that the log has brought, and
+    not at all for messages that the history has decided.
     """
 
     def __init__(
@@ -42,7 +48,9 @@ class Relations:
         history: SchemaHistory,
         captured: Callable[[Relation], bool],
         admit: Callable[[TableSchema], TableSchema],
+        runtime: Runtime = THREADS,
     ) -> None:
+        self._runtime = runtime
         self.history = history
         self.versions: list[TableSchema] = []
         self._captured = captured
@@ -127,7 +135,7 @@ class Relations:
     def _decide(self, relation: Relation, at: Moment, resent: bool) -> Attributes:
         oid = relation.relation_id
         older = self.history.at(oid, at.place)
-        present = self._read(relation)
+        present = self._read(relation, at)
         attributes, held = evolve(relation, older, present, at, resent)
         self._known.read_before[oid] = present.next_xid & 0xFFFFFFFF
         self._known.held.pop(oid, None)
@@ -136,10 +144,24 @@ class Relations:
         self.history.add(oid, at.place, attributes)
         return attributes
 
-    def _read(self, relation: Relation) -> Present:
+    def _read(self, relation: Relation, at: Moment) -> Present:
+        """What the catalog shows of the table once it shows the work of the transaction at `at`.
+
+        Raises ConnectionFailed when that takes too long: what the transaction may have altered is not known before.
+        """
         assert self._catalog is not None
         oid = relation.relation_id
         if oid not in self._present:
+            self._present = self._catalog.present({oid, *self._expected})
+        pause, waited = 0.001, 0.0
+        while not self._present[oid].shows(at.xid):
+            if waited > UNSEEN_SECONDS:
+                raise ConnectionFailed(
+                    f"The transaction {at.xid} has come from the log, and no other session sees yet that it is over.",
+                    "It waits for a synchronous standby: see pg_stat_replication and synchronous_standby_names.",
+                )
+            self._runtime.sleep(pause)
+            pause, waited = min(2 * pause, 0.25), waited + pause
             self._present = self._catalog.present({oid, *self._expected})
         found = self._present[oid]
         self._catalog.add_types(found, (column.type_oid for column in relation.columns))
