@@ -1,9 +1,9 @@
 """Dates, times of day and timestamps to the nanosecond, one value at a time, in plain Python.
 
 The text is ISO 8601 as change tables give it: `2019-05-27`, `13:58:28.1234567`, `2019-05-27 13:58:28.1234567`, and
-`2019-05-27 13:58:28.1234567 +02:00` with an offset. Years have four digits, 24:00:00 ends a day. Of a fraction of a second
-nine digits count, further ones are cut. ValueError says that a text is none of these, or that the result does not fit
-its type. `digits` is the precision of the column's type.
+`2019-05-27 13:58:28.1234567 +02:00` with an offset. Years have four digits, and 24:00:00 ends a day. Of a fraction of a
+second nine digits count, further ones are cut. ValueError says that a text is none of these, or that the result does
+not fit its type. `digits` is the precision of the column's type.
 """
 
 from __future__ import annotations
