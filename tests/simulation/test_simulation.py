@@ -13,7 +13,7 @@ import pytest
 from tests.simulation.history import History, run
 from tests.simulation.mutants import MUTANTS, Mutant
 
-HISTORIES = 10_000
+HISTORIES = 3_000
 BLOCK = 1_000
 ENOUGH = 1_000
 """A mutant must be found by so many histories."""
