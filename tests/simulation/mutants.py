@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from tailrace.connectors.changetables import sessions
+from tailrace.connectors.changetables.database import Database
+from tailrace.connectors.changetables.planner import ChangeTablesPlanner
+from tailrace.connectors.changetables.undo import Undo
 from tailrace.connectors.postgres import gears, indexing, planner, reader, server, spool
 from tailrace.connectors.postgres.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.errors import SpoolFailed
@@ -161,6 +165,45 @@ def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextMan
     return replaced(indexing.Indexer, "reset", lambda self: None)
 
 
+@contextmanager
+def transactions_without_rows_are_not_passed() -> Iterator[None]:
+    """An AvailableNow query over change tables looks at as many transactions as a batch may have, and stays where it is
+    when none of them has rows."""
+    limit, next_batch = Database.limit, ChangeTablesPlanner._next_batch
+
+    def few(self: Any, *given: Any, wholly: bool = False) -> Any:
+        return limit(self, *given, wholly=False)
+
+    def stays(self: Any, since: Any, max_rows: int | None) -> Any:
+        found = next_batch(self, since, max_rows)
+        if found is None or self._target is None or found.progress != since.progress:
+            return found
+        rows = sum(
+            self._databases[name].total(stretch)
+            for name, reached in found.databases.items()
+            for stretch in reached.eras.stretches(since.databases[name].position, reached.position)
+        )
+        return found if rows else None
+
+    with replaced(Database, "limit", few), replaced(ChangeTablesPlanner, "_next_batch", stays):
+        yield
+
+
+def a_failed_call_is_not_rolled_back() -> contextlib.AbstractContextManager[None]:
+    """A call of the planner over change tables that fails leaves what it has done."""
+    return replaced(Undo, "on_failure", lambda self: contextlib.nullcontext())
+
+
+def a_lost_connection_begins_anew() -> contextlib.AbstractContextManager[None]:
+    """A task over change tables whose connection is lost gives its rows once more."""
+    return replaced(sessions._Given, "resumption", lambda self: (self._after, 0))
+
+
+OF_TABLES: tuple[Mutant, ...] = (
+    transactions_without_rows_are_not_passed,
+    a_failed_call_is_not_rolled_back,
+    a_lost_connection_begins_anew,
+)
 MUTANTS: tuple[Mutant, ...] = (
     acknowledged_past_the_commits,
     acknowledged_as_read,

@@ -62,7 +62,7 @@ class AnyForm:
         return 1
 
 
-FORM = AnyForm()
+FORM: Any = AnyForm()
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def shown(batch: ChangeBatch) -> Iterator[Event]:
     commits = batch.transactions.commit_lsn  # type: ignore[attr-defined]
     for row in range(len(batch)):
         of = int(batch.transaction[row])
-        change = batch.lsn[row].as_py()  # type: ignore[union-attr]
+        change = batch.lsn[row].as_py()
         yield Event(
             str(batch.table.id),
             chr(batch.op[row]),
@@ -139,7 +139,7 @@ class Query:
         for task in self.planner.partitions(self.start or {}, end):
             copy = pickle.loads(pickle.dumps(task))
             if isinstance(copy, LogTask | SnapshotTask | WindowTask):
-                found += copy.read()  # type: ignore[arg-type]
+                found += copy.read()
             else:
                 self.others.append(copy)
         return found

@@ -1,0 +1,52 @@
+"""Histories of a query over change tables, as SQL Server and Db2 have them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tests.simulation.changetables import TablesHistory
+from tests.simulation.mutants import OF_TABLES, Mutant
+
+HISTORIES = 200
+ENOUGH = 100
+"""A mutant must be found by so many histories."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """What a query warns of is what histories are made of."""
+    log = logging.getLogger("tailrace")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    yield
+    log.setLevel(before)
+
+
+def run(seeds: range) -> list[TablesHistory]:
+    found = []
+    for seed in seeds:
+        one = TablesHistory(seed)
+        try:
+            one.run()
+        except BaseException as error:
+            error.add_note(f"the history of seed {seed}")
+            raise
+        found.append(one)
+    return found
+
+
+def test_nothing_is_lost_whatever_happens() -> None:
+    found = run(range(HISTORIES))
+    # that anything happened
+    assert sum(one.starts for one in found) > 2 * HISTORIES
+    assert sum(len(rows) for one in found for rows in one.delivered.values()) > 20 * HISTORIES
+    assert sum(one.is_lost for one in found) < HISTORIES // 4
+
+
+@pytest.mark.parametrize("mutant", OF_TABLES, ids=lambda mutant: mutant.__name__)
+def test_a_known_fault_is_found(mutant: Mutant) -> None:
+    with mutant(), pytest.raises(Exception):  # noqa: B017, PT011  (whatever shows it)
+        run(range(ENOUGH))
