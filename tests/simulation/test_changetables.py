@@ -10,8 +10,8 @@ import pytest
 from tests.simulation.changetables import TablesHistory
 from tests.simulation.mutants import OF_TABLES, Mutant
 
-HISTORIES = 200
-ENOUGH = 100
+HISTORIES = 80
+ENOUGH = 60
 """A mutant must be found by so many histories."""
 
 
