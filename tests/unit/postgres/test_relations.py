@@ -30,6 +30,7 @@ class Catalog:
         self.default_xmin = 0
         # how often it still does not show the transaction 1000, and what it does not show of it meanwhile
         self.unseen = 0
+        self.does_alter = True
 
     def ask(self) -> None:
         self.asked += 1
@@ -44,6 +45,9 @@ class Catalog:
             self.unseen -= 1
             return {oid: Present(2000, 1 << 50, (default,), in_progress=frozenset({1000})) for oid in oids}
         return {oid: Present(2000, 1 << 50, (default, added)) for oid in oids}
+
+    def alters(self, oid: int, xid: int) -> bool:
+        return self.does_alter
 
     def add_types(self, present: Present, oids: Any) -> None:
         self.ask()
@@ -153,3 +157,12 @@ def test_a_transaction_that_others_never_see_ends_the_session() -> None:
     with pytest.raises(ConnectionFailed, match="transaction 1000"):
         run(one, 500, relation("a", "b"))
     assert 5 < clock.slept < 6
+
+
+def test_a_transaction_that_has_altered_nothing_is_not_waited_for() -> None:
+    catalog, clock = Catalog(), Clock()
+    catalog.unseen, catalog.does_alter = 1 << 30, False
+    one = Relations(SchemaHistory(History(), LogPosition()), lambda _: True, lambda schema: schema, clock)
+    one.use(catalog)  # type: ignore[arg-type]
+    assert run(one, 500, relation("a")) == [0]
+    assert clock.slept == 0

@@ -99,6 +99,17 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
 from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
 """
 
+# What alters a table, its indexes or its comments takes a stronger lock than what reads and writes its rows, and holds
+# it until the transaction is over.
+_ALTERS = """
+select from pg_catalog.pg_locks own join pg_catalog.pg_locks held on held.pid = own.pid
+join pg_catalog.pg_database d on d.oid = held.database
+where own.locktype = 'transactionid' and own.transactionid = %s::text::xid and own.mode = 'ExclusiveLock'
+  and held.locktype = 'relation' and held.relation = %s::oid and held.granted
+  and held.mode not in ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+  and d.datname = pg_catalog.current_database()
+"""
+
 _LABELS = """
 select e.enumtypid::int8, json_agg(json_build_array(e.oid::int8, e.enumlabel)),
        (array_agg(e.xmin::text::int8 order by pg_catalog.age(e.xmin)))[1]
@@ -205,6 +216,12 @@ class Catalog:
             )
             for oid, next_xid, in_progress, lsn, columns, indexes in rows
         }  # fmt: skip
+
+    def alters(self, oid: int, xid: int) -> bool:
+        """Whether the transaction with the 32-bit id `xid`, which is in progress now and still is afterwards, may have
+        altered the table. Of one that is over it tells nothing.
+        """
+        return self._connection.execute(_ALTERS, (str(xid), oid)).fetchone() is not None
 
     def add_types(self, present: Present, oids: Iterable[int]) -> None:
         """Add to `present` the types that users made among `oids`, and those that they consist of, read anew."""

@@ -14,8 +14,8 @@ from tailrace.errors import ConnectionFailed
 from tailrace.runtime import THREADS, Runtime
 
 UNCAPTURED = -1
-# How long a transaction may take, in s, to become visible to others after its commit has come from the log: that long
-# the catalog is asked again and again, and then the session ends, to be tried again.
+# How long a transaction that has altered a table may take, in s, to become visible to others after its commit has come
+# from the log: that long the catalog is asked again and again, and then the session ends, to be tried again.
 UNSEEN_SECONDS = 5.0
 
 
@@ -39,8 +39,8 @@ class Relations:
 
     `captured(relation)` tells whether a table belongs to the capture; `admit` has the last word on each new schema: it
     returns the one to use, or raises. `use` comes before everything else, and again for each new session. The catalog
-    is read once for the messages of a run, again while it does not show a transaction that the log has brought, and
-    not at all for messages that the history has decided.
+    is read once for the messages of a run, again while it does not show what a transaction that the log has brought has
+    altered, and not at all for messages that the history has decided.
     """
 
     def __init__(
@@ -145,9 +145,9 @@ class Relations:
         return attributes
 
     def _read(self, relation: Relation, at: Moment) -> Present:
-        """What the catalog shows of the table once it shows the work of the transaction at `at`.
+        """What the catalog shows of the table, with what the transaction at `at` has altered of it.
 
-        Raises ConnectionFailed when that takes too long: what the transaction may have altered is not known before.
+        Raises ConnectionFailed when others do not see that for too long.
         """
         assert self._catalog is not None
         oid = relation.relation_id
@@ -155,14 +155,19 @@ class Relations:
             self._present = self._catalog.present({oid, *self._expected})
         pause, waited = 0.001, 0.0
         while not self._present[oid].shows(at.xid):
+            # in this order: if it is still in progress in the second, it has held its locks in the first
+            alters = self._catalog.alters(oid, at.xid)
+            self._present = self._catalog.present({oid, *self._expected})
+            if not alters or self._present[oid].shows(at.xid):
+                break
             if waited > UNSEEN_SECONDS:
                 raise ConnectionFailed(
-                    f"The transaction {at.xid} has come from the log, and no other session sees yet that it is over.",
+                    f"The transaction {at.xid} has altered {relation.namespace}.{relation.name}; it has come from the "
+                    "log, and no other session sees yet that it is over.",
                     "It waits for a synchronous standby: see pg_stat_replication and synchronous_standby_names.",
                 )
             self._runtime.sleep(pause)
             pause, waited = min(2 * pause, 0.25), waited + pause
-            self._present = self._catalog.present({oid, *self._expected})
         found = self._present[oid]
         self._catalog.add_types(found, (column.type_oid for column in relation.columns))
         return found
