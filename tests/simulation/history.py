@@ -164,6 +164,7 @@ class History:
     def _keep_running(self) -> None:
         """Have a query run: start one, or see how it has ended."""
         process, query = self.process, self.query
+        assert not self.server.broken, self.server.broken[0]
         if process is not None and process.failure is not None:
             failure = process.failure
             self.end()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.simulation.changetables import TablesHistory
-from tests.simulation.mutants import OF_TABLES, Mutant
+from tests.simulation.mutants import OF_TABLES, Mutant, a_failed_call_is_not_rolled_back
 
 HISTORIES = 80
 ENOUGH = 60
@@ -48,5 +48,9 @@ def test_nothing_is_lost_whatever_happens() -> None:
 
 @pytest.mark.parametrize("mutant", OF_TABLES, ids=lambda mutant: mutant.__name__)
 def test_a_known_fault_is_found(mutant: Mutant) -> None:
-    with mutant(), pytest.raises(Exception):  # noqa: B017, PT011  (whatever shows it)
+    # what the checks say, and no fault of the mutant itself; a planner that is half begun knows of no database
+    with (
+        mutant(),
+        pytest.raises((AssertionError, KeyError) if mutant is a_failed_call_is_not_rolled_back else AssertionError),
+    ):
         run(range(ENOUGH))
