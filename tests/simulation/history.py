@@ -7,7 +7,6 @@ is never told to forget what Spark has not committed. The position is lost only 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -23,7 +22,7 @@ from tailrace.events.settings import EventSettings
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading
 from tests.simulation.server import SLOT, Odds, Server, sessions
 from tests.simulation.spark import Checkpoint, Query, Row
-from tests.simulation.world import Process, World
+from tests.simulation.world import Process, World, noting
 
 TURNS = 150
 """How many steps things go wrong for."""
@@ -122,12 +121,14 @@ class History:
     def run(self) -> None:
         """All of it. Raises AssertionError where something does not hold."""
         with _Disk(self.rng, self.faults):
-            self.world.run(self._turn, lambda: self.is_lost or self.world.turns >= TURNS, TURNS + 1)
-            self._calm()
-            if not self.is_lost:
-                self.world.run(self._calm_turn, self._is_delivered, MOST_TURNS)
-            self.end()
-        self._check_all()
+            try:
+                self.world.run(self._turn, lambda: self.is_lost or self.world.turns >= TURNS, TURNS + 1)
+                self._calm()
+                if not self.is_lost:
+                    self.world.run(self._calm_turn, self._is_delivered, MOST_TURNS)
+            finally:
+                self._end()
+        assert self._is_delivered()
 
     def _turn(self) -> None:
         rng, server, faults = self.rng, self.server, self.faults
@@ -147,7 +148,7 @@ class History:
             self.pasts.append({topic: list(rows) for topic, rows in self._expected().items()})
             server.promote()
         if rng.random() < faults.kill:
-            self.end()
+            self._end()
         self._keep_running()
 
     def _calm(self) -> None:
@@ -167,7 +168,7 @@ class History:
         assert not self.server.broken, self.server.broken[0]
         if process is not None and process.failure is not None:
             failure = process.failure
-            self.end()
+            self._end()
             if isinstance(failure, PositionLost):
                 self._check_lost(failure)
                 self.is_lost = True
@@ -176,7 +177,7 @@ class History:
                 raise failure
         elif query is not None and query.is_over:
             self._check_present()
-            self.end()
+            self._end()
         if self.process is None:
             self._begin()
 
@@ -199,7 +200,7 @@ class History:
         self.present = self.server.end
         process.start(self.query.run, "query")
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Kill the query, if one runs."""
         if self.process is not None:
             self.process.kill()
@@ -258,9 +259,6 @@ class History:
         gone = any(self.server.told > lsn for _, lsn in self.server.branches)
         assert gone, f"the position is not lost: {failure}"
 
-    def _check_all(self) -> None:
-        assert self.is_lost or self._is_delivered()
-
 
 class _Disk:
     """The disk that spools spill to; it takes nothing now and then."""
@@ -285,13 +283,8 @@ def run(seeds: Iterable[int]) -> Totals:
     """Run the histories. What fails has its seed in a note."""
     totals = Totals()
     for seed in seeds:
-        one = History(seed)
-        try:
+        with noting(seed):
+            one = History(seed)
             one.run()
-        except BaseException as error:
-            error.add_note(f"the history of seed {seed}")
-            with suppress(BaseException):
-                one.end()
-            raise
         totals.add(one)
     return totals

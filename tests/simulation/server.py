@@ -54,12 +54,12 @@ class Odds:
     between two steps; that a commit is flushed at once; that it is in the log before others see it; and that what is
     done is a backlog."""
 
-    fails: float = 0.0
-    catalog: float = 0.0
-    act: float = 0.5
-    flush: float = 0.5
-    unseen: float = 0.0
-    jump: float = 0.02
+    fails: float
+    catalog: float
+    act: float
+    flush: float
+    unseen: float
+    jump: float
 
 
 class Server:
@@ -208,23 +208,19 @@ class Server:
 
     # --- sessions ---
 
-    def connect(self, process: Process, config: Mapping[str, Any], *, replication: bool = False) -> Session:
+    def connect(self, process: Process) -> Session:
         process.step()
-        self._may_fail("no connection")
-        return Session(self, process, replication)
-
-    def _may_fail(self, text: str) -> None:
         if self.rng.random() < self.odds.fails:
-            raise Failed(text)
+            raise Failed("no connection")
+        return Session(self, process)
 
 
 @dataclass(eq=False)
 class Session:
-    """A session as psycopg shows it; in replication mode also its libpq connection."""
+    """A session as psycopg shows it, and its libpq connection."""
 
     server: Server
     process: Process
-    replication: bool
     closed: bool = False
     is_gone: bool = False
     """Whether the client is; the server has to notice."""
@@ -300,7 +296,7 @@ class Session:
         asked = int(found[2], 16) << 32 | int(found[3], 16)
         block = 4 if "\"streaming\" 'on'" in found[4] else 0
         decoder = Decoder(max(asked, slot.confirmed), block=block, messages="messages" in found[4])
-        self.walsender = Walsender(self, slot, decoder)
+        self.walsender = Walsender(self.server, slot, decoder)
         return SimpleNamespace(status=pq.ExecStatus.COPY_BOTH)
 
     def has_input(self) -> bool:
@@ -359,9 +355,8 @@ def refusal(state: str, text: str) -> Any:
 class Walsender:
     """Sends what has been flushed, a little at a time."""
 
-    def __init__(self, session: Session, slot: Slot, decoder: Decoder) -> None:
-        self._session = session
-        self._server = session.server
+    def __init__(self, server: Server, slot: Slot, decoder: Decoder) -> None:
+        self._server = server
         self.slot = slot
         self._decoder = decoder
         self.received: list[bytes] = []
@@ -399,7 +394,7 @@ class Arrow:
     """A session as `ArrowConnection` shows it."""
 
     def __init__(self, server: Server, process: Process) -> None:
-        self._session = server.connect(process, {})
+        self._session = server.connect(process)
         self._server = server
 
     def execute(self, sql: str) -> None:
@@ -465,7 +460,7 @@ def sessions(server: Server, process: Process) -> tuple[Callable[..., Any], Call
     def connect(
         config: Mapping[str, Any], /, *, replication: bool = False, any_bytes: bool = False, limited: bool = True
     ) -> Any:
-        return server.connect(process, config, replication=replication)
+        return server.connect(process)
 
     return connect, lambda address: Arrow(server, process)  # type: ignore[return-value]
 

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from tests.simulation.changetables import TablesHistory
 from tests.simulation.mutants import OF_TABLES, Mutant, a_failed_call_is_not_rolled_back
+from tests.simulation.world import noting
 
 HISTORIES = 80
 ENOUGH = 60
 """A mutant must be found by so many histories."""
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What a query warns of is what histories are made of."""
-    log = logging.getLogger("tailrace")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
-
-
 def run(seeds: range) -> list[TablesHistory]:
     found = []
     for seed in seeds:
-        one = TablesHistory(seed)
-        try:
+        with noting(seed):
+            one = TablesHistory(seed)
             one.run()
-        except BaseException as error:
-            error.add_note(f"the history of seed {seed}")
-            raise
         found.append(one)
     return found
 

@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from tailrace.errors import DecodeError
@@ -18,16 +15,6 @@ HISTORIES = 3_000
 BLOCK = 1_000
 ENOUGH = 1_000
 """A mutant must be found by so many histories."""
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What a query warns of is what histories are made of."""
-    log = logging.getLogger("tailrace")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    yield
-    log.setLevel(before)
 
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, BLOCK))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 import select
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
@@ -27,6 +28,16 @@ class Killed(BaseException):
 
 class Stuck(AssertionError):
     """Nothing happens any more, though something should."""
+
+
+@contextmanager
+def noting(seed: int) -> Iterator[None]:
+    """What fails inside has the seed of its history in a note."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"the history of seed {seed}")
+        raise
 
 
 class Readable(Protocol):
@@ -52,7 +63,7 @@ class Running:
 
 
 class World:
-    """Chooses who runs. `outside(turn)` is called between two steps: it may change the server, or kill a process."""
+    """Chooses who runs."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -71,7 +82,10 @@ class World:
         return number
 
     def run(self, outside: Callable[[], None], over: Callable[[], bool], most: int) -> None:
-        """Let the threads run until it is `over`. Raises Stuck after `most` turns."""
+        """Let the threads run until it is `over`. Raises Stuck after `most` turns.
+
+        `outside` is called between two steps: it may change the server, or kill a process.
+        """
         for _ in range(most):
             if over():
                 return

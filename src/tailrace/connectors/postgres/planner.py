@@ -28,7 +28,7 @@ from tailrace.connectors.postgres.notices import TableNotices
 from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
 from tailrace.connectors.postgres.position import Committed, LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.reader import LogReader
-from tailrace.connectors.postgres.reading import Connections, Outside, ReaderSettings
+from tailrace.connectors.postgres.reading import OUTSIDE, Connections, Outside, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
 from tailrace.connectors.postgres.segment import Segment
 from tailrace.connectors.postgres.server import CatalogXmin, present
@@ -77,9 +77,9 @@ class PostgresPlanner:
     decides on a snapshot; the reader of the log starts when no snapshot is running.
     """
 
-    def __init__(self, config: Config, settings: EventSettings, outside: Outside | None = None) -> None:
-        self._outside = outside or Outside()
-        self._runtime = self._outside.runtime
+    def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
+        self._outside = outside
+        self._runtime = outside.runtime
         self._config = config
         self._settings = settings
         self._tables = TableFilter(config)

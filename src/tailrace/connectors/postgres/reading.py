@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.postgres import stream_parameters
@@ -70,7 +70,10 @@ class Outside:
 
     connect: Connect = connect
     arrow: Callable[[Address], ArrowConnection] = ArrowConnection
-    runtime: Runtime = field(default=THREADS)
+    runtime: Runtime = THREADS
+
+
+OUTSIDE = Outside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +85,11 @@ class Connections:
     arrow: Callable[[], ArrowConnection]
 
     @classmethod
-    def of(
-        cls, config: Mapping[str, Any], connection: psycopg.Connection[Any], outside: Outside | None = None
-    ) -> Connections:
+    def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any], outside: Outside) -> Connections:
         """Those of a configuration, to the server that `connection` has been made to."""
-        world = outside or Outside()
         address, any_bytes = Address.of(config, connection), has_no_encoding(connection)
         return cls(
-            control=lambda: world.connect(config, limited=False),
-            replication=lambda: world.connect(config, replication=True, any_bytes=any_bytes),
-            arrow=lambda: world.arrow(address),
+            control=lambda: outside.connect(config, limited=False),
+            replication=lambda: outside.connect(config, replication=True, any_bytes=any_bytes),
+            arrow=lambda: outside.arrow(address),
         )

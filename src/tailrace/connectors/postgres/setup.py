@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableId
 from tailrace.config import Config, TableFilter
 from tailrace.config.expressions import compile_expression
-from tailrace.connectors.postgres.connection import Connect, connect
+from tailrace.connectors.postgres.connection import Connect
 from tailrace.connectors.postgres.position import ForgettableLsn, LogPosition, confirmed, lsn_value
 from tailrace.connectors.postgres.server import ServerId, branched_off, flushed_end, identify
 from tailrace.connectors.postgres.snapshot import qualified, quoted
@@ -291,7 +291,7 @@ def lost_position(
     config: Mapping[str, Any],
     position: LogPosition,
     server: ServerId | None,
-    connect: Connect = connect,
+    connect: Connect,
 ) -> str:
     """Why the slot does not lead on from `position` in the log of `server`, as the beginning of a sentence; empty when
     it does.
@@ -339,7 +339,7 @@ class SlotStart:
         self._replication.close()
 
 
-def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], connect: Connect = connect) -> SlotStart:
+def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], connect: Connect) -> SlotStart:
     """The slot's position; the slot is created where there is none. Raises as `find_slot` and `create_slot`."""
     replication = connect(config, replication=True)
     try:
