@@ -11,6 +11,11 @@ from typing import Any
 
 from tailrace.columns.batch import Marker
 
+# What a chunk costs beside its pages, in pages.
+_FIXED = 4
+# The most chunks for which a batch has room for one whole chunk.
+_MOST_SMALL = 512
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
@@ -41,6 +46,12 @@ class Chunk:
     closes_table: bool
     opens_snapshot: bool
     closes_snapshot: bool
+
+    @property
+    def work(self) -> int:
+        """About what it costs to read, in pages."""
+        end = self.table.pages if self.last_page is None else self.last_page
+        return end - self.first_page + _FIXED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +95,19 @@ class SnapshotPlan:
                 )
             number += count
         return found
+
+    def reached(self, first: int, count: int) -> int:
+        """The number of the chunk behind a batch that begins with `first`: `count` chunks, or more that are small.
+
+        All together they are no more work than `count` chunks of `chunk_pages` pages.
+        """
+        found = self.chunks(first, min(first + count * _MOST_SMALL, len(self)))
+        work, most = 0, count * (self.chunk_pages + _FIXED)
+        for number, chunk in enumerate(found):
+            work += chunk.work
+            if number >= count and work > most:
+                return first + number
+        return first + len(found)
 
     def to_json(self) -> dict[str, Any]:
         return {

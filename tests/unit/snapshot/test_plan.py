@@ -26,6 +26,22 @@ def test_chunks_cover_every_page_once_and_the_last_is_open() -> None:
     assert [chunk for first in range(5) for chunk in PLAN.chunks(first, first + 1)] == chunks
 
 
+def test_a_batch_has_so_many_chunks_or_more_small_ones_that_are_no_more_work() -> None:
+    small = tuple(PlannedTable("s", f"t{number}", 1) for number in range(1000))
+    plan = SnapshotPlan((PlannedTable("s", "large", 500), *small, PlannedTable("s", "last", 500)), 100)
+    # four whole ones, and then a fifth would be too much
+    assert plan.reached(0, 4) == 4
+    # the fifth, and as many small ones as three more would be: 312 pages, with four pages more for each table
+    assert plan.reached(4, 4) == 4 + 1 + 312 // 5
+    places = [0]
+    while places[-1] < len(plan):
+        places.append(plan.reached(places[-1], 4))
+        work = [chunk.work for chunk in plan.chunks(*places[-2:])]
+        assert len(work) in range(1, 5) or sum(work) <= 4 * 104
+    assert places[-1] == len(plan) == 1010
+    assert len(places) == 1 + 1 + 13 + 1
+
+
 def test_markers_say_which_rows_are_first_and_last() -> None:
     a, b1, b2, b3, c = PLAN.chunks(0, 5)
     assert markers(a, 3, True, True) == [(0, Marker.FIRST), (2, Marker.LAST_IN_DATA_COLLECTION)]

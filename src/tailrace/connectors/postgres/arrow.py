@@ -7,6 +7,7 @@ where there is one, which would be half of what a planner needs to start.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -94,6 +95,8 @@ class ArrowConnection:
 
 # How long a connection is kept without use, in s: longer than Spark needs from one batch to the next.
 KEPT_SECONDS = 10.0
+# A connection that has answered so many seconds ago is not asked whether it still does.
+_SURE_SECONDS = 0.2
 
 
 class KeptConnection(ArrowConnection):
@@ -103,12 +106,15 @@ class KeptConnection(ArrowConnection):
     A process keeps one connection, and gives it up after KEPT_SECONDS without use.
     """
 
-    _kept: tuple[Address, KeptConnection, threading.Timer] | None = None
+    _kept: KeptConnection | None = None
+    # runs while there has been a kept connection for KEPT_SECONDS or less
+    _timer: threading.Timer | None = None
     _lock = threading.Lock()
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._address = address
+        self._answered = time.monotonic()
 
     @classmethod
     def take(cls, address: Address) -> KeptConnection:
@@ -116,11 +122,10 @@ class KeptConnection(ArrowConnection):
         with cls._lock:
             kept, cls._kept = cls._kept, None
         if kept is not None:
-            known, connection, timer = kept
-            timer.cancel()
-            if known == address and connection._answers():
-                return connection
-            connection._end()
+            is_sure = time.monotonic() - kept._answered < _SURE_SECONDS
+            if kept._address == address and (is_sure or kept._answers()):
+                return kept
+            kept._end()
         return cls(address)
 
     def close(self) -> None:
@@ -128,10 +133,9 @@ class KeptConnection(ArrowConnection):
         if not self._is_reading and self._answers("rollback"):
             with self._lock:
                 if type(self)._kept is None:
-                    timer = threading.Timer(KEPT_SECONDS, self._expire)
-                    timer.daemon = True
-                    type(self)._kept = self._address, self, timer
-                    timer.start()
+                    type(self)._kept = self
+                    if type(self)._timer is None:
+                        self._watch(KEPT_SECONDS)
                     return
         self._end()
 
@@ -140,15 +144,28 @@ class KeptConnection(ArrowConnection):
             self.execute(statement)
         except self._driver.Error:
             return False
+        self._answered = time.monotonic()
         return True
 
-    def _expire(self) -> None:
-        with self._lock:
-            kept = type(self)._kept
-            if kept is None or kept[1] is not self:
+    @classmethod
+    def _watch(cls, seconds: float) -> None:
+        """Look after so many seconds whether the kept connection is still of use. Called with the lock."""
+        cls._timer = threading.Timer(seconds, cls._expire)
+        cls._timer.daemon = True
+        cls._timer.start()
+
+    @classmethod
+    def _expire(cls) -> None:
+        with cls._lock:
+            cls._timer, kept = None, cls._kept
+            if kept is None:
                 return
-            type(self)._kept = None
-        self._end()
+            left = kept._answered + KEPT_SECONDS - time.monotonic()
+            if left > 0:
+                cls._watch(left)
+                return
+            cls._kept = None
+        kept._end()
 
     def _end(self) -> None:
         super().close()

@@ -25,7 +25,7 @@ from tailrace.connectors.postgres.snapshot import (
     override_statement,
     select_statement,
 )
-from tailrace.connectors.postgres.tasks import SnapshotTask
+from tailrace.connectors.postgres.tasks import Consecutive, SnapshotTask
 from tailrace.errors import ConfigError, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
@@ -187,8 +187,9 @@ class Snapshots:
             "Start again when no schema change is running.",
         )
 
-    def tasks(self, progress: SnapshotProgress, first: int) -> list[Task]:
-        """The tasks of the chunks `[first, done)` of `progress`.
+    def tasks(self, progress: SnapshotProgress, first: int, most: int) -> list[Task]:
+        """The tasks of the chunks `[first, done)` of `progress`, about `most` of them at most: small chunks are read
+        one after another by one.
 
         After a restart, and when a table has been altered, the chunks that are missing are read under a new snapshot,
         and the log makes them converge; with the first of them come rows of its table that may have moved since. A
@@ -199,7 +200,7 @@ class Snapshots:
             self._open(None)
             self.session.release()
             self._resumed_at = first
-        tasks: list[Task] = self._moved(progress, first) if first == self._resumed_at else []
+        tasks: list[SnapshotTask] = self._moved(progress, first) if first == self._resumed_at else []
         for chunk in progress.plan.chunks(first, progress.done):
             name = str(chunk.table)
             if name not in self._tables:
@@ -212,9 +213,9 @@ class Snapshots:
                 self._reread.add(name)
                 chunk = replace(chunk, first_page=0, last_page=None)  # noqa: PLW2901
             tasks.append(self._task(progress.origin, chunk))
-        return tasks
+        return _gathered(tasks, most)
 
-    def _moved(self, progress: SnapshotProgress, first: int) -> list[Task]:
+    def _moved(self, progress: SnapshotProgress, first: int) -> list[SnapshotTask]:
         """Tasks for the rows that may have moved to pages of the chunks before `first`, which are not read again.
 
         An update can put a row from a page that was not read yet onto one that was, before the new snapshot. Its event
@@ -330,3 +331,17 @@ class Snapshots:
 
 def _history(catalog: Catalog, tables: Sequence[TableSchema]) -> History:
     return History(tuple(sorted(catalog.attributes(tables).items(), key=lambda entry: entry[0])))
+
+
+def _gathered(tasks: Sequence[SnapshotTask], most: int) -> list[Task]:
+    """The tasks, those that follow one another together as long as they have a `most`-th of the work."""
+    share = sum(task.chunk.work for task in tasks) / most
+    groups: list[list[SnapshotTask]] = []
+    work = 0
+    for task in tasks:
+        if not groups or work + task.chunk.work > share:
+            groups.append([])
+            work = 0
+        groups[-1].append(task)
+        work += task.chunk.work
+    return [group[0] if len(group) == 1 else Consecutive(tuple(group)) for group in groups]

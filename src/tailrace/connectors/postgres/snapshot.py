@@ -410,10 +410,11 @@ def read_chunk(
     is left out. `connection` is closed at the end.
     """
     try:
-        connection.execute("begin isolation level repeatable read read only")
         # From here on the table cannot be altered. Locked before the snapshot is taken over, so that this waits.
-        connection.execute(f"lock table {qualified(table.id)} in access share mode")
-        connection.execute(f"set transaction snapshot '{snapshot}'")
+        connection.execute(
+            f"begin isolation level repeatable read read only; lock table {qualified(table.id)} in access share mode;"
+            f" set transaction snapshot '{snapshot}'"
+        )
         query = PRESENT_FORM.replace("%s", f"'{{{table.oid}}}'")
         found = [text for batch in connection.query(query) for text in batch.column(1).to_pylist()]
         if found != [form]:
