@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
@@ -11,7 +10,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import accumulate
 from typing import Any
 
@@ -20,9 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from bench import baseline
 from bench.drain import frame, options
+from bench.follow import delivered, ended, ended_at, newest, offset, told_by
 from bench.workload import Workload, wait
 from tailrace.connectors.postgres.pgoutput import Begin, Insert, parse
-from tailrace.connectors.postgres.position import lsn_value
 from tailrace.sinks.interruption import briefly
 
 RATE = 500
@@ -93,7 +91,7 @@ def measure(spark: SparkSession, workload: Workload, number: int, together: int,
             time.sleep(WARM_AFTER)
             workload.execute(SIGNAL.format(f"warm-{number}"))
             _finish(warming)
-            wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
+            wait(lambda: _is_read(query) or ended(query), "the snapshot does not end", 120)
             _wait_for(query, _commits(workload, copy))
             rows = int(workload.execute("select count(*) from bench")[0][0])
             alone = _finish(_start(workload, first, RATE * SECONDS, together))
@@ -102,21 +100,21 @@ def measure(spark: SparkSession, workload: Workload, number: int, together: int,
             began = time.time_ns()
             workload.execute(SIGNAL.format(number))
             committed = _finish(beside)
-            wait(lambda: _is_read(query) or _ended(query), "the snapshot does not end", 120)
+            wait(lambda: _is_read(query) or ended(query), "the snapshot does not end", 120)
             commits = _commits(workload, copy)
             _wait_for(query, commits)
             busy = _start(workload, first + 2 * RATE * SECONDS, RATE * SECONDS // 2, together)
             time.sleep(1)
             copied = baseline.copy_out(workload, "bench")
             _finish(busy)
-            told = [json.loads(progress.json) for progress in query.recentProgress]
+            told = told_by(query)
             ended = _end_of_snapshot(told)
         finally:
             query.stop()
     workload.drop_slot(SLOT)
     arrived = _arrivals(told, commits)
     # the batches of the snapshot, without the changes in them
-    counts = [progress["numInputRows"] for progress in told if began < _end(progress) <= ended]
+    counts = [progress["numInputRows"] for progress in told if began < ended_at(progress) <= ended]
     read = sum(counts) - sum(began < moment <= ended for moment in arrived.values())
     # rows that the stream inserted before the signal are read as well, and a few come once as changes and once as rows
     if not rows <= read <= rows + len(alone) + len(committed) + 1:
@@ -156,22 +154,17 @@ def repeated(spark: SparkSession, workload: Workload) -> float:
 
 def _is_read(query: StreamingQuery) -> bool:
     """Whether the newest batch ends without a running snapshot."""
-    time.sleep(0.2)  # what is asked more often takes its share of the cores
-    return query.lastProgress is not None and not _is_running(json.loads(query.lastProgress.json))
+    last = newest(query)
+    return last is not None and not _is_running(last)
 
 
 def _is_running(progress: Mapping[str, Any]) -> bool:
-    return "state" in _offset(progress).get("progress", {})
-
-
-def _offset(progress: Mapping[str, Any]) -> dict[str, Any]:
-    end = progress["sources"][0]["endOffset"]
-    return (json.loads(end) if isinstance(end, str) else end) or {}
+    return "state" in offset(progress).get("progress", {})
 
 
 def _end_of_snapshot(told: Sequence[Mapping[str, Any]]) -> int:
     """When the batch with the last rows of the snapshot had ended, in ns since 1970."""
-    return _end(told[max(place for place, progress in enumerate(told) if _is_running(progress)) + 1])
+    return ended_at(told[max(place for place, progress in enumerate(told) if _is_running(progress)) + 1])
 
 
 def _commits(workload: Workload, slot: str) -> dict[str, int]:
@@ -194,36 +187,14 @@ def _commits(workload: Workload, slot: str) -> dict[str, int]:
 
 def _wait_for(query: StreamingQuery, commits: Mapping[str, int]) -> None:
     """Return once the query has delivered all of them; raises TimeoutError, and what has ended the query."""
-
-    def is_there() -> bool:
-        time.sleep(0.2)
-        last = query.lastProgress
-        return (last is not None and max(commits.values()) <= _delivered(json.loads(last.json))) or _ended(query)
-
-    wait(is_there, "not all rows arrive", 120)
-
-
-def _delivered(progress: Mapping[str, Any]) -> int:
-    """The LSN of the last commit that was delivered when the batch had ended; 0 before the first."""
-    return lsn_value(_offset(progress).get("log", {}).get("commit", "0/0"))
+    last = max(commits.values())
+    wait(lambda: delivered(newest(query)) >= last or ended(query), "not all rows arrive", 120)
 
 
 def _arrivals(told: Sequence[Mapping[str, Any]], commits: Mapping[str, int]) -> dict[str, int]:
     """When each row was delivered, in ns since 1970: when its batch had ended, and Spark had committed it."""
-    delivered = list(accumulate(map(_delivered, told), max))
-    return {row: _end(told[bisect_left(delivered, lsn)]) for row, lsn in commits.items()}
-
-
-def _end(progress: Mapping[str, Any]) -> int:
-    """When a batch had ended, in ns since 1970."""
-    begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
-    return int(begun * 1e9 + progress["durationMs"]["triggerExecution"] * 1e6)
-
-
-def _ended(query: StreamingQuery) -> bool:
-    if query.isActive:
-        return False
-    raise query.exception() or RuntimeError("the query ended by itself")
+    lsns = list(accumulate(map(delivered, told), max))
+    return {row: ended_at(told[bisect_left(lsns, lsn)]) for row, lsn in commits.items()}
 
 
 def _start(workload: Workload, first: int, rows: int, together: int) -> subprocess.Popen[str]:

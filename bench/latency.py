@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.drain import frame, options
+from bench.follow import ended
 from bench.workload import Workload, wait
 from tailrace.sinks.interruption import briefly
 
@@ -61,21 +61,14 @@ def measure(spark: SparkSession, workload: Workload) -> Latency:
         try:
             # One row ahead: the query is at work when it has passed.
             _insert(workload, FIRST - 1, 1)
-            wait(lambda: bool(arrived) or _ended(query), "no row arrives", 120)
+            wait(lambda: bool(arrived) or ended(query), "no row arrives", 120)
             committed = _insert(workload, FIRST, rows)
-            wait(lambda: len(arrived) > rows or _ended(query), "not all rows arrive", 60)
+            wait(lambda: len(arrived) > rows or ended(query), "not all rows arrive", 60)
             trigger_ms = [_trigger_ms(progress.json) for progress in query.recentProgress]
         finally:
             query.stop()
     workload.drop_slot(SLOT)
     return summary(committed, arrived, trigger_ms)
-
-
-def _ended(query: StreamingQuery) -> bool:
-    """False; raises what ended the query, or RuntimeError when nothing did."""
-    if query.isActive:
-        return False
-    raise query.exception() or RuntimeError("the query ended by itself")
 
 
 def _insert(workload: Workload, first: int, rows: int) -> dict[int, int]:

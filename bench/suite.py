@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, changetables, drain, incremental, latency, mongodb, tables
+from bench import baseline, changetables, drain, incremental, latency, many, mongodb, tables
 from bench.report import COPY, MIB, PEEK, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
 
-PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental", "changetables", "mongodb")
+PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental", "many", "changetables", "mongodb")
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
 WARM_ROUNDS = 2
@@ -81,6 +81,8 @@ class Suite:
             self.say(f"latency: p50 {self.latency.p50:.0f} ms, p99 {self.latency.p99:.0f} ms")
         if "incremental" in phases:
             self._incremental()
+        if "many" in phases:
+            self._many()
         if "changetables" in phases:
             self._change_tables()
         if "mongodb" in phases:
@@ -174,6 +176,22 @@ class Suite:
             self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
             self._group("snapshot", number, "noop", {"noop": read})
             self._baseline("snapshot", number, self.rows, COPY, copy, "noop")
+
+    def _many(self) -> None:
+        """Many small tables: their snapshot, from the start of a process, and a stream over them."""
+        self.say(f"{many.TABLES:,} tables of {many.ROWS} rows")
+        many.create(self.workload)
+        taken = [many.snapshot(self.workload) for _ in range(self.repeat)]
+        found = {"many_snapshot_seconds": statistics.median(taken)}
+        engine = [seconds for _ in range(self.repeat) if (seconds := many.engine_snapshot(self.workload)) is not None]
+        if engine:
+            found["many_snapshot_engine_seconds"] = statistics.median(engine)
+        self.say(f"{many.RATE:,} updates a second over them")
+        runs = [many.stream(self.spark, self.workload) for _ in range(self.repeat)]
+        found["many_latency_p50_ms"] = statistics.median(run.p50 for run in runs)
+        found["many_latency_p99_ms"] = statistics.median(run.p99 for run in runs)
+        self.extra |= found
+        self.say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
     def _change_tables(self) -> None:
         """A fifth of the rows: the test server gives them slowly."""
