@@ -19,8 +19,9 @@ from tailrace.connectors.changetables.dialect import ChangeRows, CommitTimes
 from tailrace.connectors.changetables.rows import Assembly, Times, whole
 from tailrace.events.envelope import event_schemas
 from tailrace.events.form import Form
-from tailrace.events.records import table_plan, to_rows
+from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import table_plan
 from tailrace.serde.reference import Reference
 from tests.fuzz import texts
 from tests.fuzz.machine import Difference, Target

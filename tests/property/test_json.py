@@ -15,8 +15,9 @@ from tailrace.connectors.postgres.values import plan_columns
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas
 from tailrace.events.form import Form
-from tailrace.events.records import table_plan, to_rows
+from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import table_plan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tailrace.serde.json_text import dumps
 from tailrace.serde.reference import Event, Reference

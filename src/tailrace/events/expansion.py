@@ -44,8 +44,11 @@ class Records:
         return len(self.change)
 
 
-def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool, settings: EventSettings) -> Records:
-    """The records of `batch`; `key_changed` marks the updates whose old key differs from their new one."""
+def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool | Flags, settings: EventSettings) -> Records:
+    """The records of `batch`; `key_changed` marks the updates whose old key differs from their new one.
+
+    `has_key` tells of all changes, or of each, whether its table's records have a key.
+    """
     op = batch.op
     count = len(op)
     kept = np.ones(count, np.bool_)
@@ -80,7 +83,9 @@ def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool, settings: Even
     after = (shown != ord("d")) & (shown != TOMBSTONE) & ~truncates
     key = np.where(deletes, BEFORE, AFTER).astype(np.uint8)
     key[truncates] = NO_IMAGE
-    if not has_key:
+    if isinstance(has_key, np.ndarray):
+        key[~has_key[change]] = NO_IMAGE
+    elif not has_key:
         key[:] = NO_IMAGE
     header = np.where(changed, np.where(last, BEFORE, AFTER), NO_IMAGE).astype(np.uint8)
     return Records(change, shown, before, after, key, header)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -18,10 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker, TableSchema
-from tailrace.columns.logical import LogicalType
-from tailrace.events import names
-from tailrace.events.envelope import event_schemas, marker_text
+from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker
+from tailrace.events.envelope import marker_text
 from tailrace.events.expansion import AFTER, BEFORE, NO_IMAGE, TOMBSTONE, Records, expand
 from tailrace.events.form import Form, SourceParts
 from tailrace.events.form import Records as Shown
@@ -29,6 +26,7 @@ from tailrace.events.headers import header_column
 from tailrace.events.quarantine import Unconvertible, conversion_error, converted_row, failing, too_large_row
 from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
+from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
 from tailrace.serde.assemble import (
     CHANGE,
     KINDS,
@@ -42,66 +40,23 @@ from tailrace.serde.assemble import (
 )
 from tailrace.serde.conversion import ColumnPlan, Kernel
 from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
-from tailrace.serde.json_text import dumps, quoted, schema_text
-from tailrace.serde.memory import ExceedsArrow, binary_array, text_buffers
+from tailrace.serde.json_text import dumps, quoted
+from tailrace.serde.memory import Bytes, ExceedsArrow, Offsets, binary_array, text_buffers
 
 log = logging.getLogger("tailrace")
 Flags = npt.NDArray[np.bool_]
 Int32s = npt.NDArray[np.int32]
 _MAX_RECORDS = 8_192
+# For so many records a column is made, and not cut from one that is kept for more.
+_FEW = 256
 _MAX_TEXT = 48 << 20
 _MAX_OUTPUT = 512 << 20
 _warned: set[tuple[str, str, str]] = set()
-
-
-@dataclass(frozen=True, slots=True)
-class TablePlan:
-    """Everything about a table's records that does not depend on the change.
-
-    Each `…_open` precedes a payload: its schema, or nothing; `…_close` follows it. A key in a header is written with
-    its schema where values are. `key_apart` are the key's columns that values leave out or show shaped; `key_more` is
-    the JSON of a key's further field, which is the same in all of the table's.
-    """
-
-    columns: tuple[ColumnPlan, ...]
-    unknown: tuple[str, ...]
-    key: tuple[ColumnPlan, ...]
-    key_apart: tuple[ColumnPlan, ...]
-    key_more: bytes
-    topic: str
-    key_open: bytes
-    key_close: bytes
-    value_open: bytes
-    value_close: bytes
-    header_open: bytes
-    header_close: bytes
-
-
-@lru_cache(maxsize=512)
-def table_plan(table: TableSchema, settings: EventSettings, form: Form) -> TablePlan:
-    """The plan of a table's records."""
-    columns, unknown = form.columns(table, settings)
-    key = form.key(table, settings)
-    as_they_are = {plan.index for plan in columns if plan.shape is None}
-    schemas = event_schemas(table, columns, key, settings, form)
-    told = names.table_field(settings, table.id)
-
-    def enclosure(schema: LogicalType | None, enabled: bool) -> tuple[bytes, bytes]:
-        if not enabled or schema is None:
-            return b"", b""
-        return f'{{"schema":{schema_text(schema)},"payload":'.encode(), b"}"
-
-    return TablePlan(
-        columns,
-        unknown,
-        key,
-        tuple(plan for plan in key if plan.index not in as_they_are),
-        b"" if told is None else f"{quoted(told[0])}:{quoted(told[1])}".encode(),
-        names.topic(settings, table.id),
-        *enclosure(schemas.key, settings.key_schemas_enable),
-        *enclosure(schemas.value, settings.value_schemas_enable),
-        *enclosure(schemas.key, settings.header_schemas_enable),
-    )
+# The ops of records, and what their places are multiplied by to leave room for which images there are.
+_OPS = (TOMBSTONE, *b"cudrt")
+_PLACES = np.zeros(256, np.int32)
+_PLACES[list(_OPS)] = np.arange(len(_OPS))
+_IMAGES = 4
 
 
 def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[pa.RecordBatch]:
@@ -123,8 +78,9 @@ def numbered_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> It
     if len(batch) == 0:
         return
     plan = table_plan(batch.table, settings, form)
-    _warn_unknown(batch, plan)
-    records = expand(batch, key_changes(batch, plan.key), bool(plan.key or plan.key_more), settings)
+    tables = TablePlans.one(plan)
+    warn_of_unknown(plan, batch)
+    records = expand(batch, key_changes(batch, tables), plan.has_key, settings)
     transactions = _TransactionParts(batch, settings, form.parts(batch, settings))
     ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
     size = _text_sizes(batch)
@@ -132,19 +88,47 @@ def numbered_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> It
     large = np.flatnonzero(np.diff(size) > most).tolist() if 0 < most < int(size[-1]) else []
     low = 0
     for change in [*large, len(batch)]:
-        for first, last in _blocks(plan, ends, size, low, change):
-            yield from _block_rows(batch, settings, form, plan, records, transactions, ends, first, last)
+        for first, last in _blocks(tables, ends, size, low, change):
+            yield from _block_rows(batch, settings, form, tables, records, transactions, ends, first, last)
         if change < len(batch) and ends[change] < ends[change + 1]:
             found = int(size[change + 1] - size[change])
             yield too_large_row(batch, change, found, plan.key, settings, form), np.full(1, change, np.int32)
         low = change + 1
 
 
+def rows_of_tables(
+    batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: Form
+) -> list[pa.RecordBatch] | None:
+    """The records of a batch of several tables, in order; None where one of them cannot become an event.
+
+    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here.
+    """
+    assert tables.of is not None
+    for plan in tables.plans:
+        warn_of_unknown(plan, batch)
+    has_key = np.array([plan.has_key for plan in tables.plans])[tables.of]
+    records = expand(batch, key_changes(batch, tables), has_key, settings)
+    transactions = _TransactionParts(batch, settings, form.parts(batch, settings))
+    ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
+    found: list[pa.RecordBatch] = []
+    try:
+        for low, high in _blocks(tables, ends, _text_sizes(batch), 0, len(batch)):
+            first, last = int(ends[low]), int(ends[high])
+            if first < last:
+                rows = _Block(batch, settings, tables, records, transactions, low, high, first, last).rows()
+                if large_records(rows, settings):
+                    return None
+                found.append(rows)
+    except (Unconvertible, ExceedsArrow):
+        return None
+    return found
+
+
 def _block_rows(
     batch: ChangeBatch,
     settings: EventSettings,
     form: Form,
-    plan: TablePlan,
+    tables: TablePlans,
     records: Records,
     transactions: _TransactionParts,
     ends: npt.NDArray[np.int64],
@@ -155,10 +139,11 @@ def _block_rows(
     first, last = int(ends[low]), int(ends[high])
     if first == last:
         return
+    (plan,) = tables.plans
     large: dict[int, int | None] = {}
     found: dict[int, ColumnPlan] = {}
     try:
-        block = _Block(batch, settings, plan, records, transactions, low, high, first, last)
+        block = _Block(batch, settings, tables, records, transactions, low, high, first, last)
         rows = block.rows()
         for record in large_records(rows, settings):
             large[int(block.change[record])] = record_size(rows, record)
@@ -178,7 +163,7 @@ def _block_rows(
             row = too_large_row(batch, start, large[start], plan.key, settings, form)
             yield row, np.full(1, start, np.int32)
         elif start not in found:
-            yield from _block_rows(batch, settings, form, plan, records, transactions, ends, start, end)
+            yield from _block_rows(batch, settings, form, tables, records, transactions, ends, start, end)
         elif ends[start] < ends[end]:
             if settings.processing_failure_mode == "fail":
                 raise conversion_error(batch, start, found[start], form)
@@ -186,38 +171,43 @@ def _block_rows(
             yield row, np.full(1, start, np.int32)
 
 
-def key_changes(batch: ChangeBatch, key: tuple[ColumnPlan, ...]) -> Flags:
+def key_changes(batch: ChangeBatch, tables: TablePlans) -> Flags:
     """Which updates changed the key: a key column's old text differs from its new one, or was not carried."""
     changed: Flags = np.zeros(len(batch), np.bool_)
-    if batch.before is None or batch.after is None or not key:
+    if batch.before is None or batch.after is None:
         return changed
     candidates = batch.op == ord("u")
     if batch.before.present is not None:
         candidates = candidates & batch.before.present
     if not candidates.any():
         return changed
-    for plan in key:
-        old, new = batch.before.columns[plan.index], batch.after.columns[plan.index]
+    for index in sorted({column.index for plan in tables.plans for column in plan.key}):
+        old, new = batch.before.columns[index], batch.after.columns[index]
         same = pc.fill_null(pc.equal(old, new), False).to_numpy(zero_copy_only=False)
         differs = ~same & ~(np.asarray(old.is_null()) & np.asarray(new.is_null()))
-        unchanged = batch.after.unavailable[plan.index]
-        changed |= differs if unchanged is None else differs & ~unchanged
+        unchanged = batch.after.unavailable[index]
+        if unchanged is not None:
+            differs &= ~unchanged
+        if tables.of is not None:
+            has = np.array([any(column.index == index for column in plan.key) for plan in tables.plans])
+            differs &= has[tables.of]
+        changed |= differs
     changed &= candidates
     return changed
 
 
-def _warn_unknown(batch: ChangeBatch, plan: TablePlan) -> None:
-    for column in plan.unknown:
-        kind = batch.table.columns[batch.table.index(column)].type_name
-        message = f"Column {column} of {batch.table.id} has the unknown type {kind} and is left out of the events."
-        _warn(batch, column, "unknown", message)
+def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
+    """Tell which columns are left out of the events of the plan's table, whose changes are in `batch`."""
+    for column, kind in plan.unknown:
+        message = f"Column {column} of {plan.table} has the unknown type {kind} and is left out of the events."
+        _warn(batch, str(plan.table), column, "unknown", message)
 
 
-def _warn(batch: ChangeBatch, column: str, reason: str, message: str) -> None:
+def _warn(batch: ChangeBatch, table: str, column: str, reason: str, message: str) -> None:
     """Log a warning once per process, table, column and reason, and leave it in the batch."""
     batch.warnings.append(message)
-    if (str(batch.table.id), column, reason) not in _warned:
-        _warned.add((str(batch.table.id), column, reason))
+    if (table, column, reason) not in _warned:
+        _warned.add((table, column, reason))
         log.warning(message)
 
 
@@ -234,11 +224,11 @@ def _text_sizes(batch: ChangeBatch) -> npt.NDArray[np.int64]:
 
 
 def _blocks(
-    plan: TablePlan, ends: npt.NDArray[np.int64], size: npt.NDArray[np.int64], low: int, end: int
+    tables: TablePlans, ends: npt.NDArray[np.int64], size: npt.NDArray[np.int64], low: int, end: int
 ) -> Iterator[tuple[int, int]]:
     """Ranges of the changes `[low, end)` that keep to the limits of records, text and output; one change alone may
     exceed them."""
-    fixed = len(plan.value_open) + len(plan.key_open) + 1024
+    fixed = max(len(plan.value_open) + len(plan.key_open) for plan in tables.plans) + 1024
     limit = min(_MAX_RECORDS, max(_MAX_OUTPUT // fixed, 1))
     while low < end:
         high = int(np.searchsorted(ends, ends[low] + limit, side="right")) - 1
@@ -272,6 +262,8 @@ def _repeated(text: str) -> pa.Array:
 
 
 def _constant(text: str, count: int) -> pa.Array:
+    if count <= _FEW:
+        return pa.array([text] * count, pa.string())
     return _repeated(text).slice(0, count) if count <= _MAX_RECORDS else pa.array([text] * count, pa.string())
 
 
@@ -282,7 +274,7 @@ class _Block:
         self,
         batch: ChangeBatch,
         settings: EventSettings,
-        plan: TablePlan,
+        tables: TablePlans,
         records: Records,
         transactions: _TransactionParts,
         low: int,
@@ -290,15 +282,18 @@ class _Block:
         first: int,
         last: int,
     ) -> None:
-        self.batch, self.settings, self.plan, self.transactions = batch, settings, plan, transactions
+        self.batch, self.settings, self.plans, self.transactions = batch, settings, tables.plans, transactions
         self.low, self.high = low, high
         self.change = records.change[first:last]
         self.op, self.key, self.header = records.op[first:last], records.key[first:last], records.header[first:last]
         self.before, self.after = records.before[first:last], records.after[first:last]
-        self.before_fragments = self._image(batch.before, plan.columns)
-        self.after_fragments = self._image(batch.after, plan.columns)
-        self.before_key = self.before_fragments | self._image(batch.before, plan.key_apart)
-        self.after_key = self.after_fragments | self._image(batch.after, plan.key_apart)
+        # which of the plans each record has; None where there is one
+        self.table = None if tables.of is None else tables.of[self.change]
+        self.before_fragments = self._image(batch.before, tables.columns)
+        self.after_fragments = self._image(batch.after, tables.columns)
+        apart = tables.plans[0].key_apart if tables.of is None else ()
+        self.before_key = self.before_fragments | self._image(batch.before, apart)
+        self.after_key = self.after_fragments | self._image(batch.after, apart)
         self.transaction = batch.transaction[self.change]
         self.now = time.time_ns()
         self.index = np.zeros((KINDS, len(self.change)), np.int32)
@@ -312,7 +307,7 @@ class _Block:
         shown = Shown(low, high, self.change, self.transaction, marker, self.index)
         self.source = transactions.source.block(shown)
 
-    def _image(self, image: Image | None, plans: tuple[ColumnPlan, ...]) -> dict[int, Fragment]:
+    def _image(self, image: Image | None, plans: Sequence[ColumnPlan]) -> dict[int, Fragment]:
         """The fragments of an image's columns by the columns' indexes."""
         fragments: dict[int, Fragment] = {}
         if image is None:
@@ -330,28 +325,27 @@ class _Block:
 
     def _lost(self, plan: ColumnPlan, lost: int) -> None:
         mode = self.settings.converting_failure_mode
-        if mode == "fail":
+        if mode == "fail" or self.table is not None:
             raise Unconvertible(plan)
         if mode == "warn":
             message = (
                 f"{lost} values of column {plan.source_name} of {self.batch.table.id} do not fit its type in events"
             )
-            _warn(self.batch, plan.source_name, "lost", message + " and are null there.")
+            _warn(self.batch, str(self.batch.table.id), plan.source_name, "lost", message + " and are null there.")
 
     def rows(self) -> pa.RecordBatch:
         """The block as rows of ROW_SCHEMA."""
         count = len(self.change)
-        table = self.batch.table.id
         transaction = pa.array(self.transaction)
         columns = [
-            _constant(self.plan.topic, count),
-            self._keys(self.key, self.plan.key_open, self.plan.key_close),
+            self._by_table(lambda plan: plan.topic),
+            self._keys(self.key, lambda plan: (plan.key_open, plan.key_close)),
             self._values(),
             self._headers(),
             self._ops(),
-            _constant(table.database, count),
-            _constant(table.schema, count),
-            _constant(table.table, count),
+            self._by_table(lambda plan: plan.table.database),
+            self._by_table(lambda plan: plan.table.schema),
+            self._by_table(lambda plan: plan.table.table),
             self.source.positions(),
             pa.array(self.batch.ordinal[self.change]),
             self._transaction_names(transaction),
@@ -360,22 +354,42 @@ class _Block:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
 
-    def _keys(self, source: npt.NDArray[np.uint8], before: bytes, behind: bytes) -> pa.Array:
-        """The serialised keys, each from the image that `source` names; null where it names none."""
-        count = len(self.change)
-        if not source.any():
-            return pa.nulls(count, pa.binary())
+    def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
+        """What `text` says of each record's table."""
+        if self.table is None:
+            return _constant(text(self.plans[0]), len(self.change))
+        return pa.array([text(plan) for plan in self.plans], pa.string()).take(pa.array(self.table))
+
+    def _programs(
+        self, code: npt.NDArray[np.int32], most: int, build: Callable[[Programs, TablePlan, int], None]
+    ) -> tuple[Bytes, Offsets]:
+        """A document for each record: `build` writes the program for each table and code that there are together.
+
+        Codes are less than `most`; a record of code 0 has no document.
+        """
         programs = Programs()
-        program = np.full(count, NO_PROGRAM, np.uint8)
-        for code, fragments in ((AFTER, self.after_key), (BEFORE, self.before_key)):
-            rows = source == code
-            if rows.any():
-                program[rows] = programs.begin()
-                programs.literal(before)
-                self._struct(programs, self.plan.key, fragments, self.plan.key_more)
-                programs.literal(behind)
+        of = np.full(most * len(self.plans), NO_PROGRAM, np.uint16)
+        every = code if self.table is None else np.where(code, self.table * np.int32(most) + code, 0)
+        for found in np.flatnonzero(np.bincount(every)).tolist():
+            table, of_table = divmod(found, most)
+            if of_table:
+                of[found] = programs.begin()
+                build(programs, self.plans[table], of_table)
                 programs.end()
-        data, offsets = programs.run(program, self.index)
+        return programs.run(of[every], self.index)
+
+    def _keys(self, source: npt.NDArray[np.uint8], enclosure: Callable[[TablePlan], tuple[bytes, bytes]]) -> pa.Array:
+        """The serialised keys, each from the image that `source` names; null where it names none."""
+        if not source.any():
+            return pa.nulls(len(self.change), pa.binary())
+
+        def build(programs: Programs, plan: TablePlan, code: int) -> None:
+            before, behind = enclosure(plan)
+            programs.literal(before)
+            self._struct(programs, plan.key, self.after_key if code == AFTER else self.before_key, plan.key_more)
+            programs.literal(behind)
+
+        data, offsets = self._programs(source.astype(np.int32), BEFORE + 1, build)
         present = source != NO_IMAGE
         return binary_array(data, offsets, None if present.all() else present)
 
@@ -393,17 +407,15 @@ class _Block:
         programs.literal(b"}" if plans or more else b"{}")
 
     def _values(self) -> pa.Array:
-        programs = Programs()
-        program = np.full(len(self.change), NO_PROGRAM, np.uint8)
-        shape = self.op.astype(np.int32) * 4 + self.before * 2 + self.after
         block = self._transaction_fragment()
-        for code in np.unique(shape).tolist():
-            op, before, after = code >> 2, bool(code & 2), bool(code & 1)
-            if op == TOMBSTONE:
-                continue
-            program[shape == code] = programs.begin()
-            self._value_program(programs, chr(op), before, after, block)
-        data, offsets = programs.run(program, self.index)
+
+        def build(programs: Programs, plan: TablePlan, code: int) -> None:
+            op = chr(_OPS[code // _IMAGES])
+            self._value_program(programs, plan, op, bool(code & 2), bool(code & 1), block)
+
+        # a tombstone has no image, so that its code is 0
+        code = _PLACES[self.op] * np.int32(_IMAGES) + self.before * np.int32(2) + self.after
+        data, offsets = self._programs(code, _IMAGES * len(_OPS), build)
         present = self.op != TOMBSTONE
         return binary_array(data, offsets, None if present.all() else present)
 
@@ -424,16 +436,18 @@ class _Block:
             )
         )
 
-    def _value_program(self, programs: Programs, op: str, before: bool, after: bool, block: Fragment | None) -> None:
-        settings, table = self.settings, self.batch.table.id
-        programs.literal(self.plan.value_open + b'{"before":')
+    def _value_program(
+        self, programs: Programs, plan: TablePlan, op: str, before: bool, after: bool, block: Fragment | None
+    ) -> None:
+        settings, table = self.settings, plan.table
+        programs.literal(plan.value_open + b'{"before":')
         if before:
-            self._struct(programs, self.plan.columns, self.before_fragments)
+            self._struct(programs, plan.columns, self.before_fragments)
         else:
             programs.literal(b"null")
         programs.literal(b',"after":')
         if after:
-            self._struct(programs, self.plan.columns, self.after_fragments)
+            self._struct(programs, plan.columns, self.after_fragments)
         else:
             programs.literal(b"null")
         source = {"version": settings.version, "connector": settings.connector, "name": settings.logical_name}
@@ -467,8 +481,7 @@ class _Block:
             programs.literal(b"}")
         else:
             programs.literal(f"}},{moment}}}".encode())
-        programs.literal(self.plan.value_close)
-        programs.end()
+        programs.literal(plan.value_close)
 
     @staticmethod
     def _block_or_null(programs: Programs, block: Fragment | None) -> None:
@@ -478,12 +491,12 @@ class _Block:
             programs.fragment(block, RECORD)
 
     def _headers(self) -> pa.Array:
-        other = self._keys(self.header, self.plan.header_open, self.plan.header_close)
+        other = self._keys(self.header, lambda plan: (plan.header_open, plan.header_close))
         return header_column(self.settings, self.header, other)
 
     def _ops(self) -> pa.Array:
         """What the op column says; constant in most blocks."""
-        codes = np.unique(self.op)
+        codes = np.flatnonzero(np.bincount(self.op))
         if len(codes) == 1:
             return _constant(_op_name(int(codes[0])), len(self.op))
         place = np.zeros(256, np.int8)

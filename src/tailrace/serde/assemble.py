@@ -18,7 +18,8 @@ from numba import njit
 from tailrace.serde.memory import Bytes, ExceedsArrow, Offsets, load_int32, move
 
 Int64s = npt.NDArray[np.int64]
-NO_PROGRAM = 255
+NO_PROGRAM = 0xFFFF
+"""No document for a row; so many programs there are at most."""
 CHANGE, TRANSACTION, MARKER, SOURCE, RECORD = range(5)
 KINDS = 5
 
@@ -58,7 +59,7 @@ class Programs:
     def end(self) -> None:
         self._parts.append((self._pending, None, 0))
 
-    def run(self, program: npt.NDArray[np.uint8], index: npt.NDArray[np.int32]) -> tuple[Bytes, Offsets]:
+    def run(self, program: npt.NDArray[np.uint16], index: npt.NDArray[np.int32]) -> tuple[Bytes, Offsets]:
         """Assemble one document per row: `program[r]` names its program, NO_PROGRAM leaves it empty.
 
         `index[k, r]` is the row's index for fragments of kind k. Raises ExceedsArrow beyond 2 GiB.

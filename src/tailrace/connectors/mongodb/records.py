@@ -223,7 +223,7 @@ class _Block:
         ids = self._part(self.images.key)
         fragment = texts.values(self.segment.data, ids, form)
         programs = Programs()
-        program = np.full(len(self.change), programs.begin(), np.uint8)
+        program = np.full(len(self.change), programs.begin(), np.uint16)
         programs.literal(self.plan.key_open + b'{"id":')
         programs.fragment(fragment, CHANGE)
         programs.literal(self.plan.key_more + b"}" + self.plan.key_close)
@@ -235,7 +235,7 @@ class _Block:
 
     def _values(self) -> pa.Array:
         programs = Programs()
-        program = np.full(len(self.change), NO_PROGRAM, np.uint8)
+        program = np.full(len(self.change), NO_PROGRAM, np.uint16)
         shown = self._shown()
         source = self._source()
         block = self._block()

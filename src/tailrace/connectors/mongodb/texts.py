@@ -69,7 +69,7 @@ def update_descriptions(
     count = len(updated.places)
     index = np.zeros((KINDS, count), np.int32)
     index[CHANGE] = np.arange(count)
-    program = np.where(updated.places >= 0, 0, without).astype(np.uint8)
+    program = np.where(updated.places >= 0, 0, without).astype(np.uint16)
     return Fragment(*programs.run(program, index))
 
 

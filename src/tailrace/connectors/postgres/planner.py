@@ -30,7 +30,7 @@ from tailrace.connectors.postgres.position import Committed, LogPosition, Target
 from tailrace.connectors.postgres.reader import LogReader
 from tailrace.connectors.postgres.reading import OUTSIDE, Connections, Outside, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
-from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.segment import MixedSegment, Segment
 from tailrace.connectors.postgres.server import CatalogXmin, present
 from tailrace.connectors.postgres.snapshot import BATCHES, Visible
 from tailrace.connectors.postgres.spool import Rows
@@ -203,9 +203,9 @@ class PostgresPlanner:
             first = since.snapshot.done if same and since.snapshot is not None else 0
             if first < snapshot.done:
                 self._choose(until.progress.reading)
-                tasks.extend(self._snapshots.tasks(snapshot, first))
+                tasks.extend(self._snapshots.tasks(snapshot, first, 3 * self._parallelism))
         rows: list[Rows] = []
-        groups: list[list[Segment]] = []
+        groups: list[list[Segment | MixedSegment]] = []
         if since.log.is_before(until.log):
             reader = self._read_log(since, until)
             rows = reader.take(since.log, until.log)
@@ -215,12 +215,10 @@ class PostgresPlanner:
                 lambda table: names.topic(self._settings, table.id),
                 self._config["event.order"] == "key",
                 self._parallelism,
-            )
-            messages = segments.messages(rows)
-            if most := self._settings.most_change_bytes:
                 # Spark's JVM gets the tasks first, and would have to hold what workers then leave out
-                groups = [[one.without_large(most) for one in group] for group in groups]
-                messages = None if messages is None else messages.without_large(most)
+                self._settings.most_change_bytes,
+            )
+            messages = segments.messages(rows, self._settings.most_change_bytes)
             tasks.extend(LogTask(tuple(group), self._settings, until.xmin) for group in groups)
             if messages is not None:
                 tasks.append(MessageTask(messages, self._settings, until.xmin))
@@ -428,15 +426,15 @@ class PostgresPlanner:
     def _next_chunks(self, since: PostgresOffset, everything: bool) -> PostgresOffset:
         """The offset after the next chunks: as many for each batch as keep every core busy for a while."""
         assert since.snapshot is not None
-        total = len(since.snapshot.plan)
-        step = total if everything else self._chunks_per_batch(total)
-        done = min(total, since.snapshot.done + step)
-        self._notices.chunks(since.snapshot.plan, since.snapshot.done, done, asked=bool(since.progress.reading))
+        plan, done = since.snapshot.plan, len(since.snapshot.plan)
+        if not everything:
+            done = plan.reached(since.snapshot.done, self._chunks_per_batch(done))
+        self._notices.chunks(plan, since.snapshot.done, done, asked=bool(since.progress.reading))
         told = self._notices.add_to(replace(since.progress, notices=()))
         return replace(since, snapshot=replace(since.snapshot, done=done), progress=told)
 
     def _chunks_per_batch(self, total: int) -> int:
-        """As many as keep every core busy for a while, and leave BATCHES batches."""
+        """As many whole ones as keep every core busy for a while, and leave BATCHES batches."""
         if self._config.is_set("max.batch.size"):
             return self._parallelism
         return max(self._parallelism, min(3 * self._parallelism, total // BATCHES))
@@ -581,7 +579,7 @@ class PostgresPlanner:
         return start
 
 
-def _is_small(groups: Sequence[Sequence[Segment]]) -> bool:
+def _is_small(groups: Sequence[Sequence[Segment | MixedSegment]]) -> bool:
     return len(groups) <= 1 and sum(one.data.nbytes for group in groups for one in group) <= SMALL_BYTES
 
 

@@ -91,6 +91,29 @@ class Segment:
 
 
 @dataclass(slots=True)
+class MixedSegment:
+    """Messages of many tables, in log order: message i is of the table `tables[table[i]]`.
+
+    No Truncate is among them, and no message that is too large. Of a topic that is in it the batch has no messages
+    elsewhere. The other fields are those of Segment.
+    """
+
+    tables: tuple[TableSchema, ...]
+    table: Int32s
+    data: npt.NDArray[np.uint8]
+    offsets: Int64s
+    lsn: Int64s
+    transaction: Int32s
+    ordinal: Int64s
+    transactions: Transactions
+    total_order: Int64s | None = None
+    table_order: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.lsn)
+
+
+@dataclass(slots=True)
 class MessageSegment:
     """Logical messages in log order: `data[offsets[i]:offsets[i + 1]]` is a Message of protocol version 1.
 

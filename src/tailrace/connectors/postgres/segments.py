@@ -18,11 +18,19 @@ from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s,
 from tailrace.columns.table import Column, TableSchema
 from tailrace.connectors.postgres import scan
 from tailrace.connectors.postgres.indexing import BOUNDARY, MESSAGE, SEVERAL, Chunk
-from tailrace.connectors.postgres.segment import PIECE, MessageSegment, Segment
+from tailrace.connectors.postgres.segment import PIECE, MessageSegment, MixedSegment, Segment
 from tailrace.connectors.postgres.spool import Rows
 
-# Below this many rows another task costs more than it saves.
+# Below this many rows another task costs more than it saves, or, where they are spread over small tables, below this
+# many topics.
 SMALL_BATCH_ROWS = 4096
+MANY_TOPICS = 256
+# The most rows and bytes of a small table in a batch, and how many of those are worth being converted together.
+SMALL_TABLE_ROWS = 1024
+SMALL_TABLE_BYTES = 256 << 10
+MIXED_TABLES = 8
+# A table costs a task as much as this many rows do.
+_TABLE_ROWS = 16
 
 
 # How far the places of two rows are apart at least: a truncate has one for each of its tables.
@@ -50,9 +58,9 @@ class _Taken:
 
 @dataclass(slots=True)
 class _Unit:
-    """Segments that one task must process one after another."""
+    """What one task must process one after another."""
 
-    segments: list[Segment]
+    segments: Sequence[Segment | MixedSegment]
 
     @property
     def size(self) -> int:
@@ -65,10 +73,16 @@ def tasks(
     topic: Callable[[TableSchema], str],
     by_key: bool,
     parallelism: int,
-) -> list[list[Segment]]:
-    """The segments of a batch, grouped by the task that gets them: at most `parallelism` groups."""
-    picked = _by_version(rows)
-    total = sum(len(part) for parts in picked.values() for part in parts)
+    most: int = 0,
+) -> list[list[Segment | MixedSegment]]:
+    """The segments of a batch, grouped by the task that gets them: at most `parallelism` groups.
+
+    Segments are without the bytes of messages that have more than `most`, where that is not 0.
+    """
+    small = _small_topics(rows, versions, topic, most)
+    picked = _by_version(rows, without=frozenset(version for members in small for version in members))
+    mixed_rows = sum(small.values())
+    total = mixed_rows + sum(len(part) for parts in picked.values() for part in parts)
     split = by_key and parallelism > 1 and total >= SMALL_BATCH_ROWS
     topics: dict[str, list[int]] = {}
     for version in picked:
@@ -77,18 +91,103 @@ def tasks(
     for members in topics.values():
         buckets = _buckets(members, picked, versions, parallelism) if split else None
         if buckets is None:
-            units.append(_Unit(_segments(versions, [(version, picked[version]) for version in members])))
-        else:
-            units.extend(_Unit([segment for segment in bucket if len(segment)]) for bucket in buckets)
-    if not split and (total < SMALL_BATCH_ROWS or parallelism == 1):
+            buckets = [_segments(versions, [(version, picked[version]) for version in members])]
+        for bucket in buckets:
+            units.append(
+                _Unit([segment.without_large(most) if most else segment for segment in bucket if len(segment)])
+            )
+    together = not split and (total < SMALL_BATCH_ROWS or parallelism == 1)
+    count = 1 if together and len(small) < MANY_TOPICS else parallelism
+    units.extend(_Unit([_mixed(rows, versions, members)]) for members in _shared_out(small, count))
+    if together and count == 1:
         return [[segment for unit in units for segment in unit.segments]] if units else []
     return _spread(units, parallelism)
 
 
-def _by_version(rows: Sequence[Rows], only: frozenset[int] | None = None) -> dict[int, list[_Taken]]:
+def _small_topics(
+    rows: Sequence[Rows], versions: Sequence[TableSchema], topic: Callable[[TableSchema], str], most: int
+) -> dict[tuple[int, ...], int]:
+    """The topics all of whose tables have few changes, each as its table versions, with the number of its changes.
+
+    Empty where there are not enough of them to gain anything. A table with a truncate, which others may share, is not
+    among them, nor is one with a message of more than `most` bytes.
+    """
+    counts, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
+    barred: set[int] = set()
+    for part in rows:
+        chunk = part.chunk
+        version, messages = chunk.version[part.first : part.last], chunk.rows[part.first : part.last]
+        of_table = version >= 0
+        size = (chunk.offsets[messages + 1] - chunk.offsets[messages])[of_table]
+        counts += np.bincount(version[of_table], minlength=len(versions))
+        sizes += np.bincount(version[of_table], size, len(versions)).astype(np.int64)
+        for row in messages[version == SEVERAL].tolist():
+            barred.update(chunk.truncated.get(row, ()))
+        if most:
+            barred.update(version[of_table][size > most].tolist())
+    is_small = (counts <= SMALL_TABLE_ROWS) & (sizes <= SMALL_TABLE_BYTES)
+    is_small[list(barred)] = False
+    if np.count_nonzero(is_small & (counts > 0)) < MIXED_TABLES:
+        return {}
+    topics: dict[str, list[int]] = {}
+    for number in np.flatnonzero(counts).tolist():
+        topics.setdefault(topic(versions[number]), []).append(number)
+    for number in barred:
+        topics.pop(topic(versions[number]), None)
+    found = {tuple(members): int(counts[members].sum()) for members in topics.values() if is_small[members].all()}
+    return found if len(found) >= MIXED_TABLES else {}
+
+
+def _shared_out(topics: dict[tuple[int, ...], int], count: int) -> list[list[int]]:
+    """The table versions of the topics in at most `count` lists of about as much work each."""
+    shares: list[list[int]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for members in sorted(topics, key=lambda members: -topics[members]):
+        place = loads.index(min(loads))
+        shares[place].extend(members)
+        loads[place] += topics[members] + _TABLE_ROWS * len(members)
+    return [share for share in shares if share]
+
+
+def _mixed(rows: Sequence[Rows], versions: Sequence[TableSchema], members: Sequence[int]) -> MixedSegment:
+    """The messages of the given table versions, in log order."""
+    place = np.full(len(versions), -1, np.int32)
+    place[list(members)] = np.arange(len(members))
+    parts, table = [], []
+    for part in rows:
+        version = part.chunk.version[part.first : part.last]
+        places = np.where(version >= 0, place[np.maximum(version, 0)], -1)
+        mine = np.flatnonzero(places >= 0)
+        if len(mine):
+            parts.append(_Taken(part.chunk, part.first + mine, 0))
+            table.append(places[mine].astype(np.int32))
+    data, offsets = _gathered(parts)
+    transaction, transactions = _transactions(parts)
+    numbers = [(part.chunk.numbers, part.rows) for part in parts]
+    return MixedSegment(
+        tables=tuple(versions[member] for member in members),
+        table=np.concatenate(table),
+        data=data,
+        offsets=offsets,
+        lsn=np.concatenate([part.chunk.lsn[part.rows] for part in parts]),
+        transaction=transaction,
+        ordinal=np.concatenate([part.chunk.ordinal[part.rows] for part in parts]),
+        transactions=transactions,
+        total_order=_joined([of.total[taken] for of, taken in numbers if of is not None]),
+        table_order=_joined([of.table[taken] for of, taken in numbers if of is not None]),
+    )
+
+
+def _joined(parts: Sequence[Int64s]) -> Int64s | None:
+    return np.concatenate(parts) if parts else None
+
+
+def _by_version(
+    rows: Sequence[Rows], only: frozenset[int] | None = None, without: frozenset[int] = frozenset()
+) -> dict[int, list[_Taken]]:
     """Table version -> the rows of each chunk that belong to it, in log order, truncates included.
 
-    `only` are the versions that are wanted, None all of them.
+    `only` are the versions that are wanted, None all of them but `without`.
     """
     picked: dict[int, list[_Taken]] = {}
     number = 0
@@ -104,7 +203,7 @@ def _by_version(rows: Sequence[Rows], only: frozenset[int] | None = None) -> dic
         for row in truncates:
             for named in chunk.truncated.get(int(chunk.rows[row]), ()):
                 extra.setdefault(named, []).append(row)
-        for found in sorted({*present, *extra} if only is None else {*present, *extra} & only):
+        for found in sorted(({*present, *extra} if only is None else {*present, *extra} & only) - without):
             mine = taken[version == found]
             if found in extra:
                 mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
@@ -157,8 +256,11 @@ def _gathered(parts: Sequence[_Taken]) -> tuple[Bytes, Int64s]:
     return gathered[0][0] if len(gathered) == 1 else np.concatenate([data for data, _ in gathered]), offsets
 
 
-def messages(rows: Sequence[Rows]) -> MessageSegment | None:
-    """The logical messages among the rows: they have one topic, and so one task. None when there are none."""
+def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
+    """The logical messages among the rows: they have one topic, and so one task. None when there are none.
+
+    Those that have more than `most` bytes, where that is not 0, are without their bytes.
+    """
     found = [
         _Taken(part.chunk, part.first + np.flatnonzero(part.chunk.version[part.first : part.last] == MESSAGE), 0)
         for part in rows
@@ -170,7 +272,8 @@ def messages(rows: Sequence[Rows]) -> MessageSegment | None:
     transaction, transactions = _transactions(parts)
     orders = [part.chunk.numbers.total[part.rows] for part in parts if part.chunk.numbers is not None]
     ordinal = np.concatenate([part.chunk.ordinal[part.rows] for part in parts])
-    return MessageSegment(data, offsets, transaction, ordinal, transactions, np.concatenate(orders) if orders else None)
+    segment = MessageSegment(data, offsets, transaction, ordinal, transactions, _joined(orders))
+    return segment.without_large(most) if most else segment
 
 
 def _orders(chunk: Chunk, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
@@ -287,9 +390,9 @@ def _kind_of_text(column: Column, table: TableSchema) -> object:
     return None if kind == "text" and table.any_bytes else kind
 
 
-def _spread(units: list[_Unit], parallelism: int) -> list[list[Segment]]:
+def _spread(units: list[_Unit], parallelism: int) -> list[list[Segment | MixedSegment]]:
     """Units on at most `parallelism` tasks, the largest first to the least loaded."""
-    groups: list[list[Segment]] = [[] for _ in range(min(parallelism, len(units)))]
+    groups: list[list[Segment | MixedSegment]] = [[] for _ in range(min(parallelism, len(units)))]
     loads = [0] * len(groups)
     for unit in sorted(units, key=lambda unit: -unit.size):
         if unit.segments:

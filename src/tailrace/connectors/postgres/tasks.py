@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.arrow import KeptConnection
 from tailrace.connectors.postgres.connection import Address
 from tailrace.connectors.postgres.pgoutput import Message, parse
-from tailrace.connectors.postgres.segment import MessageSegment, Segment
+from tailrace.connectors.postgres.segment import MessageSegment, MixedSegment, Segment
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin, override_error, read_chunk
 from tailrace.errors import ConnectionFailed, TailraceError
 from tailrace.events.settings import EventSettings
@@ -38,16 +38,32 @@ class LogTask:
     `xmin` is what source blocks tell of the slot, 0 for nothing.
     """
 
-    segments: tuple[Segment, ...]
+    segments: tuple[Segment | MixedSegment, ...]
     settings: EventSettings
     xmin: int = 0
 
     def read(self) -> Iterator[pa.RecordBatch]:
+        yield from self._by_topic([one for one in self.segments if isinstance(one, Segment)])
+        for segment in self.segments:
+            if isinstance(segment, MixedSegment):
+                yield from self._mixed(segment)
+
+    def _mixed(self, segment: MixedSegment) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.postgres.mixed import records
+
+        for part in records(segment, self.settings, self.xmin or None):
+            if isinstance(part, list):
+                yield from self._by_topic(part)
+            else:
+                yield part
+
+    def _by_topic(self, segments: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
+        """The records of the segments, topic after topic, those of a topic in log order."""
         from tailrace.connectors.interleaving import in_log_order
         from tailrace.events import names
 
         topics: dict[str, list[Segment]] = {}
-        for segment in self.segments:
+        for segment in segments:
             topics.setdefault(names.topic(self.settings, segment.table.id), []).append(segment)
         for parts in topics.values():
             places = [part.place for part in parts if part.place is not None]

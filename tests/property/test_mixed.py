@@ -1,0 +1,199 @@
+"""Messages of many tables that are converted together become the records that they become table by table."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tailrace.columns import ChangeBatch, Image, TableId, TableSchema, Transactions
+from tailrace.config.expressions import compile_groups
+from tailrace.config.naming import TopicNaming
+from tailrace.connectors.postgres import mixed, segments
+from tailrace.connectors.postgres.mixed import _apart, records
+from tailrace.connectors.postgres.segment import MixedSegment, Segment
+from tailrace.connectors.postgres.tasks import LogTask
+from tailrace.errors import TailraceError
+from tailrace.events.settings import EventSettings
+from tailrace.events.shaping import Shaping
+from tests.property import json_batches
+from tests.property.logs import Change, logs
+from tests.property.test_shared_topics import SHARED, groups_of, taken_of
+
+NOW = 1_795_222_828_465_236_739
+SHARE = TopicNaming(expression=compile_groups(r"(.*)\.t[01]"), replacement="$1.both")
+MASK = Shaping.from_options({"column.mask.with.3.chars": [r"pub lic\.t0\.Key 2"]})
+Message = tuple[int, bytes]
+"""The number of its table, and its bytes."""
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Limits that small batches reach."""
+    monkeypatch.setattr(mixed, "MOST_PLACES", 9)
+    monkeypatch.setattr(mixed, "_MOST_CELLS", 60)
+    monkeypatch.setattr(segments, "MIXED_TABLES", 1)
+    with patch("tailrace.events.records.time.time_ns", lambda: NOW):
+        yield
+
+
+def tuple_of(image: Image, row: int) -> bytes:
+    parts = [struct.pack(">H", len(image.columns))]
+    for column, unavailable in zip(image.columns, image.unavailable, strict=True):
+        text = column[row].as_py()
+        if unavailable is not None and unavailable[row]:
+            parts.append(b"u")
+        else:
+            parts.append(b"n" if text is None else b"t" + struct.pack(">I", len(text)) + text)
+    return b"".join(parts)
+
+
+def message_of(batch: ChangeBatch, row: int, oid: int, old: bytes) -> bytes | None:
+    """The change as the log has it; None for one that no message of one table is."""
+    op, head = chr(batch.op[row]), struct.pack(">I", oid)
+    before, after = batch.before, batch.after
+    has_before = before is not None and (before.present is None or before.present[row])
+    if op == "c" and after is not None:
+        return b"I" + head + b"N" + tuple_of(after, row)
+    if op == "u" and after is not None:
+        first = b"" if not has_before or before is None else old + tuple_of(before, row)
+        return b"U" + head + first + b"N" + tuple_of(after, row)
+    if op == "d" and before is not None:
+        return b"D" + head + old + tuple_of(before, row)
+    return None
+
+
+@st.composite
+def mixtures(draw: Callable[..., Any]) -> MixedSegment:
+    """Changes of up to six tables in one log."""
+    tables: list[TableSchema] = []
+    messages: list[Message] = []
+    for number in range(draw(st.integers(1, 6))):
+        batch = draw(json_batches.batches())
+        table = replace(batch.table, id=TableId("golden", "pub lic", f"t{number}"), oid=number + 10)
+        tables.append(table)
+        for row in range(len(batch)):
+            found = message_of(batch, row, table.oid, draw(st.sampled_from([b"K", b"O"])))
+            if found is not None:
+                messages.append((number, found))
+    return segment_of(tables, draw(st.permutations(messages)), draw(st.booleans()))
+
+
+def segment_of(tables: Sequence[TableSchema], messages: Sequence[Message], numbered: bool) -> MixedSegment:
+    count = len(messages)
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum([len(data) for _, data in messages], out=offsets[1:])
+    numbers = np.arange(1, count + 1, dtype=np.int64)
+    transactions = np.arange(3, dtype=np.int64)
+    return MixedSegment(
+        tuple(tables),
+        np.array([number for number, _ in messages], np.int32),
+        np.frombuffer(b"".join(data for _, data in messages), np.uint8),
+        offsets,
+        1000 + 10 * numbers,
+        np.sort(np.arange(count, dtype=np.int32) % 3),
+        numbers - 1,
+        Transactions(700 + transactions, 5000 + transactions, 10**15 + transactions, 4000 * transactions - 1),
+        numbers if numbered else None,
+        2 * numbers if numbered else None,
+    )
+
+
+def by_topic(parts: Sequence[Segment | MixedSegment], settings: EventSettings) -> dict[str, list[dict[str, Any]]]:
+    """The records of each topic, or, without a topic, what they fail with."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    try:
+        for rows in LogTask(tuple(parts), settings, 77).read():
+            rows.validate(full=True)
+            for row in rows.to_pylist():
+                found[row["topic"]].append(row)
+    except TailraceError as error:
+        return {"": [{"error": type(error)}]}
+    return found
+
+
+@hypothesis_settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(mixtures(), json_batches.settings(), st.booleans(), st.booleans(), st.sampled_from([0, 0, 700]))
+def test_tables_that_are_converted_together_give_what_each_gives_by_itself(
+    segment: MixedSegment, settings: EventSettings, share: bool, mask: bool, most: int
+) -> None:
+    if most and max(np.diff(segment.offsets), default=0) > most:
+        most = 0
+    settings = replace(settings, most_change_bytes=most)
+    if share:
+        settings = replace(settings, naming=SHARE)
+    if mask:
+        settings = replace(settings, shaping=MASK)
+    if not segment.data.size:
+        return
+    assert by_topic([segment], settings) == by_topic(_apart(segment), settings)
+
+
+PLAIN = EventSettings("server", "golden", event_format="3")
+
+
+def a_segment(tables: int, messages: list[Message] | None = None) -> MixedSegment:
+    batch = json_batches.inserts(4)
+    schemas = [replace(batch.table, id=TableId("golden", "public", f"t{n}"), oid=n + 10) for n in range(tables)]
+    if messages is None:
+        found = [(n, message_of(batch, row, n + 10, b"K")) for row in range(4) for n in range(tables)]
+        messages = [(number, data) for number, data in found if data is not None]
+    return segment_of(schemas, messages, False)
+
+
+def test_changes_that_are_right_are_converted_together() -> None:
+    parts = list(records(a_segment(30), PLAIN, None))
+    assert not any(isinstance(part, list) for part in parts)
+    assert sum(part.num_rows for part in parts if not isinstance(part, list)) == 120
+
+
+HEAD = struct.pack(">I", 10)
+ONE = struct.pack(">HcI", 1, b"t", 1) + b"7"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"", b"I", b"I" + HEAD, b"I" + HEAD + b"N", b"I" + HEAD + b"K" + ONE, b"X" + HEAD + b"N" + ONE,
+        b"I" + struct.pack(">I", 11) + b"N" + ONE, b"I" + HEAD + b"N" + ONE[:-1], b"I" + HEAD + b"N" + ONE + b"N",
+        b"I" + HEAD + b"N" + ONE + b"N" + ONE, b"I" + HEAD + b"N" + struct.pack(">Hc", 1, b"z"),
+        b"I" + HEAD + b"N" + struct.pack(">HcI", 1, b"t", 0xFFFFFFFF) + b"7", b"I" + HEAD + b"N" + struct.pack(">H", 2),
+        b"U" + HEAD + b"K" + ONE, b"U" + HEAD + b"K" + ONE + b"K" + ONE, b"U" + HEAD + b"N" + ONE + b"N" + ONE,
+        b"D" + HEAD + b"N" + ONE, b"D" + HEAD + b"K" + ONE + b"N" + ONE,
+    ],
+)  # fmt: skip
+def test_a_message_that_is_wrong_is_put_aside_as_that_of_one_table_is(message: bytes) -> None:
+    good = b"I" + HEAD + b"N" + ONE
+    segment = a_segment(3, [(0, good), (0, message), (1, b"I" + struct.pack(">I", 11) + b"N" + ONE), (0, good)])
+    settings = replace(PLAIN, processing_failure_mode="skip")
+    found = by_topic([segment], settings)
+    assert found == by_topic(_apart(segment), settings)
+    assert sum(map(len, found.values())) == 4
+    assert by_topic([segment], PLAIN).keys() == {""}
+
+
+@hypothesis_settings(deadline=None, max_examples=80)
+@given(logs, st.booleans(), st.lists(st.integers(0, 200), max_size=4), st.integers(1, 4), st.booleans())
+def test_a_batch_has_the_same_records_with_tables_together_and_apart(
+    transactions: list[list[Change]], numbered: bool, cuts: list[int], parallelism: int, share: bool
+) -> None:
+    settings = SHARED if share else replace(SHARED, naming=TopicNaming())
+    taken = taken_of(transactions, numbered, cuts)
+    together = [part for group in groups_of(taken, False, parallelism, settings) for part in group]
+    with patch.object(segments, "MIXED_TABLES", 1 << 30):
+        apart = [part for group in groups_of(taken, False, parallelism, settings) for part in group]
+    assert not any(isinstance(part, MixedSegment) for part in apart)
+    if any(change[0] in "IUMD" for one in transactions for change in one if change[1] in (10, 20)) and not any(
+        change[0] == "T" for one in transactions for change in one
+    ):
+        assert any(isinstance(part, MixedSegment) for part in together)
+    assert by_topic(together, settings) == by_topic(apart, settings)
