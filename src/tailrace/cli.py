@@ -282,7 +282,9 @@ def _version(arguments: argparse.Namespace) -> int:
 
 def _report(error: Exception) -> int:
     """Print one message for `error` on stderr; returns its exit code."""
-    deliberate = cause(error)
+    from tailrace.connectors.registry import lacking_driver
+
+    deliberate = cause(error) or lacking_driver(error)
     if deliberate is not None:
         print(f"tailrace: {deliberate.message.strip()}", file=sys.stderr)
         if deliberate.remedy:

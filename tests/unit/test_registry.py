@@ -66,8 +66,17 @@ def test_every_part_of_a_connector_is_there(name: str) -> None:
 def test_the_extra_brings_the_driver(name: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     descriptor = registry.find(name)
-    assert extras[descriptor.extra]
-    assert descriptor.drivers
+    assert descriptor.requirement == f"tailrace[{name}]"
+    assert extras[name]
+    told = registry.lacking_driver(ModuleNotFoundError("No module", name=f"{descriptor.drivers[-1]}.part"))
+    assert told is not None
+    assert f"The driver of {descriptor.title} is not installed" in told.message
+    assert told.remedy == f"Install it: pip install 'tailrace[{name}]'."
+
+
+def test_another_module_that_is_missing_is_nobodys_driver() -> None:
+    assert registry.lacking_driver(ModuleNotFoundError("No module", name="nowhere")) is None
+    assert registry.lacking_driver(ValueError("psycopg")) is None
 
 
 @pytest.mark.parametrize("name", registry.OWN)

@@ -85,8 +85,8 @@ class Descriptor:
     what writes a Signal where the Config says and returns the place's name, `describe` what makes a SourceStatus of
     offsets. `signal_place` says what a signal becomes there.
 
-    `extra` is the extra of pyproject.toml that brings the modules `drivers`, which only the connector's room imports,
-    when it first connects; "" for a connector that needs none. `documents` names the module that is a Documents; ""
+    `drivers` are the modules that only the connector's room imports, when it first connects, and `requirement` is what
+    pip installs for them; empty where there is no driver. `documents` names the module that is a Documents; ""
     where there is none. Connectors over change tables name in `dialect` what makes their Dialect of a Config, and in
     `form` their part of events.
     """
@@ -101,8 +101,8 @@ class Descriptor:
     send_signal: str
     describe: str
     signal_place: str = "row of the signal table"
-    extra: str = ""
     drivers: tuple[str, ...] = ()
+    requirement: str = ""
     documents: str = ""
     dialect: str = ""
     form: str = ""

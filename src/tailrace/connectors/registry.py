@@ -17,7 +17,7 @@ from tailrace.config import Config, files
 from tailrace.config.files import RunConfig
 from tailrace.config.option import Option
 from tailrace.connectors.descriptor import Descriptor, Documents
-from tailrace.errors import ConfigError
+from tailrace.errors import ConfigError, PrerequisiteError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -95,6 +95,19 @@ def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkp
 def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | None = None) -> RunConfig:
     """The pipeline that a file's entries describe; see `tailrace.config.files.from_entries`."""
     return files.from_entries(entries, configure, environment)
+
+
+def lacking_driver(error: BaseException) -> PrerequisiteError | None:
+    """What to install where `error` says that a connector's driver cannot be found; None for any other error."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    for descriptor in _each():
+        if error.name.partition(".")[0] in descriptor.drivers:
+            return PrerequisiteError(
+                f"The driver of {descriptor.title} is not installed: there is no module {error.name}.",
+                f"Install it: pip install '{descriptor.requirement}'.",
+            )
+    return None
 
 
 def documents() -> Documents:

@@ -23,8 +23,8 @@ CONNECTOR = Descriptor(
     prerequisites=f"{_ROOM}.prerequisites",
     send_signal=f"{_CHANGE_TABLES}.signalling:send",
     describe=f"{_CHANGE_TABLES}.status:describe",
-    extra="db2",
     drivers=("ibm_db",),
+    requirement="tailrace[db2]",
     dialect=f"{_ROOM}.dialect:dialect",
     form=f"{_ROOM}.form:FORM",
 )

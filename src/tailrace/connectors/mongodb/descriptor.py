@@ -22,7 +22,7 @@ CONNECTOR = Descriptor(
     send_signal=f"{_ROOM}.signalling:send",
     describe=f"{_ROOM}.status:describe",
     signal_place="document of the signal collection",
-    extra="mongodb",
     drivers=("pymongo", "bson"),
+    requirement="tailrace[mongodb]",
     documents=f"{_ROOM}.documents.entrance",
 )

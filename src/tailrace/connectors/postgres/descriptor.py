@@ -24,6 +24,6 @@ CONNECTOR = Descriptor(
     prerequisites=f"{_ROOM}.prerequisites",
     send_signal=f"{_ROOM}.signal_table:send",
     describe=f"{_ROOM}.status:describe",
-    extra="postgres",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
+    requirement="tailrace[postgres]",
 )

@@ -26,8 +26,8 @@ CONNECTOR = Descriptor(
     prerequisites=f"{_ROOM}.prerequisites",
     send_signal=f"{_CHANGE_TABLES}.signalling:send",
     describe=f"{_CHANGE_TABLES}.status:describe",
-    extra="sqlserver",
     drivers=("mssql_python",),
+    requirement="tailrace[sqlserver]",
     dialect=f"{_ROOM}.dialect:dialect",
     form=f"{_ROOM}.form:FORM",
 )
