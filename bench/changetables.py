@@ -16,7 +16,7 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.connection import connect
 from tests.servers.tds.process import TestDatabase, TestServer
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors import dispatch
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.position import FlushedLsn
+from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tests import fix_invariant
 from tests.fix_postgres import Database

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tailrace.columns.batch import ChangeBatch
-from tailrace.config import parse
 from tailrace.connectors.base import Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.postgres.arrow import ArrowConnection
@@ -25,6 +24,7 @@ from tailrace.connectors.postgres.tasks import (
     Rehearsal,
     SnapshotTask,
 )
+from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import Notification
 from tests import fix_invariant

@@ -110,8 +110,8 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def _read(arguments: argparse.Namespace) -> RunConfig:
-    from tailrace.config import files
     from tailrace.config.option import holds_secret
+    from tailrace.connectors import registry
 
     overrides: dict[str, str] = {}
     for entry in arguments.set:
@@ -131,7 +131,7 @@ def _read(arguments: argparse.Namespace) -> RunConfig:
         if not equals or not name.strip() or not path.strip():
             raise ConfigError("An argument of --set-file has no NAME=PATH.", "Write --set-file NAME=PATH.")
         overrides[name.strip()] = _content(name.strip(), path.strip())
-    return files.read(arguments.file, overrides, checkpoint=getattr(arguments, "checkpoint", None))
+    return registry.read(arguments.file, overrides, checkpoint=getattr(arguments, "checkpoint", None))
 
 
 def _content(name: str, path: str) -> str:
@@ -148,9 +148,8 @@ def _content(name: str, path: str) -> str:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from tailrace.connectors.registry import prerequisites
-
     run = _read(arguments)
+    from tailrace.connectors.registry import find
     from tailrace.spark import cluster
 
     conf = cluster.settings(arguments.conf)
@@ -164,7 +163,7 @@ def _run(arguments: argparse.Namespace) -> int:
         # What ends the query is told here, so Spark's own log only doubles it.
         pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off", master=master, conf=conf)
         # Asked before Spark starts: most failures are then told within a second.
-        for finding in prerequisites(run.source).demand(run.source):
+        for finding in find(run.source.connector).load_prerequisites().demand(run.source):
             # The source tells of the tables itself, at each start.
             if finding.level == "warning" and finding.subject in ("slot", "senders"):
                 logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
@@ -185,7 +184,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
     """Start the pipeline and show its status until it ends or is interrupted. Raises what ended it."""
-    from tailrace.connectors.registry import describe
+    from tailrace.connectors.registry import find
     from tailrace.spark.processes import process_lost
     from tailrace.status import StatusLine
 
@@ -193,7 +192,7 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
     # On the main thread Spark's session would take Ctrl-C for itself, and end in the middle of its own start.
     with ThreadPoolExecutor(1, "tailrace-start") as starter:
         query = starter.submit(pipeline.start, available_now=once).result()
-    line = StatusLine(describe(pipeline.run.source))
+    line = StatusLine(find(pipeline.run.source.connector).load_describe())
     # Records and a line that rewrites itself do not share a terminal.
     shown = not (pipeline.run.sink.name == "console" and sys.stdout.isatty() and sys.stderr.isatty())
     with _progress(pipeline, line) as ended:
@@ -241,13 +240,14 @@ def _progress(pipeline: Pipeline, line: StatusLine) -> Iterator[threading.Event]
 def _check(arguments: argparse.Namespace) -> int:
     from tailrace import sinks
     from tailrace.connectors import advice
-    from tailrace.connectors.registry import prerequisites
+    from tailrace.connectors.registry import find
 
     run = _read(arguments)
     sink = sinks.open(run.sink.name, run.sink.options)
     named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}."
     print(f"{'ok':<8} {'configuration':<14} {named}")
-    findings = [*prerequisites(run.source).check(run.source), *advice.channels(run.source), *sink.advice()]
+    found = find(run.source.connector).load_prerequisites().check(run.source)
+    findings = [*found, *advice.channels(run.source), *sink.advice()]
     for finding in findings:
         print(f"{finding.level:<8} {finding.subject:<14} {finding.text}")
         if finding.remedy:
@@ -282,7 +282,9 @@ def _version(arguments: argparse.Namespace) -> int:
 
 def _report(error: Exception) -> int:
     """Print one message for `error` on stderr; returns its exit code."""
-    deliberate = cause(error)
+    from tailrace.connectors.registry import lacking_driver
+
+    deliberate = cause(error) or lacking_driver(error)
     if deliberate is not None:
         print(f"tailrace: {deliberate.message.strip()}", file=sys.stderr)
         if deliberate.remedy:

@@ -11,13 +11,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace import sinks
 from tailrace.config.files import RunConfig
+from tailrace.connectors.registry import find
 from tailrace.errors import TailraceError
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.spark.lock import CheckpointLock
 from tailrace.status import METRIC
-
-FORMATS = {name: f"{name}-cdc" for name in ("postgres", "mongodb", "sqlserver", "db2")}
-"""Spark's name of each connector's source."""
 
 
 class Pipeline:
@@ -96,7 +94,7 @@ class Pipeline:
         from tailrace.spark import options
 
         source = self.run.source
-        frame = spark.readStream.format(FORMATS[source.connector]).options(**options(source.texts)).load()
+        frame = spark.readStream.format(find(source.connector).format).options(**options(source.texts)).load()
         aside = expr("count_if(op = 'quarantine') as quarantined")
         frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"), aside)
         trigger = self._trigger(available_now)

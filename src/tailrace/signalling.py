@@ -31,15 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="schema.table (MongoDB: database.collection) to read or to leave, or a regular expression over such "
-        "names; repeatable",
+        help="schema.table (or database.collection) to read or to leave, or a regular expression over such names; "
+        "repeatable",
     )
     add(
         "--filter",
         metavar="NAME=SQL",
         action="append",
         default=[],
-        help="read only the rows of a table for which an SQL condition holds, with MongoDB a query as JSON; repeatable",
+        help="read only the rows of a table for which an SQL condition holds, or the documents of a collection that a "
+        "query finds, as JSON; repeatable",
     )
     add("--surrogate-key", metavar="COLUMN", help="order the rows by this column, not by the key")
     add(
@@ -144,10 +145,10 @@ def send(config: Config, signal: Signal, channel: str | None = None) -> str:
         raise ConfigError(f"The signal would be refused: {FORBIDDEN}.", "Leave --filter out, or enable conditions.")
     named = f"{signal.type} {signal.id}"
     if chosen == "source":
-        from tailrace.connectors.registry import write_signal
+        from tailrace.connectors.registry import find
 
-        what = "document of the signal collection" if config.connector == "mongodb" else "row of the signal table"
-        return f"{named}: a {what} {write_signal(config, signal)}."
+        connector = find(config.connector)
+        return f"{named}: a {connector.signal_place} {connector.load_send_signal()(config, signal)}."
     if chosen == "kafka":
         from tailrace.snapshot import kafka
 

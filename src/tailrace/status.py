@@ -25,7 +25,7 @@ from tailrace.progress import Pace
 log = logging.getLogger("tailrace")
 
 Describe = Callable[[Offsets, Offsets], SourceStatus]
-"""What a connector says of an offset and of the newest one that it knows: `tailrace.connectors.registry.describe`."""
+"""What a connector says of an offset and of the newest one that it knows: `Descriptor.load_describe`."""
 
 METRIC = "tailrace"
 """Name of the observed metric: its field `newest_us` is the newest `source_ts` of the batch, in µs since 1970 UTC, and

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.config.files import from_entries
 from tailrace.config.properties import parse_properties
+from tailrace.connectors.registry import from_entries
 from tailrace.errors import TailraceError
 from tests import fix_invariant
 from tests.fix_postgres import Database

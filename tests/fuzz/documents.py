@@ -12,7 +12,6 @@ import bson
 import numpy as np
 from bson.timestamp import Timestamp
 
-from tailrace.config import parse
 from tailrace.connectors.mongodb import fields, raw
 from tailrace.connectors.mongodb import json_forms as forms
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
@@ -26,6 +25,7 @@ from tailrace.connectors.mongodb.position import Position
 from tailrace.connectors.mongodb.records import to_rows
 from tailrace.connectors.mongodb.segment import OPLOG, STREAM, segments
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, ConversionError, DecodeError, TailraceError
 from tailrace.events.settings import EventSettings
 from tests.fuzz.guarded import Guarded

@@ -21,6 +21,7 @@ from tailrace.events.settings import EventSettings
 from tailrace.serde import fragments
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, plain_json
+from tests.event_settings import event_settings
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target
 from tests.fuzz.mutation import framed, frames
@@ -88,10 +89,10 @@ _WORDS = (
 
 def mode(number: int, connector: str) -> EventSettings:
     formats = {"postgres": ("3", "1.7"), **captured_batches.FORMATS}[connector]
-    return EventSettings(
+    return event_settings(
         "server",
         "golden",
-        connector="postgresql" if connector == "postgres" else connector,
+        connector=connector,
         event_format=formats[number // 7 % 2],
         time_precision_mode=_TIMES[number % 7],
         decimal_handling_mode=_DECIMALS[number % 3],

@@ -22,6 +22,7 @@ from tailrace.events import boundaries, heartbeat, messages
 from tailrace.events.envelope import event_schemas
 from tailrace.events.settings import EventSettings
 from tailrace.serde.json_text import schema_text
+from tests.event_settings import event_settings
 from tests.golden import case as cases
 from tests.golden import runner
 
@@ -98,7 +99,7 @@ def test_the_fixed_schemas_are_those_of_all_recordings(folder: str, kind: str) -
     shown = recorded(folder).get(kind)
     if not shown:
         pytest.skip(f"no recording in {folder} has {kind}")
-    expected = ours(kind, EventSettings("server", "d", event_format=FORMATS[folder]))
+    expected = ours(kind, event_settings("server", "d", event_format=FORMATS[folder]))
     assert [(case, *expected) for case, _, _ in shown] == shown
 
 
@@ -109,7 +110,7 @@ def test_every_recording_of_events_has_envelopes(folder: str) -> None:
 
 
 def test_a_field_that_is_missing_or_elsewhere_would_be_seen() -> None:
-    new, old = (ours(ENVELOPE, EventSettings("s", "d", event_format=form)) for form in ("3", "1.7"))
+    new, old = (ours(ENVELOPE, event_settings("s", "d", event_format=form)) for form in ("3", "1.7"))
     assert new != old
     names = [name for name in new[1] if name in old[1]]
     assert sorted(names) == sorted(old[1])

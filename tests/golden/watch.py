@@ -20,8 +20,8 @@ from tailrace import spark as sources
 from tailrace.connectors.base import Planner
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.spark.source import SOURCES, ChangeDataSource, ChangeStreamReader, new_run_id
-from tailrace.transforms.unwrap import transform
+from tailrace.connectors.registry import known
+from tailrace.spark.source import ChangeDataSource, ChangeStreamReader, data_source, new_run_id
 
 PREFIX = "watched-"
 
@@ -73,7 +73,7 @@ def is_idle(planner: Planner) -> bool:
 
 def load(spark: SparkSession, form: str, options: Mapping[str, str], question: Path, answer: Path) -> DataFrame:
     """The rows of the connector `form`, as any user gets them, by a planner that is watched."""
-    base = next(source for source in SOURCES if source.name() == form)
+    base = next(data_source(one) for one in known() if one.format == form)
     spark.dataSource.register(_watched(base, question, answer))
     return spark.readStream.format(PREFIX + form).options(**sources.options(options)).load()
 
@@ -87,7 +87,7 @@ def _watched(base: type[ChangeDataSource], question: Path, answer: Path) -> type
             return PREFIX + base.name()
 
         def streamReader(self, schema: StructType) -> ChangeStreamReader:
-            reader = WatchedReader(self._config, new_run_id(), transform(self._config))
+            reader = WatchedReader(self._config, new_run_id(), self.transform())
             reader.question, reader.answer = question, answer
             return reader
 

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tailrace.config import Config, parse
+from tailrace.config import Config
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.snapshot.channels import Polled
 from tailrace.snapshot.kafka import KafkaChannel, send

@@ -15,6 +15,7 @@ from tailrace.connectors.db2.form import FORM as DB2
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.captured import CapturedForm
 from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 from tests.property.drawn import TEXT, images, modes
 
 # Type name, modifier, default, texts.
@@ -106,7 +107,7 @@ FORMATS = {"sqlserver": ("1.0", "3"), "db2": ("2.3", "3")}
 @st.composite
 def settings(draw: Callable[..., Any], connector: str) -> EventSettings:
     """Settings of every mode."""
-    return EventSettings(
+    return event_settings(
         "server",
         "golden",
         connector=connector,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tailrace.columns import ChangeBatch, Column, Image, TableId, TableSchema, Transactions
 from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 from tests.property.drawn import TEXT, images, modes
 
 _YEARS = st.integers(1, 294_276)
@@ -201,7 +202,7 @@ COLUMNS: list[Kind] = [
 @st.composite
 def settings(draw: Callable[..., Any]) -> EventSettings:
     """Settings of every mode."""
-    return EventSettings(
+    return event_settings(
         "server",
         "golden",
         event_format=draw(st.sampled_from(["3", "1.7"])),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.connectors.mongodb.documents.extended import Document, Typed, read, write
+from tailrace.connectors.mongodb.documents.states import patched, state_after
 from tailrace.errors import ConversionError
-from tailrace.transforms.extended import Document, Typed, read, write
-from tailrace.transforms.states import patched, state_after
 
 _NAMES = st.sampled_from(["a", "b", "c", "d", "0", "1", "é"])
 _SCALARS = st.one_of(

@@ -21,6 +21,7 @@ from tailrace.events.table_plan import table_plan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tailrace.serde.json_text import dumps
 from tailrace.serde.reference import Event, Reference
+from tests.event_settings import event_settings
 from tests.property import captured_batches, json_batches
 
 NOW = 1_795_222_828_465_236_739
@@ -87,7 +88,7 @@ def test_any_text_as_an_array(texts: list[str | None], nulls: bool) -> None:
     """What is no array counts as lost on both paths, and nothing else does."""
     of = Column("e", "text", 25) if nulls else Column("e", "mood", 0, kind="enum", enum_labels=("a",))
     table = TableSchema(TableId("d", "s", "t"), (Column("v", "_text", 1009, kind="array", element=of),), ())
-    (plan,), _ = plan_columns(table, EventSettings("server", "golden"))
+    (plan,), _ = plan_columns(table, event_settings("server", "golden"))
     column = pa.array([None if text is None else text.encode() for text in texts], pa.binary())
     fragment, lost = column_fragment(plan, column, None)
     wanted = [plan.null if text is None else plain_json(plan, text) for text in column.to_pylist()]
@@ -110,7 +111,7 @@ def test_blocks_keep_order_and_count(factor: int) -> None:
     """More changes than one block holds come in several batches, every record once."""
     count = 20_000 * factor
     batch = json_batches.inserts(count)
-    chosen = EventSettings("server", "golden", key_schemas_enable=False)
+    chosen = event_settings("server", "golden", key_schemas_enable=False)
     rows = pa.Table.from_batches(list(to_rows(batch, chosen, FORM)))
     assert rows.column("ordinal").to_pylist() == list(range(count))
     assert rows.column("key")[count - 1].as_py() == b'{"id":%d}' % (count - 1)

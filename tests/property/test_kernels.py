@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.postgres.values import plan_columns
-from tailrace.events.settings import EventSettings
 from tailrace.serde.fragments import column_fragment, integers_fragment, json_array, plain_json
+from tests.event_settings import event_settings
 
 _TWO = st.integers(0, 99).map("{:02d}".format)
 
@@ -19,7 +19,7 @@ _TWO = st.integers(0, 99).map("{:02d}".format)
 def _same(column: Column, texts: list[str | None]) -> None:
     """The kernel of the column gives what its plain conversion gives, and counts the same texts as lost."""
     table = TableSchema(TableId("d", "s", "t"), (column,), ())
-    (plan,), _ = plan_columns(table, EventSettings("server", "d"))
+    (plan,), _ = plan_columns(table, event_settings("server", "d"))
     array = pa.array([None if text is None else text.encode() for text in texts], pa.binary())
     fragment, lost = column_fragment(plan, array, None)
     found = json_array(fragment).to_pylist()

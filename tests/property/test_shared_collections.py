@@ -22,10 +22,10 @@ from tailrace.connectors.mongodb.chunk import Rows, numbered
 from tailrace.connectors.mongodb.segment import OPLOG
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.tasks import LogTask
-from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 
 KNOWN = [("d", "c0"), ("d", "c1"), ("d", "c2"), ("d", "other")]
-EVENTS = EventSettings(
+EVENTS = event_settings(
     "server",
     "",
     connector="mongodb",

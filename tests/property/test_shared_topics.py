@@ -24,9 +24,10 @@ from tailrace.connectors.postgres.spool import Rows, Spool
 from tailrace.connectors.postgres.tasks import LogTask
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 from tests.property.test_log import SCHEMAS, Change, index, logs
 
-APART = EventSettings(
+APART = event_settings(
     "server",
     "d",
     key_schemas_enable=False,

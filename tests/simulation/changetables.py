@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.config import parse
 from tailrace.connectors.changetables import initial, planner, sessions, start, windows
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import records
 from tailrace.events.settings import EventSettings

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.config import parse
 from tailrace.connectors.postgres import spool
 from tailrace.connectors.postgres.endings import SlotInUse
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.reading import Outside
 from tailrace.connectors.postgres.spill import Place, Spill, spool_failed
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading

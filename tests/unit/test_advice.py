@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tailrace import sinks
-from tailrace.config import parse
 from tailrace.connectors import advice
 from tailrace.connectors.db2 import advice as db2
 from tailrace.connectors.mongodb import advice as mongodb
+from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver import advice as sqlserver
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config.config import CONNECTORS, TABLES
-from tailrace.config.reference import BEGIN, END, main, page, renew
+from tailrace.connectors.reference import BEGIN, END, main, page, renew
+from tailrace.connectors.registry import OWN, table
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
 
 
-@pytest.mark.parametrize("name", CONNECTORS)
+@pytest.mark.parametrize("name", OWN)
 def test_the_page_is_up_to_date(name: str) -> None:
-    assert main([str(PAGES / f"{name}.md"), "--check"]) == 0, "run python -m tailrace.config.reference"
+    assert main([str(PAGES / f"{name}.md"), "--check"]) == 0, "run python -m tailrace.connectors.reference"
 
 
-@pytest.mark.parametrize("name", CONNECTORS)
+@pytest.mark.parametrize("name", OWN)
 def test_every_option_is_in_one_row(name: str) -> None:
     rows = [line for line in page(name).splitlines() if line.startswith("| `")]
-    assert len(rows) == len(TABLES[name])
-    for option in TABLES[name]:
+    assert len(rows) == len(table(name))
+    for option in table(name):
         assert sum(row.startswith(f"| `{option.name}` |") for row in rows) == 1, option.name
 
 

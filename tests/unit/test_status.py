@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableId
-from tailrace.config import parse
 from tailrace.connectors.base import Offset
 from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesSnapshot
@@ -21,19 +20,13 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.offset import SnapshotProgress as PostgresProgress
 from tailrace.connectors.postgres.position import LogPosition
 from tailrace.connectors.postgres.snapshot import SnapshotOrigin
-from tailrace.connectors.registry import describe
+from tailrace.connectors.registry import OWN, find
 from tailrace.connectors.source_status import SnapshotStatus, SourceStatus, TableProgress
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
 from tailrace.snapshot.plan import PlannedTable, SnapshotPlan
 from tailrace.snapshot.progress import Progress
 from tailrace.status import Status, StatusLine
 
-REQUIRED = {
-    "postgres": {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
-    "mongodb": {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"},
-    "sqlserver": {"database.hostname": "h", "database.user": "u", "database.names": "d", "topic.prefix": "p"},
-    "db2": {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"},
-}
 SECOND = 1 << 32
 AT = 1558965515 * SECOND
 LSN = bytes.fromhex("00000025000000d98000")
@@ -119,12 +112,12 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
     ],
 )  # fmt: skip
 def test_each_connector_reads_its_own_offsets(connector: str, end: Offset, newest: Offset, told: SourceStatus) -> None:
-    assert describe(parse(connector, REQUIRED[connector]))(end, newest) == told
+    assert find(connector).load_describe()(end, newest) == told
 
 
-@pytest.mark.parametrize("connector", REQUIRED)
+@pytest.mark.parametrize("connector", OWN)
 def test_a_query_that_has_read_nothing_has_no_position(connector: str) -> None:
-    assert describe(parse(connector, REQUIRED[connector]))({}, {}) == SourceStatus()
+    assert find(connector).load_describe()({}, {}) == SourceStatus()
 
 
 def record(batch: int, events: int, end: Offset, newest: Offset) -> dict[str, Any]:
@@ -133,7 +126,7 @@ def record(batch: int, events: int, end: Offset, newest: Offset) -> dict[str, An
 
 def test_all_records_of_a_snapshot_are_counted() -> None:
     out = io.StringIO()
-    line = StatusLine(describe(parse("mongodb", REQUIRED["mongodb"])), out, lambda: 0.0)
+    line = StatusLine(find("mongodb").load_describe(), out, lambda: 0.0)
     for done in range(1, 5):
         end = mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), done))
         line.update(record(done, 51_000, json.loads(json.dumps(end)), {}))
@@ -147,7 +140,7 @@ def test_all_records_of_a_snapshot_are_counted() -> None:
 
 def test_records_are_counted_whatever_an_offset_looks_like() -> None:
     out = io.StringIO()
-    line = StatusLine(describe(parse("mongodb", REQUIRED["mongodb"])), out, lambda: 0.0)
+    line = StatusLine(find("mongodb").load_describe(), out, lambda: 0.0)
     line.update(record(1, 7, {"log": {"time": "?"}, "snapshot": {"plan": {}}}, {"log": 7}))
     assert out.getvalue() == "0 events/s · 7 in all · batch 1\n"
 
@@ -157,4 +150,4 @@ def test_the_age_of_the_newest_commit_is_the_better_lag() -> None:
         "timestamp": "2026-01-01T00:00:02.500Z",
         "observedMetrics": {"tailrace": {"newest_us": 1767225600_000_000}},
     }
-    assert Status.of(known, describe(parse("mongodb", REQUIRED["mongodb"]))).lag_s == pytest.approx(2.5)
+    assert Status.of(known, find("mongodb").load_describe()).lag_s == pytest.approx(2.5)

@@ -43,10 +43,10 @@ class Commits(Protocol):
 
 @dataclass(slots=True)
 class CapturedTransactions:
-    """The transactions of change tables (SQL Server, Db2): `commit_lsn` is a `binary` array of their commits' LSNs.
+    """The transactions of change tables: `commit_lsn` is a `binary` array of their commits' LSNs.
 
-    The bytes are the server's own: 10 for SQL Server, 10 or 16 for Db2. Those of one server have one length, so that
-    they sort as bytes. Zeros stand for a snapshot taken before anything was captured, whose source blocks have no LSN.
+    The bytes are the server's own, 10 or 16. Those of one server have one length, so that they sort as bytes. Zeros
+    stand for a snapshot taken before anything was captured, whose source blocks have no LSN.
     """
 
     commit_lsn: pa.Array
@@ -58,7 +58,7 @@ class CapturedTransactions:
 
 @dataclass(slots=True)
 class Transactions:
-    """The transactions of PostgreSQL's log; see Commits.
+    """The transactions of a log of numbered positions; see Commits.
 
     `xid` the server's 32-bit transaction id; `commit_lsn` the LSN of the commit record; `commit_us` the commit's
     time in µs since 1970 UTC; `previous_end` the end LSN of the commit before it in the log, -1 when none was seen.
@@ -92,11 +92,11 @@ class Image:
 class ChangeBatch:
     """The changes of one version of one table, in log order.
 
-    `op` holds the ASCII codes of c, u, d, t or r. `lsn` is the LSN of the change itself: of PostgreSQL the start of
-    its message, an int64; of change tables a `binary` array of the server's bytes, null where a source block has none.
+    `op` holds the ASCII codes of c, u, d, t or r. `lsn` is the LSN of the change itself: of a log the start of its
+    message, an int64; of change tables a `binary` array of the server's bytes, null where a source block has none.
     `ordinal` is the change's place within the transaction, counted over every change of the transaction from 0; of
-    change tables, among the rows of one change LSN. `command` numbers SQL Server's operations within a transaction,
-    which is how they are ordered; None where there are no such numbers. `(transactions.commit_lsn[transaction[i]],
+    change tables, among the rows of one change LSN. `command` numbers the operations within a transaction, where
+    they are ordered by it; None where there are no such numbers. `(transactions.commit_lsn[transaction[i]],
     ordinal[i])` is the position that identifies the event; of change tables `command` and `lsn` stand between the two.
     For snapshot rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout.
     `before` and `after` may be None when no row has that image. In an update, `before` is present only if the log
@@ -105,7 +105,7 @@ class ChangeBatch:
     Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
     first event among all captured events of its transaction, and among those of its table. `messages` are the raw
     messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks tell of the slot,
-    None where nothing is known. `serial` is SQL Server's event_serial_no, an int64 array: null where a source block has
+    None where nothing is known. `serial` is the source block's event_serial_no, an int64 array: null where a block has
     none, None when it has none throughout.
     """
 
@@ -135,7 +135,7 @@ def position_text(position: int | str) -> str:
     """What the row schema's `position` says: 16 hexadecimal digits of a number; a text stands as it is.
 
     The text of change tables is the hexadecimal digits, in capitals, of the LSNs of commit and change, and between the
-    two of SQL Server's command: it sorts in log order.
+    two of the command, where there is one: it sorts in log order.
     """
     return f"{position:016X}" if isinstance(position, int) else position
 
@@ -155,8 +155,8 @@ class Counts:
 class Boundary:
     """The beginning or end of a transaction, for transaction metadata.
 
-    `xid` is PostgreSQL's transaction id, or, of other servers, the text that names the transaction in events. `lsn`
-    is the LSN of its first message, or the end LSN of its commit (PostgreSQL only, else 0); `commit_lsn` its position
+    `xid` is the number that the server gives a transaction, or else the text that names it in events. `lsn` is the
+    LSN of its first message, or the end LSN of its commit (0 where `xid` is a text); `commit_lsn` its position
     as `position_text` takes it; `commit_us` the commit's time in µs since 1970; `ordinal` sorts it among the
     transaction's changes; `counts` is None at the beginning.
     """

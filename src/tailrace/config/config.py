@@ -8,22 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, db2, mongodb, naming, postgres, signals, sqlserver
-from tailrace.config.connector import Connector, Draft
+from tailrace.config import columns, naming, signals
+from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
 from tailrace.config.option import Kind, Option
 from tailrace.errors import ConfigError
-
-CONNECTORS: dict[str, Connector] = {
-    "db2": db2.CONNECTOR,
-    "mongodb": mongodb.CONNECTOR,
-    "postgres": postgres.CONNECTOR,
-    "sqlserver": sqlserver.CONNECTOR,
-}
-"""The connectors by their names."""
-
-TABLES: dict[str, tuple[Option, ...]] = {name: connector.table for name, connector in CONNECTORS.items()}
-"""Every option of each connector, by the connector's name; the reference pages are made from it as well."""
 
 _log = logging.getLogger("tailrace")
 _told: set[str] = set()
@@ -36,16 +25,18 @@ class Config(Mapping[str, Any]):
 
     The types are those of `tailrace.config.option.Kind`; an option without value or default is None. Some values
     are settled beyond the table: `topic.prefix` is the logical name however it was given, `event.format` is the
-    chosen format, and each connector settles what its own options say together (PostgreSQL: `skipped.operations`
-    holds `t` exactly when `truncate.handling.mode` is `skip`).
-    `given` holds the option texts as they were given, under the names of the table; `notices` the sentences about
-    deprecated names and options without effect.
+    chosen format, and each connector settles what its own options say together.
+    `traits` are the connector's. `given` holds the option texts as they were given, under the names of the table;
+    `hidden` are those of them whose texts are never shown, `idle` those that have no effect; `notices` the sentences
+    about deprecated names and options without effect.
     """
 
-    connector: str
+    traits: Traits
     typed: dict[str, Any]
     given: dict[str, str]
     notices: tuple[str, ...] = field(default=(), compare=False)
+    hidden: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
 
     def __getitem__(self, name: str) -> Any:
         return self.typed[name]
@@ -61,13 +52,18 @@ class Config(Mapping[str, Any]):
         return name in self.given
 
     @property
+    def connector(self) -> str:
+        """The connector's name."""
+        return self.traits.connector
+
+    @property
     def texts(self) -> dict[str, str]:
         """The options as texts that `parse` makes the same configuration of, without those that have no effect.
 
         Holds the secrets. The format goes with them: under which names the options were given, and with them the
         generation, is not to be seen any more.
         """
-        texts = {name: text for name, text in self.given.items() if not _row(self.connector, name).notice}
+        texts = {name: text for name, text in self.given.items() if name not in self.idle}
         return texts | {"event.format": self.event_format}
 
     @property
@@ -81,31 +77,23 @@ class Config(Mapping[str, Any]):
         return str(self.typed["topic.prefix"])
 
     def __repr__(self) -> str:
-        hidden = {name for name in self.given if _row(self.connector, name).hides(name)}
         shown = ", ".join(
-            f"{columns.without_salt(n)}={'***' if n in hidden else v!r}" for n, v in sorted(self.given.items())
+            f"{columns.without_salt(n)}={'***' if n in self.hidden else v!r}" for n, v in sorted(self.given.items())
         )
         return f"Config({self.connector}: {shown})"
 
 
-def _row(connector: str, name: str) -> Option:
-    """The row of an option that was given: the one of its name, else that of its family."""
-    table = TABLES[connector]
-    exact = (option for option in table if option.name == name)
-    return next(exact, None) or next(option for option in table if option.matches(name))
+def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
+    """The configuration that the texts `given` describe, for a connector with `traits` and `options`.
 
-
-def parse(connector: str, options: Mapping[str, str]) -> Config:
-    """The configuration that `options` describe, names matched without regard to case.
+    Names are matched without regard to case.
 
     Raises ConfigError with every fault in one message: unknown names with the nearest known one, broken values,
     options that are not supported with the reason.
     """
-    if connector not in TABLES:
-        raise ConfigError(f"There is no connector {connector!r}.", f"Known: {', '.join(sorted(TABLES))}.")
-    reading = _Reading(CONNECTORS[connector])
-    newest = any(name.strip().lower() == _PREFIX and text.strip() for name, text in options.items())
-    for name, text in options.items():
+    reading = _Reading(options)
+    newest = any(name.strip().lower() == _PREFIX and text.strip() for name, text in given.items())
+    for name, text in given.items():
         if newest and name.strip().lower() in reading.older_names:
             reading.notices.append(f"{name.strip()} has no effect: {_PREFIX} is given, and names the server.")
         else:
@@ -117,7 +105,10 @@ def parse(connector: str, options: Mapping[str, str]) -> Config:
         if notice not in _told:
             _told.add(notice)
             _log.warning(notice)
-    return Config(connector, values, reading.given, tuple(reading.notices))
+    rows = {name: reading.row(name) for name in reading.given}
+    hidden = frozenset(name for name, row in rows.items() if row.hides(name))
+    idle = frozenset(name for name, row in rows.items() if row.notice)
+    return Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
 
 
 def _config_error(faults: list[str]) -> ConfigError:
@@ -130,9 +121,9 @@ def _config_error(faults: list[str]) -> ConfigError:
 class _Reading:
     """The state of one `parse`: what was given under which name, and what is wrong with it."""
 
-    def __init__(self, connector: Connector) -> None:
-        self.connector = connector
-        self.table = table = connector.table
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.table = table = options.table
         self.given: dict[str, str] = {}
         self.values: dict[str, Any] = {}
         self.faults: list[str] = []
@@ -143,6 +134,10 @@ class _Reading:
         self._names = {option.name.lower(): option for option in table if not option.pattern}
         self._older = {old.lower(): option for option in table for old in option.deprecated_names}
         self._aliases = {alias.lower(): option for option in table for alias in option.aliases}
+
+    def row(self, name: str) -> Option:
+        """The row of an option that was given: the one of its name, else that of its family."""
+        return self._names.get(name.lower()) or next(option for option in self.table if option.matches(name))
 
     def take(self, name: str, text: str) -> None:
         """Read one option as it was written."""
@@ -197,8 +192,8 @@ class _Reading:
 
     def settle(self) -> dict[str, Any]:
         """All values with their defaults, after the rules that concern several options."""
-        connector, given = self.connector, self.values
-        chosen = next((form for name, form in connector.generations.items() if name in self._used), connector.form)
+        options, given = self.options, self.values
+        chosen = next((form for name, form in options.generations.items() if name in self._used), options.form)
         form = given.get("event.format") or chosen
         values: dict[str, Any] = {}
         for option in self.table:
@@ -207,13 +202,13 @@ class _Reading:
                 values[option.name] = option.default_1x if old else option.default
         values.update(given)
         values["event.format"] = form
-        for name in connector.required:
+        for name in options.required:
             if not values[name]:
                 self.faults.append(f"{name} is missing")
         if not values["topic.prefix"]:
             named = values.get("database.names") or [values.get("database.dbname")]
             values["topic.prefix"] = values["name"] or named[0] or ""
-        values["snapshot.mode"] = connector.modes.get(values["snapshot.mode"], values["snapshot.mode"])
+        values["snapshot.mode"] = options.modes.get(values["snapshot.mode"], values["snapshot.mode"])
         self._settle_converters(values)
         self._settle_field_names(values)
         self._check_lists(values)
@@ -222,7 +217,7 @@ class _Reading:
         self._check_snapshot_mode(values)
         self.faults.extend(signals.settle(values))
         draft = Draft(values, frozenset(self.given), form, used=frozenset(self._used))
-        connector.settle(draft)
+        options.settle(draft)
         self.faults.extend(draft.faults)
         self.notices.extend(draft.notices)
         self.given.update(draft.implied)

@@ -1,7 +1,8 @@
-"""Connector: what one connector's configuration consists of, and the options that every connector has. No I/O."""
+"""Options and Traits: what a connector's configuration consists of, and the options that every one has. No I/O."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,22 +39,38 @@ def _settled(draft: Draft) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Connector:
-    """The configuration of one connector.
+class Traits:
+    """What configurations and events ask of a connector, in the place of its name. Picklable.
 
-    `title` is the database's name in texts, `areas` the options under their headings, in the order of the reference
-    page; `required` the names of those without which nothing works. `form` is the format of the document that the
-    connector follows; today's is `3`. `generations` tells which format the name of an option chooses, if none is
-    given otherwise: an earlier entry goes before a later one. `modes` are older words for snapshot modes, `names` the
-    last parts, in small letters, of the class names that files call it by. `settle` holds the rules that concern
-    several options; they run after those that all connectors share.
+    `connector` is its name, `event_name` what events call it. `versions` are the versions of Debezium that source
+    blocks tell, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
+    captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
+    transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
+    records of schema changes do.
     """
 
-    title: str
+    connector: str
+    event_name: str
+    versions: Mapping[str, str]
+    system_tables: re.Pattern[str] | None = None
+    several_databases: bool = False
+    schema_changes_name_database: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of one connector.
+
+    `areas` are the options under their headings, in the order of the reference page; `required` the names of those
+    without which nothing works. `form` is the format of the document that the connector follows; today's is `3`.
+    `generations` tells which format the name of an option chooses, if none is given otherwise: an earlier entry goes
+    before a later one. `modes` are older words for snapshot modes. `settle` holds the rules that concern several
+    options; they run after those that all connectors share.
+    """
+
     areas: tuple[tuple[str, tuple[Option, ...]], ...]
     required: tuple[str, ...]
     form: str
-    names: tuple[str, ...]
     generations: Mapping[str, str]
     modes: Mapping[str, str] = field(default_factory=dict)
     settle: Callable[[Draft], None] = _settled

@@ -10,17 +10,16 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tailrace.config.config import CONNECTORS, Config, parse
+from tailrace.config.config import Config
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
 
-_ELSEWHERE = ("mysql", "mariadb", "oracle", "mongodb", "cassandra", "vitess", "spanner", "informix")
 _FORMATS = {
     "jsonbytearray": "it is the same JSON: say json",
     **dict.fromkeys(
@@ -38,6 +37,9 @@ SERVER_SINKS = (
 """The words of `debezium.sink.type` in Debezium Server."""
 
 _OWN_SINKS = ("file", "parquet", "console", "noop")
+
+Configure = Callable[[Mapping[str, str]], Config]
+"""Makes the configuration of a connector, which `connector.class` names among its options. Raises ConfigError."""
 
 _log = logging.getLogger("tailrace")
 
@@ -96,10 +98,16 @@ def checkpoint_directory(config: Config) -> Path | None:
     return Path("/" + named[local.end() :].lstrip("/")) if local else None
 
 
-def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkpoint: str | None = None) -> RunConfig:
+def read(
+    path: str | Path,
+    configure: Configure,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    checkpoint: str | None = None,
+) -> RunConfig:
     """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
-    `checkpoint` takes the place of `checkpoint.location`.
+    `configure` knows the connectors; `checkpoint` takes the place of `checkpoint.location`.
     Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
     """
     try:
@@ -113,11 +121,13 @@ def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkp
     if checkpoint is not None:
         server = any(name.startswith("debezium.source.") for name in entries)
         entries["debezium.source.checkpoint.location" if server else "checkpoint.location"] = checkpoint
-    return from_entries(entries)
+    return from_entries(entries, configure)
 
 
-def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | None = None) -> RunConfig:
-    """The pipeline that a file's entries describe. Raises ConfigError."""
+def from_entries(
+    entries: Mapping[str, str], configure: Configure, environment: Mapping[str, str] | None = None
+) -> RunConfig:
+    """The pipeline that a file's entries describe; `configure` knows the connectors. Raises ConfigError."""
     # Debezium Server reads its file with expressions, Kafka Connect's connectors know providers alone.
     server = any(name.startswith("debezium.source.") for name in entries)
     resolved = resolve(entries, environment, expressions=server)
@@ -138,8 +148,7 @@ def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | No
     if faults:
         raise ConfigError("\n  - ".join(["The file has entries that are not supported:", *faults]) + "\n",
                           "Correct the file.")  # fmt: skip
-    connector = _connector(options.get("connector.class", ""))
-    source = parse(connector, options)
+    source = configure(options)
     if sink is None:
         notices.append("No sink is named: events go to the console. Name one in debezium.sink.type.")
         sink = SinkConfig("console")
@@ -221,20 +230,3 @@ def _take_format(entry: str, name: str, text: str, options: dict[str, str], faul
             faults.append(f"{entry} = {text} is not a format; known is json")
     else:
         options[f"converter.{name}"] = text
-
-
-def _connector(name: str) -> str:
-    """Our name of a connector's class; PostgreSQL when none is given."""
-    short = name.strip().rpartition(".")[2].lower()
-    if not short:
-        return "postgres"
-    for known, connector in CONNECTORS.items():
-        if short in connector.names:
-            return known
-    titles = ", ".join(connector.title for connector in CONNECTORS.values())
-    if any(short.startswith(other) for other in _ELSEWHERE):
-        raise ConfigError(f"connector.class = {name} is not supported, for now.", f"Known are: {titles}.")
-    raise ConfigError(
-        f"connector.class = {name} is no connector that is known.",
-        f"Name one as Debezium does, as io.debezium.connector.postgresql.PostgresConnector; known are: {titles}.",
-    )

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tailrace.config.expressions import Expression, compile_expression
 
-_BUILT_IN = {
-    "postgres": re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
-    "sqlserver": re.compile(r"(sys|cdc|information_schema)\..*|.*\.systranschemas", re.DOTALL | re.IGNORECASE),
-}
-"""Tables of the servers themselves, as schema.table, by connector."""
+if TYPE_CHECKING:
+    from tailrace.config.config import Config
 
 
 class TableFilter:
     """Which tables are captured, after the four lists of a configuration. Picklable.
 
-    `settings` is any mapping with the typed values of `schema.include.list`, `schema.exclude.list`,
-    `table.include.list` and `table.exclude.list`. Raises ValueError for a broken expression; `tailrace.config.parse`
-    has turned that into a ConfigError before. The signal tables, `signal.data.collection`, are captured whatever the
-    lists say, except in the forms of Debezium 1.x, where they need to be listed like any other.
+    The lists are `schema.include.list`, `schema.exclude.list`, `table.include.list` and `table.exclude.list`. Raises
+    ValueError for a broken expression; `tailrace.config.parse` has turned that into a ConfigError before. The signal
+    tables, `signal.data.collection`, are captured whatever the lists say, except in the forms of Debezium 1.x, where
+    they need to be listed like any other.
     """
 
-    def __init__(self, settings: Any) -> None:
-        self._connector = getattr(settings, "connector", "postgres")
+    def __init__(self, settings: Config) -> None:
+        self._system_tables = settings.traits.system_tables
         named = settings.get("signal.data.collection") or ()
         if str(settings.get("event.format")).startswith("1."):
             named = ()
@@ -34,9 +30,8 @@ class TableFilter:
         self._tables = _Lists.of(settings["table.include.list"], settings["table.exclude.list"])
 
     def includes(self, schema: str, table: str) -> bool:
-        """Whether `schema.table` is captured; tables of the server's own schemas never are."""
-        built_in = _BUILT_IN.get(self._connector)
-        if built_in is not None and built_in.fullmatch(f"{schema}.{table}"):
+        """Whether `schema.table` is captured; the server's own tables never are."""
+        if self._system_tables is not None and self._system_tables.fullmatch(f"{schema}.{table}"):
             return False
         if (schema, table) in self._signals:
             return True

@@ -131,7 +131,7 @@ def _boolean(text: str) -> bool:
 
 
 def _integer(text: str) -> int:
-    # 64 bits, which a BSON timestamp needs
+    # 64 bits, which some positions need
     if not re.fullmatch(r"\s*[+-]?[0-9]{1,19}\s*", text) or not -(1 << 63) <= int(text) < 1 << 63:
         raise ValueError(f"must be a whole number, not {text.strip()!r}")
     return int(text)

@@ -1,71 +1,167 @@
-"""Which modules serve which connector, by the names of the tables of options. Nothing is imported before it is used."""
+"""Which connectors there are: tailrace's own, and those that other packages bring. No I/O but to find and load them.
+
+Another package brings a connector by an entry point of the group `tailrace.connectors`, whose object is a Descriptor
+and whose name is the connector's. Nothing is imported before it is asked for.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tailrace.config import Config
-from tailrace.connectors.base import Planner
-from tailrace.errors import ConfigError
+from tailrace import config
+from tailrace.config import Config, files
+from tailrace.config.files import RunConfig
+from tailrace.config.option import Option
+from tailrace.connectors.descriptor import Descriptor, Documents
+from tailrace.errors import ConfigError, PrerequisiteError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from importlib.metadata import EntryPoint
 
-    from tailrace.connectors.source_status import Offsets, SourceStatus
-    from tailrace.events.settings import EventSettings
-    from tailrace.snapshot.signals import Signal
+GROUP = "tailrace.connectors"
+"""The group of the entry points."""
 
-_PLANNERS = {
-    "postgres": "postgres.patience:PatientPlanner",
-    "mongodb": "mongodb.planner:MongoPlanner",
-    "sqlserver": "changetables.start:planner",
-    "db2": "changetables.start:planner",
-}
+OWN = ("postgres", "mongodb", "sqlserver", "db2")
+"""The packages here that hold a descriptor. A file that names no class means the first."""
 
+# So that a file which names one of them is told so, and not that it is misspelt.
+_ELSEWHERE = ("mysql", "mariadb", "oracle", "cassandra", "vitess", "spanner", "informix")
 
-def planner(config: Config, settings: EventSettings) -> Planner:
-    """The planner of a configuration's connector; no I/O. Planner."""
-    module, _, name = _PLANNERS[_known(config)].partition(":")
-    made: Planner = getattr(import_module(f"tailrace.connectors.{module}"), name)(config, settings)
-    return made
+_log = logging.getLogger("tailrace")
 
 
-def prerequisites(config: Config) -> Any:
-    """The module that checks a server before a run: `demand(config)` and `check(config)` give findings. Driver."""
-    return import_module(f"tailrace.connectors.{_known(config)}.prerequisites")
+def find(name: str) -> Descriptor:
+    """The connector called `name`. Raises ConfigError for one that is not there or cannot be loaded."""
+    if name in OWN:
+        return _own(name)
+    named = [entry for entry in _entries() if entry.name == name]
+    if not named:
+        known = sorted({*OWN, *(entry.name for entry in _entries())})
+        raise ConfigError(f"There is no connector {name!r}.", f"Known: {', '.join(known)}.")
+    if len(named) > 1:
+        packages = " and ".join(sorted(_package(entry) for entry in named))
+        raise ConfigError(f"{packages} each bring a connector {name!r}.", "Uninstall all of them but one.")
+    return _loaded(named[0])
 
 
-_SENDERS = {
-    "postgres": "postgres.signal_table:send",
-    "mongodb": "mongodb.signalling:send",
-    "sqlserver": "changetables.signalling:send",
-    "db2": "changetables.signalling:send",
-}
+def known() -> list[Descriptor]:
+    """Every connector that can be loaded, tailrace's own first; a warning tells of the others."""
+    return list(_each())
 
 
-def write_signal(config: Config, signal: Signal) -> str:
-    """Write a signal where the configuration's `signal.data.collection` says; returns the name of that. Driver."""
-    module, _, name = _SENDERS[_known(config)].partition(":")
-    return str(getattr(import_module(f"tailrace.connectors.{module}"), name)(config, signal))
+def of_class(text: str) -> Descriptor:
+    """The connector that `connector.class` names; the first of tailrace's own for an empty text. Raises ConfigError."""
+    short = text.strip().rpartition(".")[2].lower()
+    if not short:
+        return _own(OWN[0])
+    for descriptor in _each():
+        if short in descriptor.names:
+            return descriptor
+    titles = ", ".join(one.title for one in sorted(known(), key=lambda one: one.name))
+    if any(short.startswith(other) for other in _ELSEWHERE):
+        raise ConfigError(f"connector.class = {text} is not supported, for now.", f"Known are: {titles}.")
+    raise ConfigError(
+        f"connector.class = {text} is no connector that is known.",
+        f"Name one as Debezium does, as {_own(OWN[0]).class_name}; known are: {titles}.",
+    )
 
 
-_STATUS = {
-    "postgres": "postgres.status",
-    "mongodb": "mongodb.status",
-    "sqlserver": "changetables.status",
-    "db2": "changetables.status",
-}
+def parse(name: str, options: Mapping[str, str]) -> Config:
+    """The configuration that `options` describe for the connector called `name`; see `tailrace.config.parse`."""
+    descriptor = find(name)
+    return config.parse(descriptor.traits, descriptor.load_options(), options)
 
 
-def describe(config: Config) -> Callable[[Offsets, Offsets], SourceStatus]:
-    """What reads offsets of a configuration's connector, the end of a batch and the newest, for a person. Driver."""
-    module = import_module(f"tailrace.connectors.{_STATUS[_known(config)]}")
-    found: Callable[[Offsets, Offsets], SourceStatus] = module.describe
+def table(name: str) -> tuple[Option, ...]:
+    """Every option of the connector called `name`. Raises ConfigError."""
+    return find(name).load_options().table
+
+
+def configure(options: Mapping[str, str]) -> Config:
+    """The configuration that `options` describe for the connector that their `connector.class` names."""
+    descriptor = of_class(options.get("connector.class", ""))
+    return config.parse(descriptor.traits, descriptor.load_options(), options)
+
+
+def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkpoint: str | None = None) -> RunConfig:
+    """The pipeline that a file describes; see `tailrace.config.files.read`."""
+    return files.read(path, configure, overrides, checkpoint=checkpoint)
+
+
+def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | None = None) -> RunConfig:
+    """The pipeline that a file's entries describe; see `tailrace.config.files.from_entries`."""
+    return files.from_entries(entries, configure, environment)
+
+
+def lacking_driver(error: BaseException) -> PrerequisiteError | None:
+    """What to install where `error` says that a connector's driver cannot be found; None for any other error."""
+    if not isinstance(error, ModuleNotFoundError) or error.name is None:
+        return None
+    for descriptor in _each():
+        if error.name.partition(".")[0] in descriptor.drivers:
+            return PrerequisiteError(
+                f"The driver of {descriptor.title} is not installed: there is no module {error.name}.",
+                f"Install it: pip install '{descriptor.requirement}'.",
+            )
+    return None
+
+
+def documents() -> Documents:
+    """What makes documents of the events of a database that holds them: of the first connector that has such a part.
+
+    Raises ConfigError where none has.
+    """
+    for descriptor in _each():
+        found = descriptor.load_documents()
+        if found is not None:
+            return found
+    raise ConfigError("No connector makes documents of its events.", "Install one that does.")
+
+
+def _own(name: str) -> Descriptor:
+    found: Descriptor = import_module(f"tailrace.connectors.{name}.descriptor").CONNECTOR
     return found
 
 
-def _known(config: Config) -> str:
-    if config.connector not in _PLANNERS:
-        raise ConfigError(f"The connector {config.connector} cannot run yet.", f"Known are: {', '.join(_PLANNERS)}.")
-    return config.connector
+def _each() -> Iterator[Descriptor]:
+    """As `known`, one by one: other packages are not looked for as long as tailrace's own will do."""
+    for name in OWN:
+        yield _own(name)
+    for name in sorted({entry.name for entry in _entries()} - set(OWN)):
+        try:
+            yield find(name)
+        except ConfigError as error:
+            _log.warning("%s %s", error.message, error.remedy)
+
+
+def _entries() -> Iterator[EntryPoint]:
+    # a tenth of a second that only those pay who ask for another package's connector
+    from importlib.metadata import entry_points
+
+    yield from entry_points(group=GROUP)
+
+
+def _package(entry: EntryPoint) -> str:
+    return f"the package {entry.dist.name}" if entry.dist is not None else entry.value
+
+
+def _loaded(entry: EntryPoint) -> Descriptor:
+    """What an entry point names. Raises ConfigError where that cannot be imported, or is no such connector."""
+    try:
+        found = entry.load()
+    except Exception as error:
+        # a package of somebody else may fail in any way
+        raise ConfigError(
+            f"The connector {entry.name!r} of {_package(entry)} cannot be loaded ({type(error).__name__}: {error}).",
+            "Install a version of it that fits, or uninstall it.",
+        ) from error
+    if not isinstance(found, Descriptor) or found.name != entry.name:
+        raise ConfigError(
+            f"The entry point {entry.name!r} of {_package(entry)} is no Descriptor of that name.",
+            "Install a version of it that fits, or uninstall it.",
+        )
+    return found

@@ -1,6 +1,6 @@
 """SourceStatus: what the offsets of a progress record say about a source, in the terms of its database. Driver.
 
-Each connector reads its own offsets: `tailrace.connectors.registry.describe` finds the function that does.
+Each connector reads its own offsets: its descriptor names the function that does.
 
 A planner that knows more than the offsets puts it into what `Planner.status` returns (Spark reports that as
 `latestOffset`), beside the position:

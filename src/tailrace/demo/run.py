@@ -185,7 +185,7 @@ class Demo:
         return path
 
     def _configure(self, directory: Path) -> RunConfig:
-        from tailrace.config import files
+        from tailrace.connectors import registry
 
         server = self._server
         text = PROPERTIES.format(
@@ -201,7 +201,7 @@ class Demo:
         self._screen.line()
         self._screen.line("All that the pipeline is told, a Debezium Server file:")
         self._screen.block("".join(f"  {line}\n" for line in text.splitlines()), "2")
-        return files.read(path)
+        return registry.read(path)
 
     def _create_tables(self, run: RunConfig) -> None:
         from tailrace.connectors.postgres.connection import connect

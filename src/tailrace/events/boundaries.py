@@ -46,7 +46,7 @@ def boundary_rows(boundaries: Sequence[Boundary], settings: EventSettings) -> pa
 
 
 def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
-    name = boundary.xid if isinstance(boundary.xid, str) else postgres_name(boundary.xid, boundary.lsn, settings)
+    name = boundary.xid if isinstance(boundary.xid, str) else numbered_name(boundary.xid, boundary.lsn, settings)
     counts = boundary.counts
     value: dict[str, object] = {
         "status": "BEGIN" if counts is None else "END",
@@ -73,6 +73,6 @@ def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
     }
 
 
-def postgres_name(xid: int, lsn: int, settings: EventSettings) -> str:
-    """What the transaction block of a PostgreSQL event at `lsn` calls its transaction."""
+def numbered_name(xid: int, lsn: int, settings: EventSettings) -> str:
+    """What the transaction block of an event at `lsn` calls a transaction that the server numbers."""
     return str(xid) if settings.legacy else f"{xid}:{lsn}"

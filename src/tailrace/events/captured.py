@@ -1,4 +1,4 @@
-"""The events of databases with change tables: what SQL Server's and Db2's have in common."""
+"""The events of databases with change tables: what they have in common."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
 
 def position_of(commit_lsn: bytes, change_lsn: bytes | None = None, command: int | None = None) -> str:
     """What the row schema's `position` says of a change: both LSNs in hexadecimal digits, and between them the number
-    of the command where changes have one (SQL Server); sorts in log order.
+    of the command where changes have one; sorts in log order.
 
     Rows of snapshots have no LSN of their own, and stand before every change of the commit.
     """
@@ -130,7 +130,7 @@ class Described(Protocol):
 
 class CapturedForm:
     """See events.form.Form. `described` is what schema changes tell of types; `serial` tells that source blocks have an
-    event_serial_no (SQL Server)."""
+    event_serial_no."""
 
     def __init__(self, types: Types, described: Described, serial: bool) -> None:
         self.types = types

@@ -18,12 +18,11 @@ from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.serde.json_text import enclosed
 
-_PREFIX = "io.debezium.connector.postgresql.Message"
 _PREFIX_FIELD = Field("prefix", STRING.with_optional(True))
 
 
 def key_schema(settings: EventSettings) -> LogicalType:
-    return struct(_PREFIX_FIELD, name=names.schema_name(settings, _PREFIX + "Key"), version=1)
+    return struct(_PREFIX_FIELD, name=_name(settings, "Key"), version=1)
 
 
 def value_schema(settings: EventSettings, form: Form) -> LogicalType:
@@ -35,10 +34,14 @@ def value_schema(settings: EventSettings, form: Form) -> LogicalType:
         Field("ts_ms", INT64.with_optional(True)),
         Field("source", source_schema(settings, form)),
         Field("transaction", transaction_schema(settings)),
-        Field("message", replace(message, name=names.schema_name(settings, _PREFIX), version=1)),
-        name=names.schema_name(settings, _PREFIX + "Value"),
+        Field("message", replace(message, name=_name(settings), version=1)),
+        name=_name(settings, "Value"),
         version=1,
     )
+
+
+def _name(settings: EventSettings, part: str = "") -> str:
+    return names.schema_name(settings, f"io.debezium.connector.{settings.connector}.Message{part}")
 
 
 def message_rows(

@@ -13,7 +13,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 def topic(settings: EventSettings, table: TableId) -> str:
     """The topic of a table's records: prefix, schema and table, illegal characters as `_`.
 
-    Today's SQL Server form has the database before the schema.
+    Where one query reads several databases, today's form has the database before the schema.
 
     A strategy by expression starts from the name without them; what it makes of that stands as it is made.
     """
@@ -34,10 +34,10 @@ def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | No
 
 
 def _physical(settings: EventSettings, table: TableId) -> str:
-    # Debezium's SQL Server connector reads several databases since 2, so its names have the database; but not those
-    # that its strategy by schema and expression starts from.
+    # A connector of Debezium's reads several databases since 2, so its names have the database; but not those that its
+    # strategy by schema and expression starts from.
     by_schema = settings.naming.by_schema
-    named = settings.connector == "sqlserver" and settings.generation >= (2,)
+    named = settings.several_databases and settings.generation >= (2,)
     database = () if not named or (by_schema and settings.naming.expression is not None) else (table.database,)
     schema = (table.schema,) if by_schema else ()
     return settings.delimiter.join((settings.logical_name, *database, *schema, table.table))
@@ -45,7 +45,7 @@ def _physical(settings: EventSettings, table: TableId) -> str:
 
 def collection(settings: EventSettings, table: TableId) -> str:
     """What transaction metadata and notifications call a table: with its database where the connector has several."""
-    return f"{table.database}.{table}" if settings.connector == "sqlserver" else str(table)
+    return f"{table.database}.{table}" if settings.several_databases else str(table)
 
 
 def transaction_topic(settings: EventSettings) -> str:

@@ -1,4 +1,4 @@
-"""Records that tell a table's new form, for `include.schema.changes`: SQL Server and Db2, on the prefix's own topic.
+"""Records that tell a table's new form, for `include.schema.changes`, on the prefix's own topic.
 
 The 1.0 form has none. Statements are not known, so `ddl` is what the reference writes: null for a table that a
 snapshot found, `N/A` for one that changed in the log. Worker.
@@ -35,7 +35,7 @@ _TEXT, _NUMBER, _FLAG = (kind.with_optional(True) for kind in (STRING, INT32, BO
 
 @dataclass(frozen=True, slots=True)
 class Preceding:
-    """The last change of the log before a change of a table's form: its table, positions and number (SQL Server's
+    """The last change of the log before a change of a table's form: its table, positions and number (its
     event_serial_no), and its time in µs since 1970 UTC. The reference shows them in the record's source block, for it
     has read no further when it goes over to the new form."""
 
@@ -185,8 +185,8 @@ def _as_batch(change: SchemaChange) -> ChangeBatch:
 
 
 def quoted_name(table: TableId, settings: EventSettings) -> str:
-    """The table's full name, each part in double quotes; Debezium's Db2 connector leaves the database out."""
-    database = () if settings.connector == "db2" else (table.database,)
+    """The table's full name, each part in double quotes."""
+    database = (table.database,) if settings.schema_changes_name_database else ()
     return ".".join('"' + part.replace('"', '""') + '"' for part in (*database, table.schema, table.table))
 
 

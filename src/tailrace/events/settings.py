@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from tailrace.config.config import Config
 from tailrace.config.naming import TopicNaming
 from tailrace.errors import ConfigError
 from tailrace.events.shaping import Shaping
@@ -15,15 +16,6 @@ TASK_ID = "0"
 TODAY = "3"
 """The event format of today's Debezium; every connector has beside it the one of its document."""
 
-NAMES = {"postgres": "postgresql", "sqlserver": "sqlserver", "mongodb": "mongodb", "db2": "db2"}
-"""What events call a connector, by the name of its table of options."""
-
-_VERSIONS = {
-    "postgresql": {"1.7": "1.7.2.Final", TODAY: "3.6.1.Final"},
-    "sqlserver": {"1.0": "1.0.3.Final", TODAY: "3.6.1.Final"},
-    "mongodb": {"1.1": "1.1.2.Final", TODAY: "3.6.1.Final"},
-    "db2": {"2.3": "2.3.7.Final", TODAY: "3.6.1.Final"},
-}
 _PLACEHOLDER = "__debezium_unavailable_value"
 _CHOICES = {
     "decimal.handling.mode": ("precise", "double", "string"),
@@ -57,14 +49,15 @@ class EventSettings:
     `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
-    event.processing.failure.handling.mode, `shaping` is what the options about columns say.
+    event.processing.failure.handling.mode, `shaping` is what the options about columns say, and
+    `several_databases` and `schema_changes_name_database` are traits of the connector.
     """
 
     logical_name: str
     database: str
-    connector: str = "postgresql"
+    connector: str
+    version: str
     event_format: str = TODAY
-    version: str = _VERSIONS["postgresql"][TODAY]
     delimiter: str = "."
     tombstones_on_delete: bool = True
     decimal_handling_mode: str = "precise"
@@ -95,6 +88,8 @@ class EventSettings:
     notification_topic: str = ""
     heartbeat_prefix: str = "__debezium-heartbeat"
     heartbeat_topic: str = ""
+    several_databases: bool = False
+    schema_changes_name_database: bool = True
     naming: TopicNaming = field(default_factory=TopicNaming)
     shaping: Shaping = field(default_factory=Shaping)
 
@@ -130,7 +125,7 @@ class EventSettings:
 
     @property
     def tells_schema_changes(self) -> bool:
-        """Whether there are records of schema changes, which the 1.0 form of SQL Server has not."""
+        """Whether there are records of schema changes, of connectors over change tables: since 2."""
         return self.generation >= (2,)
 
     @property
@@ -151,13 +146,13 @@ class EventSettings:
         return self.legacy and self.truncate_handling_mode == "skip"
 
     @classmethod
-    def from_options(cls, options: Mapping[str, Any], run_id: str = "") -> EventSettings:
+    def from_options(cls, options: Config, run_id: str = "") -> EventSettings:
         """Read typed options with their defaults applied; `run_id` may also be the option `run.id`.
 
         Raises ConfigError for a mode that is unknown or not supported.
         """
-        connector = NAMES[getattr(options, "connector", "postgres")]
-        versions = _VERSIONS[connector]
+        traits = options.traits
+        versions = traits.versions
         for option, allowed in (*_CHOICES.items(), ("event.format", tuple(versions))):
             value = options.get(option)
             if value is not None and value not in allowed:
@@ -172,7 +167,7 @@ class EventSettings:
         return cls(
             logical_name=options["topic.prefix"],
             database=chosen("database.dbname", "") or _only(chosen("database.names", ())),
-            connector=connector,
+            connector=traits.event_name,
             event_format=form,
             version=options.get("event.version.string") or versions[form],
             delimiter=chosen("topic.delimiter", "."),
@@ -204,6 +199,8 @@ class EventSettings:
             notification_topic=options.get("notification.sink.topic.name") or "",
             heartbeat_prefix=chosen("topic.heartbeat.prefix", "__debezium-heartbeat"),
             heartbeat_topic=options.get("topic.heartbeat.name") or "",
+            several_databases=traits.several_databases,
+            schema_changes_name_database=traits.schema_changes_name_database,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
         )

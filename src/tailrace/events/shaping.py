@@ -112,7 +112,7 @@ def _found(wanted: Iterable[str], table: TableSchema) -> Iterable[str]:
             raise ConfigError(
                 f"message.key.columns names the column {name} of {table.id}, which the table does not have, or which "
                 "is not captured.",
-                "Correct the option, or the columns that are captured: PostgreSQL's publication and SQL Server's "
-                "capture instance may have a list of them.",
+                "Correct the option, or the columns that are captured: a publication and a capture instance may have a "
+                "list of them.",
             )
         yield alike[0]

@@ -1,6 +1,6 @@
 """LSNs of change tables as text: lower-case hexadecimal digits, with colons behind the fourth and the eighth byte.
 
-`00000027:00000758:0003` is SQL Server's 10 bytes; Db2's may be 16, whose last part is longer.
+`00000027:00000758:0003` has 10 bytes; there may be 16, and the last part is longer then.
 """
 
 from __future__ import annotations

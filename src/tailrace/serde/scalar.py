@@ -18,7 +18,7 @@ from tailrace.serde.json_text import Verbatim, java_number
 LONGEST_FLOAT = 400
 """The most characters of a floating-point number's text, but for its sign; servers send 24 at most."""
 MOST_DIGITS = 147_455
-"""The most digits of a number: PostgreSQL's numeric has 131,072 before the point and 16,383 behind it."""
+"""The most digits of a number: 131,072 before the point and 16,383 behind it, more than which no database has."""
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")

@@ -1,7 +1,7 @@
 """Conditions of signals: SQL that whoever may send a signal writes, and that runs with the connector's rights.
 
-PostgreSQL itself refuses a second statement (see its `keyed`), and MongoDB's conditions are no SQL. Drivers of other
-databases send what they are given: there the text is looked at first, so that it stays within the parentheses that it
+Some servers refuse a second statement by themselves, and some conditions are no SQL. Other databases' drivers send what
+they are given: there the text is looked at first, so that it stays within the parentheses that it
 is put in, where the grammar has room for nothing but expressions and selects.
 """
 
@@ -41,7 +41,7 @@ _LINE_ENDS = re.compile("\r(?!\n)|[\v\f\x1c-\x1e\x85\u2028\u2029]")
 def fault(sql: str, *, brackets: bool) -> str:
     """Why `sql` cannot be one condition or one select, as the rest of a sentence; empty where it can.
 
-    With `brackets` names may stand in square ones, as in SQL Server's SQL. A text that the server might read in
+    With `brackets` names may stand in square ones, as in Transact-SQL. A text that the server might read in
     another way than this does is refused.
     """
     depth = 0

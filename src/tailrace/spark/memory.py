@@ -9,7 +9,7 @@ from pyspark import SparkContext
 from tailrace.spark.cluster import is_local
 
 SHARE = 16
-"""A change of a sixteenth of the heap is delivered, one of a thirteenth is not (docs/reference/postgres.md).
+"""A change of a sixteenth of the heap is delivered, one of a thirteenth is not (docs/reference).
 
 The JVM holds the bytes of the log in the batch's plan, in the task as it is written and as it is read, and the event
 in Arrow's memory, in Spark's rows and in those of the sink."""

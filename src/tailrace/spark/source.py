@@ -1,4 +1,4 @@
-"""Spark's Python sources over the connectors' planners: `postgres-cdc`, `mongodb-cdc`, `sqlserver-cdc`, `db2-cdc`.
+"""Spark's Python sources over the connectors' planners: one for each connector that the registry knows.
 
 Which process runs what (measured, see docs/architecture.md): `DataSource.__init__` and `schema` run in a short
 process at `load()`; one planner process lives as long as the query and makes every call but `read`; workers run
@@ -23,11 +23,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tailrace.config import Config, parse
+from tailrace.config import Config
+from tailrace.connectors import registry
 from tailrace.connectors.base import Planner, Task
+from tailrace.connectors.descriptor import Descriptor, Transform
 from tailrace.spark.ahead import ahead
 from tailrace.spark.options import unpacked
-from tailrace.transforms.unwrap import Unwrapping, transform
 
 ROW_TYPE = (
     "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, op string, "
@@ -50,7 +51,7 @@ class TaskPartition(InputPartition):
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
 
-    def __init__(self, config: Config, run_id: str, transform: Unwrapping | None = None) -> None:
+    def __init__(self, config: Config, run_id: str, transform: Transform | None = None) -> None:
         self._config = config
         self._run_id = run_id
         self._transform = transform
@@ -62,9 +63,9 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            from tailrace.connectors.registry import planner
             from tailrace.events.settings import EventSettings
 
+            planner = registry.find(self._config.connector).load_planner()
             self._planner = planner(self._config, EventSettings.from_options(self._config, self._run_id))
         return self._planner
 
@@ -136,7 +137,7 @@ def _settle() -> None:
 
 
 class ChangeDataSource(DataSource):
-    """What every tailrace source is: its options are Debezium's, `connector` names their table.
+    """What every tailrace source is: its options are Debezium's, `connector` is the name of the one that has them.
 
     `tailrace.spark.options` keeps the case of their names. Columns: see `tailrace.columns.row`. Raises ConfigError at
     `load()` for unknown, wrong or unsupported options.
@@ -146,44 +147,28 @@ class ChangeDataSource(DataSource):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]
-        self._config = parse(self.connector, unpacked(options))
+        self._config = registry.parse(self.connector, unpacked(options))
 
     @classmethod
     def name(cls) -> str:
-        return f"{cls.connector}-cdc"
+        return registry.find(cls.connector).format
 
     def schema(self) -> str:
         return ROW_TYPE
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
-        return ChangeStreamReader(self._config, new_run_id(), transform(self._config))
+        return ChangeStreamReader(self._config, new_run_id(), self.transform())
+
+    def transform(self) -> Transform | None:
+        """What the options' `transforms` ask for, None where they ask for nothing."""
+        documents = registry.find(self.connector).load_documents()
+        return None if documents is None else documents.transform(self._config)
 
 
-class PostgresDataSource(ChangeDataSource):
-    """`spark.readStream.format("postgres-cdc")`: row changes of a PostgreSQL database as Debezium events."""
-
-    connector = "postgres"
-
-
-class MongoDataSource(ChangeDataSource):
-    """`spark.readStream.format("mongodb-cdc")`: changes of MongoDB's documents as Debezium events."""
-
-    connector = "mongodb"
-
-
-class SqlServerDataSource(ChangeDataSource):
-    """`spark.readStream.format("sqlserver-cdc")`: row changes of SQL Server's databases as Debezium events."""
-
-    connector = "sqlserver"
-
-
-class Db2DataSource(ChangeDataSource):
-    """`spark.readStream.format("db2-cdc")`: row changes of a Db2 database as Debezium events."""
-
-    connector = "db2"
-
-
-SOURCES = (PostgresDataSource, MongoDataSource, SqlServerDataSource, Db2DataSource)
+def data_source(descriptor: Descriptor) -> type[ChangeDataSource]:
+    """The class of a connector's source, which `spark.dataSource.register` takes. Driver."""
+    about = {"connector": descriptor.name, "__doc__": f"Row changes of {descriptor.title} as Debezium events."}
+    return type(f"{descriptor.name.title()}DataSource", (ChangeDataSource,), about)
 
 
 def new_run_id() -> str:
@@ -199,6 +184,9 @@ def new_run_id() -> str:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the sources known to `spark`, under the names that `readStream.format` takes. Driver."""
-    for source in SOURCES:
-        spark.dataSource.register(source)
+    """Make the sources known to `spark`, under the names that `readStream.format` takes. Driver.
+
+    They are those of tailrace's own connectors and of those that other packages bring.
+    """
+    for descriptor in registry.known():
+        spark.dataSource.register(data_source(descriptor))

@@ -1,5 +1,5 @@
-"""Transforms: operations on the rows of a source, between it and the sink.
+"""Transforms: operations on the rows of a source, between it and the sink, for DataFrames. Driver and worker.
 
-`unwrap` is Debezium's ExtractNewDocumentState, which sources apply when their options say so; `frames` has it for
-DataFrames. Worker, and the driver that names them.
+What is computed is the connector's own: see `Documents` in `tailrace.connectors.descriptor`. A source applies it by
+itself where its options say so.
 """

@@ -14,9 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from tailrace.connectors import registry
 from tailrace.errors import ConfigError, PrerequisiteError
-from tailrace.transforms.extended import Document, read, write
-from tailrace.transforms.states import state_after
 
 COLUMNS = (
     "topic string, key binary, op string, database string, `schema` string, `table` string, position string, "
@@ -38,9 +37,11 @@ class _Documents(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("document", "text string")
+        self._documents = registry.documents()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        before: Document | None = None
+        read, write, state_after = self._documents.read, self._documents.write, self._documents.state_after
+        before: Any = None
         kept = self._state.get() if self._state.exists() else None
         if kept is not None:
             before = read(kept[0])
@@ -59,7 +60,7 @@ class _Documents(StatefulProcessor):
 
 
 def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
-    """The document after each change of a MongoDB source's rows, as the text that `after` would be; see COLUMNS.
+    """The document after each change of a source of documents, as the text that `after` would be; see COLUMNS.
 
     `frame` has the columns of `tailrace.columns.ROW_SCHEMA` and is a stream; events are those of either format, with
     the schema of the value where `schemas` is true. `document` is null after a delete, and as long as the stream

@@ -8,11 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import col, udf
 
-from tailrace.config.unwrap import CLASS, unwrap
-from tailrace.errors import ConfigError
-from tailrace.transforms.unwrap import Schemas, Unwrapping
+from tailrace.connectors import registry
+from tailrace.connectors.descriptor import Schemas
 
-_NAME = "unwrap"
 _MADE = "_tailrace_made"
 
 
@@ -22,7 +20,7 @@ def extract_new_document_state(
     event_format: str = "3",
     schemas: Schemas = Schemas(),  # noqa: B008
 ) -> DataFrame:
-    """The rows of a MongoDB source with documents in the place of events, as Debezium's ExtractNewDocumentState.
+    """The rows of a source of documents with them in the place of events, as Debezium's ExtractNewDocumentState.
 
     `frame` has the columns of `tailrace.columns.ROW_SCHEMA`, at least `op`, `key`, `value` and `headers`, and may be a
     stream; so has the result. `options` are the transform's own, without any prefix, as
@@ -31,12 +29,7 @@ def extract_new_document_state(
 
     Raises ConfigError for options that do not exist in the Debezium that `event_format` stands for.
     """
-    given = {f"transforms.{_NAME}.{name}": text for name, text in (options or {}).items()}
-    given[f"transforms.{_NAME}.type"] = CLASS
-    settings, faults = unwrap([_NAME], given, event_format)
-    if settings is None:
-        raise ConfigError("; ".join(faults).replace(f"transforms.{_NAME}.", "") + ".", "Correct the options.")
-    unwrapping = Unwrapping(settings, schemas)
+    unwrapping = registry.documents().unwrapping(options or {}, event_format, schemas)
 
     def apply(operation: str, key: bytes | None, value: bytes | None, headers: list[Any] | None) -> Any:
         given = [(pair["key"], pair["value"]) for pair in headers or ()]

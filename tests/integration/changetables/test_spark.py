@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from tailrace.config.files import from_entries
+from tailrace.connectors.registry import from_entries
 from tailrace.pipeline import Pipeline
 from tests.fix_db2 import Db2Database
 from tests.servers.tds.process import TestDatabase

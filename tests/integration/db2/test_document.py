@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.db2.prerequisites import check
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tests.fix_db2 import Db2Database
 from tests.integration.db2.driving import Query, Record

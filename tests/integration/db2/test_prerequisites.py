@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.db2.prerequisites import check, demand
 from tailrace.connectors.findings import Finding
+from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tests.fix_db2 import Db2Database
 from tests.integration.db2.driving import Query

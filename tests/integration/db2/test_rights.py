@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.changetables.sessions import close_idle
 from tailrace.connectors.db2.advice import least
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.prerequisites import check, demand
+from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tests.fix_db2 import Db2Database, dsn
 from tests.integration.db2.conftest import CUSTOMERS

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tailrace import sinks
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.spark import options, register
 from tests.fix_db2 import Db2Database
 

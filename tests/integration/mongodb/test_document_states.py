@@ -10,10 +10,10 @@ from bson import encode
 from pymongo.errors import WriteError
 
 from tailrace.connectors.mongodb import fields
+from tailrace.connectors.mongodb.documents.extended import Document, read, write
+from tailrace.connectors.mongodb.documents.states import state_after
 from tailrace.connectors.mongodb.json_forms import RELAXED, STRICT
 from tailrace.connectors.mongodb.plain_json import plain_text
-from tailrace.transforms.extended import Document, read, write
-from tailrace.transforms.states import state_after
 from tests.fix_mongodb import MongoDatabase
 
 UPDATES: list[Any] = [

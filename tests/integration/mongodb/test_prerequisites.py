@@ -11,11 +11,12 @@ import pytest
 from bson import Timestamp
 
 from tailrace import cli
-from tailrace.config import Config, parse
+from tailrace.config import Config
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.mongodb.connection import Address, connect
 from tailrace.connectors.mongodb.prerequisites import check, demand
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, running
 from tests.servers.certificates import WORD, Authority

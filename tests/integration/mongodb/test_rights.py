@@ -11,10 +11,10 @@ from typing import Any
 import pymongo
 import pytest
 
-from tailrace.config import parse
-from tailrace.config.shell_json import strict_json
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.mongodb.prerequisites import check, demand
+from tailrace.connectors.mongodb.shell_json import strict_json
+from tailrace.connectors.registry import parse
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.conftest import Make
 from tests.servers.mongo_proxy import Change, Failing, Proxy

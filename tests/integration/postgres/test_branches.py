@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.postgres import prerequisites
+from tailrace.connectors.registry import parse
 from tailrace.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost, PrerequisiteError
 from tests.fix_postgres import Database, Postgres, create, describe

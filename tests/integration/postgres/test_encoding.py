@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError
 from tailrace.events.settings import EventSettings
 from tests.fix_postgres import Database, Postgres, drop

@@ -19,9 +19,9 @@ import pytest
 
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.values import plan_columns
-from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
+from tests.event_settings import event_settings
 from tests.fix_postgres import Database, Postgres, create, drop
 from tests.integration.postgres.semantic import sql_text
 
@@ -248,7 +248,7 @@ def _compare(case: Case, session: psycopg.Connection[Any], seed: float) -> None:
     texts = [row[0] for row in session.execute(f"select textin({output}(v)) from o order by n".encode())]
     column = pa.array([None if text is None else text.encode() for text in texts], pa.binary())
     for form in case.forms:
-        settings = EventSettings("s", NAME, replace_null_with_default=False, **form.modes)
+        settings = event_settings("s", NAME, replace_null_with_default=False, **form.modes)
         plan = next(plan for plan in plan_columns(table, settings)[0] if plan.name == "v")
         shown = _json(plan, column)
         assert shown == [_plain(plan, text) for text in column.to_pylist()], f"kernel and twin differ, seed {seed}"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.postgres import gears
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.reading import ReaderSettings
+from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tests.fix_capture import StillClock

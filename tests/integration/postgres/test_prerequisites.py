@@ -5,10 +5,11 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from tailrace.config import Config, parse
+from tailrace.config import Config
 from tailrace.connectors.postgres.advice import is_open_to_others
 from tailrace.connectors.postgres.connection import Address, connect
 from tailrace.connectors.postgres.prerequisites import Finding, check, demand
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tests.fix_postgres import Database
 

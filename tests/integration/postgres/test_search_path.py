@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.postgres import prerequisites
 from tailrace.connectors.postgres.connection import connect
+from tailrace.connectors.registry import parse
 from tests.fix_postgres import Database
 from tests.integration.postgres.signalled import SIGNALS, execute, is_over, reads, run
 

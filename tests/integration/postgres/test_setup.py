@@ -8,11 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tailrace.config import TableFilter, parse
+from tailrace.config import TableFilter
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres import setup
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.snapshot import SnapshotSession
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tests.fix_postgres import Database
 from tests.fix_query import row

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tailrace.config import parse
-from tailrace.connectors.registry import planner
+from tailrace.connectors.registry import find, parse
 from tailrace.events.settings import EventSettings
 from tests.fix_capture import Event, strict
 from tests.fix_positions import check_commit
@@ -36,7 +35,7 @@ class Capture:
 
     def start(self) -> None:
         config = parse("sqlserver", self.options)
-        self.planner = planner(config, EventSettings.from_options(config, "run"))
+        self.planner = find(config.connector).load_planner()(config, EventSettings.from_options(config, "run"))
 
     def restart(self, **options: str) -> None:
         """End the planner and make another, which goes on from what was committed."""

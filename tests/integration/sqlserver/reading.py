@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tailrace.columns import TableSchema
-from tailrace.config import Config, parse
+from tailrace.config import Config
 from tailrace.connectors.changetables.dialect import CaptureTable, KeyRange
+from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
 from tests.servers.tds.process import TestDatabase
 

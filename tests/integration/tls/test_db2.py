@@ -22,7 +22,7 @@ NAME = "SECURED"
 
 PROGRAM = """
 import json, sys
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.connectors.db2.connection import Connection
 from tailrace.errors import ConnectionFailed
 

@@ -18,7 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace import sinks
 from tailrace.columns import ROW_SCHEMA
-from tailrace.config import Config, parse
+from tailrace.config import Config
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, SinkError, TailraceError
 from tailrace.failures import cause
 from tailrace.sinks.kafka import KafkaSink

@@ -9,9 +9,9 @@ from pathlib import Path
 import pymongo
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.mongodb.faults import explained_error, patiently
 from tailrace.connectors.mongodb.prerequisites import check
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed
 from tests.fix_mongodb import Mongo
 from tests.integration.mongodb.capture import Capture

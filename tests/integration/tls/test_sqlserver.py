@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tests.integration.tls.conftest import Files
 from tests.servers.tds.process import TestDatabase, TestServer
@@ -23,7 +23,7 @@ SECRET = "hunter2"
 
 PROGRAM = """
 import json, sys
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.connection import close, connect
 from tailrace.errors import ConnectionFailed
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tailrace.columns.batch import ChangeBatch, Marker
-from tailrace.config import parse
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.tasks import LogTask, SnapshotTask, WindowTask
+from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tests.unit.changetables.memory import MemoryDialect, Row, Server
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableSchema
-from tailrace.config import parse
 from tailrace.connectors.changetables.dialect import KeyRange
 from tailrace.connectors.changetables.sessions import Retries
 from tailrace.connectors.changetables.tasks import SnapshotTask, Source
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, PlannedTable

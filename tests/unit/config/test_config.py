@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config import TABLES, Config, Kind, parse
+from tailrace.config import Config, Kind
+from tailrace.connectors.registry import parse, table
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
 
@@ -82,7 +83,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(name: str, text: str, reason
 
 
 def test_every_unsupported_option_may_be_given_with_its_default() -> None:
-    for option in TABLES["postgres"]:
+    for option in table("postgres"):
         if option.unsupported and not option.pattern and option.default not in (None, [], ""):
             default = option.default
             text = ",".join(default) if isinstance(default, list) else str(default)
@@ -95,13 +96,13 @@ def test_every_option_of_the_reference_has_a_row() -> None:
     assert len(names) > 130
     unknown = []
     for name in names:
-        if not any(name.lower() == o.name.lower() or o.matches(name) for o in TABLES["postgres"]):
+        if not any(name.lower() == o.name.lower() or o.matches(name) for o in table("postgres")):
             unknown.append(name)
     assert unknown == []
 
 
 def test_the_defaults_that_are_typed_pass_their_own_checks() -> None:
-    for option in TABLES["postgres"]:
+    for option in table("postgres"):
         if option.default is None:
             continue
         if option.choices:
@@ -211,7 +212,7 @@ def test_secrets_are_never_shown() -> None:
     read = config(database__password="hunter2", database__sslpassword="hunter3")
     assert "hunter" not in repr(read)
     assert "hunter" not in str(read)
-    assert {option.name for option in TABLES["postgres"] if option.kind is Kind.SECRET} >= {"database.password"}
+    assert {option.name for option in table("postgres") if option.kind is Kind.SECRET} >= {"database.password"}
 
 
 def test_a_configuration_pickles_and_compares() -> None:

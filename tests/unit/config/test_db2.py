@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config import TABLES, Config, parse
-from tailrace.config.db2_driver import driver_properties
-from tailrace.config.files import from_entries
+from tailrace.config import Config
+from tailrace.connectors.db2.driver import driver_properties
+from tailrace.connectors.registry import from_entries, parse, table
 from tailrace.errors import ConfigError
 
 REQUIRED = {"database.hostname": "db", "database.user": "reader", "database.dbname": "SAMPLE"}
@@ -27,13 +27,13 @@ def fault(options: dict[str, str]) -> str:
 def test_every_option_of_the_reference_has_a_row() -> None:
     names = (Path(__file__).parent / "debezium-options-db2.txt").read_text().split()
     assert len(names) > 110
-    rows = TABLES["db2"]
+    rows = table("db2")
     known = {name.lower() for row in rows for name in (row.name, *row.aliases, *row.deprecated_names)}
     assert [n for n in names if n.lower() not in known and not any(row.matches(n) for row in rows)] == []
 
 
 def test_every_unsupported_option_may_be_given_with_its_default() -> None:
-    for option in TABLES["db2"]:
+    for option in table("db2"):
         if option.unsupported and not option.pattern and option.default not in (None, [], ""):
             default = option.default
             text = ",".join(default) if isinstance(default, list) else str(default)
@@ -41,7 +41,7 @@ def test_every_unsupported_option_may_be_given_with_its_default() -> None:
 
 
 def test_the_defaults_pass_their_own_checks() -> None:
-    for option in TABLES["db2"]:
+    for option in table("db2"):
         if option.default is not None:
             assert not option.choices or option.default in option.choices, option.name
             assert option.check is None or not option.check(option.default), option.name

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config.files import read
+from tailrace.connectors.registry import read
 from tailrace.errors import ConfigError
 
 

@@ -10,6 +10,7 @@ import pytest
 from tailrace.config import files
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
+from tailrace.connectors import registry
 from tailrace.errors import ConfigError
 
 SERVER = r"""
@@ -189,7 +190,7 @@ def test_what_a_variable_holds_is_not_searched_again() -> None:
 
 def test_a_server_file_names_source_sink_and_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "hunter2")
-    run = files.read(write(tmp_path, "application.properties", SERVER))
+    run = registry.read(write(tmp_path, "application.properties", SERVER))
     assert run.source["database.password"] == "hunter2"
     assert run.source["table.include.list"] == [r"public\.orders", r"public\.customers"]
     assert run.source["value.converter.schemas.enable"] is False
@@ -205,7 +206,7 @@ def test_a_server_file_names_source_sink_and_format(tmp_path: Path, monkeypatch:
 def test_overrides_and_the_checkpoint_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "x")
     path = write(tmp_path, "application.properties", SERVER)
-    run = files.read(path, {"debezium.source.topic.prefix": "b"}, checkpoint="/c")
+    run = registry.read(path, {"debezium.source.topic.prefix": "b"}, checkpoint="/c")
     assert run.source.logical_name == "b"
     assert run.checkpoint == Path("/c")
 
@@ -227,8 +228,8 @@ def test_a_location_with_a_scheme_goes_to_spark_as_it_is(
     monkeypatch.setenv("DB_PASSWORD", "x")
     path = write(tmp_path, "application.properties", SERVER)
     for run in (
-        files.read(path, checkpoint=named),
-        files.read(path, {"debezium.source.checkpoint.location": named}),
+        registry.read(path, checkpoint=named),
+        registry.read(path, {"debezium.source.checkpoint.location": named}),
     ):
         assert run.checkpoint == (None if directory is None else Path(directory))
         assert run.checkpoint_location == location
@@ -237,14 +238,14 @@ def test_a_location_with_a_scheme_goes_to_spark_as_it_is(
 def test_a_relative_checkpoint_is_where_we_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "x")
     monkeypatch.chdir(tmp_path)
-    run = files.read(write(tmp_path, "application.properties", SERVER))
+    run = registry.read(write(tmp_path, "application.properties", SERVER))
     assert run.checkpoint_location == str(tmp_path / ".tailrace" / "tutorial")
 
 
 def test_options_of_a_sink_that_is_not_in_use_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DB_PASSWORD", "x")
     path = write(tmp_path, "application.properties", SERVER)
-    run = files.read(path, {"debezium.sink.type": "file", "debezium.sink.file.path": "/out"})
+    run = registry.read(path, {"debezium.sink.type": "file", "debezium.sink.file.path": "/out"})
     assert run.sink == files.SinkConfig("file", {"path": "/out"})
     assert any("debezium.sink.kafka.producer.bootstrap.servers has no effect" in notice for notice in run.notices)
 
@@ -252,7 +253,7 @@ def test_options_of_a_sink_that_is_not_in_use_are_told(tmp_path: Path, monkeypat
 @pytest.mark.parametrize("nested", [True, False])
 def test_a_connector_as_json_runs_and_prints(tmp_path: Path, nested: bool) -> None:
     document = {"name": "inventory", "config": CONNECTOR} if nested else CONNECTOR | {"name": "inventory"}
-    run = files.read(write(tmp_path, "connector.json", json.dumps(document)))
+    run = registry.read(write(tmp_path, "connector.json", json.dumps(document)))
     assert run.name == "inventory"
     assert run.source.event_format == "1.7"
     assert run.source["tombstones.on.delete"] is False
@@ -263,7 +264,7 @@ def test_a_connector_as_json_runs_and_prints(tmp_path: Path, nested: bool) -> No
 def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) -> None:
     text = "".join(f"{name}={value}\n" for name, value in CONNECTOR.items())
     text = text.replace("False", "false") + "debezium.sink.type=file\ndebezium.sink.file.path=/out\n"
-    run = files.read(write(tmp_path, "connector.properties", text), checkpoint="/c")
+    run = registry.read(write(tmp_path, "connector.properties", text), checkpoint="/c")
     assert run.sink == files.SinkConfig("file", {"path": "/out"})
     assert run.checkpoint == Path("/c")
 
@@ -285,16 +286,16 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
 def test_what_is_not_supported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, said: str) -> None:
     monkeypatch.setenv("DB_PASSWORD", "x")
     with pytest.raises(ConfigError) as caught:
-        files.read(write(tmp_path, "application.properties", f"{SERVER}{entry}\n"))
+        registry.read(write(tmp_path, "application.properties", f"{SERVER}{entry}\n"))
     assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"config": 3}', '{"config": {"a": [1]}}'])
 def test_a_broken_document_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError):
-        files.read(write(tmp_path, "connector.json", text))
+        registry.read(write(tmp_path, "connector.json", text))
 
 
 def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        files.read(tmp_path / "absent")
+        registry.read(tmp_path / "absent")

@@ -6,8 +6,9 @@ import pickle
 
 import pytest
 
-from tailrace.config import TableFilter, parse
+from tailrace.config import TableFilter
 from tailrace.config.expressions import compile_expression
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 
 REQUIRED = {"database.hostname": "db", "database.user": "reader", "database.dbname": "shop"}

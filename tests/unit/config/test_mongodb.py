@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from bson import json_util
 
-from tailrace.config import TABLES, Config, parse
-from tailrace.config.files import from_entries
-from tailrace.config.mongodb_rules import replica_set
+from tailrace.config import Config
+from tailrace.connectors.mongodb.rules import replica_set
+from tailrace.connectors.registry import from_entries, parse, table
 from tailrace.errors import ConfigError
 
 STRING = "mongodb://localhost:27017/?replicaSet=rs0"
@@ -154,13 +154,13 @@ def test_the_connection_string_is_never_shown() -> None:
 def test_every_option_of_both_generations_has_a_row() -> None:
     names = (Path(__file__).parent / "debezium-options-mongodb.txt").read_text().split()
     assert len(names) > 130
-    rows = TABLES["mongodb"]
+    rows = table("mongodb")
     known = {spelling.lower() for o in rows for spelling in (o.name, *o.aliases, *o.deprecated_names)}
     assert [name for name in names if name.lower() not in known and not any(o.matches(name) for o in rows)] == []
 
 
 def test_defaults_pass_their_own_checks_and_may_be_given() -> None:
-    for option in TABLES["mongodb"]:
+    for option in table("mongodb"):
         default = option.default
         if default is None or option.pattern:
             continue

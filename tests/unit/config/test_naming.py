@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tailrace.columns import TableId
-from tailrace.config import parse
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events import names
 from tailrace.events.settings import EventSettings

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import TABLES, Config, parse
-from tailrace.config.files import from_entries
+from tailrace.config import Config
 from tailrace.config.option import Kind, Option, holds_secret
 from tailrace.config.secrets import resolve
+from tailrace.connectors.registry import OWN, from_entries, parse, table
 from tailrace.errors import ConfigError
 
 MARKER = "hunter2marker"
@@ -49,7 +49,7 @@ def named(option: Option) -> list[str]:
     return [name for name in FAMILIES if option.matches(name) and (option.hides(name) or option.unsupported)]
 
 
-CASES = [(connector, name) for connector, table in TABLES.items() for option in table for name in named(option)]
+CASES = [(connector, name) for connector in OWN for option in table(connector) for name in named(option)]
 
 
 def texts(error: BaseException | None) -> Iterator[str]:
@@ -59,9 +59,9 @@ def texts(error: BaseException | None) -> Iterator[str]:
 
 
 def test_every_connector_has_options_that_are_hidden() -> None:
-    assert {connector for connector, _ in CASES} == set(TABLES)
+    assert {connector for connector, _ in CASES} == set(OWN)
     assert {"database.password", "mongodb.connection.string", "driver.APIKey"} <= {name for _, name in CASES}
-    secret = {option.name for table in TABLES.values() for option in table if option.kind is Kind.SECRET}
+    secret = {option.name for connector in OWN for option in table(connector) if option.kind is Kind.SECRET}
     assert all(holds_secret(name) for name in secret if "<" not in name)
 
 
@@ -70,7 +70,7 @@ def test_a_secret_is_in_no_error_no_line_of_the_log_and_no_repr(
     connector: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    option = next(option for option in TABLES[connector] if name in named(option))
+    option = next(option for option in table(connector) if name in named(option))
     for value in VALUES if option.hides(name) else VALUES[:1]:
         for entries in ({name: value}, {name: value, name.upper(): f"{value}2"}):
             options = {known: text for known, text in REQUIRED[connector].items() if known != name} | entries

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.config import Config, TableFilter, parse
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.snapshot.selection import selected
 

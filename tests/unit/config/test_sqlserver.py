@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config import TABLES, Config, TableFilter, parse
-from tailrace.config.driver import keywords
-from tailrace.config.files import from_entries
-from tailrace.config.sqlserver import signal_tables
+from tailrace.config import Config, TableFilter
 from tailrace.config.timezone import timezone
+from tailrace.connectors.registry import from_entries, parse, table
+from tailrace.connectors.sqlserver.driver import keywords
+from tailrace.connectors.sqlserver.options import signal_tables
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
 
@@ -31,20 +31,20 @@ def fault(options: dict[str, str]) -> str:
 def test_every_option_of_the_reference_has_a_row() -> None:
     names = (Path(__file__).parent / "debezium-options-sqlserver.txt").read_text().split()
     assert len(names) > 120
-    rows = TABLES["sqlserver"]
+    rows = table("sqlserver")
     known = {name.lower() for row in rows for name in (row.name, *row.aliases, *row.deprecated_names)}
     assert [n for n in names if n.lower() not in known and not any(row.matches(n) for row in rows)] == []
 
 
 def test_every_unsupported_option_may_be_given_with_its_default() -> None:
-    for option in TABLES["sqlserver"]:
+    for option in table("sqlserver"):
         if option.unsupported and not option.pattern and option.default not in (None, [], ""):
             text = str(option.default)
             config({option.name: text.lower() if isinstance(option.default, bool) else text})
 
 
 def test_the_defaults_that_are_typed_pass_their_own_checks() -> None:
-    for option in TABLES["sqlserver"]:
+    for option in table("sqlserver"):
         for default in (option.default, option.default_1x):
             if default is not None and option.choices:
                 assert default in option.choices, option.name

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import Boundary, CapturedTransactions, Column, Counts, Marker, TableId, TableSchema
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError
 from tailrace.events import names
 from tailrace.events.admission import Admission

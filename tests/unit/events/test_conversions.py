@@ -26,13 +26,14 @@ from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tailrace.serde.json_text import schema_text
+from tests.event_settings import event_settings
 
 FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}
 RECORDED = Path(__file__).parent / "recorded"
 
 
 def settings(connector: str, form: str = "3", **modes: Any) -> EventSettings:
-    return EventSettings("server", "d", connector=connector, event_format=form, **modes)
+    return event_settings("server", "d", connector=connector, event_format=form, **modes)
 
 
 def plan_of(connector: str, column: Column, chosen: EventSettings) -> ColumnPlan | None:

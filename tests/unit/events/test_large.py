@@ -17,10 +17,11 @@ from tailrace.events.records import numbered_rows
 from tailrace.events.settings import EventSettings
 from tailrace.serde import assemble, fragments
 from tailrace.serde.memory import ExceedsArrow
+from tests.event_settings import event_settings
 from tests.unit.events import captured_changes
 from tests.unit.events.changes import Change, batch, table
 
-FAIL = EventSettings(
+FAIL = event_settings(
     "server", "golden", key_schemas_enable=False, value_schemas_enable=False, header_schemas_enable=False,
     run_id="run", most_change_bytes=5000,
 )  # fmt: skip

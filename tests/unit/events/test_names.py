@@ -7,12 +7,13 @@ import pytest
 from tailrace.columns import TableId
 from tailrace.errors import ConfigError
 from tailrace.events import names
-from tailrace.events.settings import EventSettings, placeholder_bytes
+from tailrace.events.settings import placeholder_bytes
+from tests.event_settings import event_settings
 
 ODD = TableId("golden", "Odd Schema", "Tab le-é")
-TODAY = EventSettings("dbserver1", "golden")
-AVRO = EventSettings("dbserver1", "golden", schema_name_adjustment_mode="avro", field_name_adjustment_mode="avro")
-LEGACY = EventSettings("dbserver1", "golden", event_format="1.7")
+TODAY = event_settings("dbserver1", "golden")
+AVRO = event_settings("dbserver1", "golden", schema_name_adjustment_mode="avro", field_name_adjustment_mode="avro")
+LEGACY = event_settings("dbserver1", "golden", event_format="1.7")
 
 
 def test_topics_keep_hyphens_and_replace_what_is_illegal() -> None:
@@ -26,12 +27,12 @@ def test_topics_have_one_underscore_for_each_java_char_that_is_illegal(name: str
     odd = TableId("golden", name, name)
     for settings in (TODAY, LEGACY):
         assert names.topic(settings, odd) == names.schema_prefix(settings, odd) == f"dbserver1.{legal}.{legal}"
-    assert names.schema_change_topic(EventSettings(name, "golden")) == legal
-    assert names.message_topic(EventSettings(name, "golden")) == f"{legal}.message"
-    assert names.transaction_topic(EventSettings(name, "golden")) == f"{legal}.transaction"
-    assert names.quarantine_topic(EventSettings(name, "golden")) == f"{legal}.quarantine"
-    assert names.heartbeat_topic(EventSettings(name, "golden")) == f"__debezium-heartbeat.{legal}"
-    assert names.heartbeat_topic(EventSettings("p", "golden", heartbeat_topic=name)) == legal
+    assert names.schema_change_topic(event_settings(name, "golden")) == legal
+    assert names.message_topic(event_settings(name, "golden")) == f"{legal}.message"
+    assert names.transaction_topic(event_settings(name, "golden")) == f"{legal}.transaction"
+    assert names.quarantine_topic(event_settings(name, "golden")) == f"{legal}.quarantine"
+    assert names.heartbeat_topic(event_settings(name, "golden")) == f"__debezium-heartbeat.{legal}"
+    assert names.heartbeat_topic(event_settings("p", "golden", heartbeat_topic=name)) == legal
 
 
 def test_schema_names_are_avro_names_where_asked_for_and_in_the_legacy_form() -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from tailrace.events.notifications import notification_rows, write_to_log
-from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import (
     Collection,
     Cursor,
@@ -20,10 +19,11 @@ from tailrace.snapshot.incremental import (
     Notification,
     Notifications,
 )
+from tests.event_settings import event_settings
 
 # What Debezium 3.6.1 wrote on the topic of notifications during an initial and two incremental snapshots.
 RECORDING = Path(__file__).with_name("notifications.jsonl.gz")
-SETTINGS = EventSettings("dbserver1", "golden", notification_topic="notifications")
+SETTINGS = event_settings("dbserver1", "golden", notification_topic="notifications")
 TABLES = [("public", "c"), ("public", "empty"), ("public", "nopk"), ("public", "t")]
 # Debezium names the signal table among those it has scanned, though it does not read it.
 WITH_SIGNALS = sorted([*TABLES, ("public", "debezium_signal")])
@@ -116,7 +116,7 @@ def test_rows_have_places_of_their_own_and_no_table() -> None:
 
 
 def test_without_schemas_records_are_their_payloads() -> None:
-    plain = EventSettings(
+    plain = event_settings(
         "p", "d", key_schemas_enable=False, value_schemas_enable=False, notification_topic="notifications"
     )
     notice = Notifications("p").of("1", "COMPLETED")

@@ -15,6 +15,7 @@ from tailrace.connectors.postgres.form import FORM
 from tailrace.connectors.postgres.plain import precision_and_scale
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 from tests.unit.events.changes import batch, table
 
 CASES = Path(__file__).parents[2] / "golden" / "cases"
@@ -102,10 +103,10 @@ RUN = "01a1fb98-4581-7d68-951a-a5b3034f69bf"
 @pytest.mark.parametrize(
     ("case", "settings"),
     [
-        ("postgres/pk_update", EventSettings("dbserver1", "golden", run_id=RUN)),
+        ("postgres/pk_update", event_settings("dbserver1", "golden", run_id=RUN)),
         (
             "postgres/schemaless",
-            EventSettings(
+            event_settings(
                 "dbserver1",
                 "golden",
                 key_schemas_enable=False,
@@ -114,10 +115,10 @@ RUN = "01a1fb98-4581-7d68-951a-a5b3034f69bf"
                 run_id=RUN,
             ),
         ),
-        ("postgres-1.7/pk_update", EventSettings("dbserver1", "golden", event_format="1.7", version="1.7.2.Final")),
+        ("postgres-1.7/pk_update", event_settings("dbserver1", "golden", event_format="1.7", version="1.7.2.Final")),
         (
             "postgres-1.7/schemaless",
-            EventSettings(
+            event_settings(
                 "dbserver1",
                 "golden",
                 event_format="1.7",

@@ -14,9 +14,10 @@ from tailrace.connectors.postgres.form import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 from tests.unit.events.changes import batch, table
 
-PLAIN = EventSettings(
+PLAIN = event_settings(
     "server", "golden", key_schemas_enable=False, value_schemas_enable=False, header_schemas_enable=False, run_id="run"
 )
 TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")

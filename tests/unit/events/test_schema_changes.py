@@ -31,6 +31,7 @@ from tailrace.events.schema_changes import (
 )
 from tailrace.events.settings import EventSettings
 from tailrace.serde.json_text import schema_text
+from tests.event_settings import event_settings
 
 FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}
 RECORDED = Path(__file__).parent / "recorded" / "schemas.jsonl.gz"
@@ -46,7 +47,7 @@ COMMIT = bytes.fromhex("00000027000007580005")
 
 
 def settings(connector: str, form: str, **more: Any) -> EventSettings:
-    return EventSettings("server1", "testDB", connector=connector, event_format=form, **more)
+    return event_settings("server1", "testDB", connector=connector, event_format=form, **more)
 
 
 def of_table(chosen: EventSettings, form: CapturedForm, kind: str) -> LogicalType | None:

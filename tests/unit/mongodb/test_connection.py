@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.mongodb import stores
 from tailrace.connectors.mongodb.connection import Address, connect, retries
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PrerequisiteError
 from tests.servers.certificates import WORD, Authority
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from bson.timestamp import Timestamp
 
-from tailrace.config import parse
 from tailrace.connectors.mongodb import extended_json, fields, raw
 from tailrace.connectors.mongodb import extended_json_kernels as kernels
 from tailrace.connectors.mongodb import json_forms as forms
@@ -20,6 +19,7 @@ from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.oplog import OplogFeed
 from tailrace.connectors.mongodb.plain_json import plain_text
 from tailrace.connectors.mongodb.texts import update_descriptions
+from tailrace.connectors.registry import parse
 from tailrace.errors import DecodeError
 from tests.fuzz.guarded import Guarded
 from tests.unit.mongodb.bson_bytes import document, text

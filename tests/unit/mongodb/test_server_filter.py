@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.config import parse
 from tailrace.config.expressions import compile_expression
 from tailrace.connectors.mongodb.change_stream import StreamSettings
 from tailrace.connectors.mongodb.namespaces import CollectionFilter
 from tailrace.connectors.mongodb.server_filter import pcre
+from tailrace.connectors.registry import parse
 
 LETTERS = "abAZks.-_ ]^$\\9\u212a\u017fé\n"
 PIECES = st.sampled_from(

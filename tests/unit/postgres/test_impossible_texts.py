@@ -9,15 +9,15 @@ import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.postgres.values import plan_columns
-from tailrace.events.settings import EventSettings
 from tailrace.serde import fragments, scalar
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
+from tests.event_settings import event_settings
 
 
 def plan(kind: str, modifier: int = -1, **settings: Any) -> ColumnPlan:
     table = TableSchema(TableId("d", "s", "t"), (Column("v", kind, 0, modifier),), ())
-    (found,), _ = plan_columns(table, EventSettings("server", "d", **settings))
+    (found,), _ = plan_columns(table, event_settings("server", "d", **settings))
     return found
 
 
@@ -137,7 +137,7 @@ def test_a_text_that_is_not_utf8_is_lost_and_its_neighbours_are_not(name: str) -
     """A server may say that its texts are UTF-8 and send others."""
     kind, settings, good, bad = TEXTS[name]
     table = TableSchema(TableId("d", "s", "t"), (kind,), ())
-    (chosen,), _ = plan_columns(table, EventSettings("server", "d", **settings))
+    (chosen,), _ = plan_columns(table, event_settings("server", "d", **settings))
     values = [good, None, bad, good]
     fragment, lost = column_fragment(chosen, pa.array([b"before", *values, b"after"], pa.binary()).slice(1, 4), None)
     first, null, found, last = json_array(fragment).to_pylist()

@@ -10,14 +10,14 @@ import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.postgres.values import plan_columns
-from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import ColumnPlan, Kernel
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
+from tests.event_settings import event_settings
 
 
 def plan(column: Column, **more: Any) -> ColumnPlan:
     table = TableSchema(TableId("d", "s", "t"), (column,), ())
-    return plan_columns(table, EventSettings("server", "d", **more))[0][0]
+    return plan_columns(table, event_settings("server", "d", **more))[0][0]
 
 
 def array(element: str, **more: Any) -> Column:

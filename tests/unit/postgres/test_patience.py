@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.postgres import patience
 from tailrace.connectors.postgres.patience import PatientPlanner
 from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events.settings import EventSettings
 

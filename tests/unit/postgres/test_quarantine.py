@@ -14,18 +14,19 @@ import numpy as np
 import pytest
 
 from tailrace.columns import Column, Marker, Transactions
-from tailrace.config import parse
 from tailrace.connectors.postgres import quarantine as postgres_quarantine
 from tailrace.connectors.postgres.form import FORM
 from tailrace.connectors.postgres.segment import MessageSegment, Segment
 from tailrace.connectors.postgres.tasks import LogTask, MessageTask
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import quarantine
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, table
 
-PLAIN = EventSettings(
+PLAIN = event_settings(
     "server", "golden", key_schemas_enable=False, value_schemas_enable=False, header_schemas_enable=False, run_id="run"
 )
 FAIL = replace(PLAIN, converting_failure_mode="fail")

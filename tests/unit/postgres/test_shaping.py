@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from tailrace.columns import Column, TableSchema
-from tailrace.config import parse
 from tailrace.connectors.postgres import declared
 from tailrace.connectors.postgres.form import FORM
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events.admission import Admission
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, table
 
 REQUIRED = {
@@ -89,7 +90,7 @@ def test_lists_choose_the_columns_of_values_and_keys_keep_theirs(options: dict[s
 def test_a_column_that_is_left_out_is_not_read_by_snapshots_unless_the_key_needs_it() -> None:
     chosen = settings({"column.include.list": r".*\.email"})
     assert [column.name for column in chosen.shaping.read(TABLE).columns] == ["id", "email"]
-    assert EventSettings("s", "d").shaping.read(TABLE) is TABLE
+    assert event_settings("s", "d").shaping.read(TABLE) is TABLE
 
 
 def test_the_first_option_that_names_a_column_shapes_it() -> None:

@@ -11,11 +11,11 @@ import pytest
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.postgres.values import plan_columns
-from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, plain_json
+from tests.event_settings import event_settings
 
-BASE = EventSettings("server", "golden")
+BASE = event_settings("server", "golden")
 
 
 def plan(column: Column, **modes: Any) -> ColumnPlan:

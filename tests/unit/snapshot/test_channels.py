@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.config import Config, parse
+from tailrace.config import Config
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.snapshot import channels, kafka
 from tailrace.snapshot.channels import Channels, FileChannel, written

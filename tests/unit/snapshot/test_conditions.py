@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.signalling import send
 from tailrace.snapshot.conditions import FORBIDDEN, fault, refusal

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 
-from tailrace.config import parse
+from tailrace.connectors.registry import parse
 from tailrace.spark.memory import most_change_bytes
 from tailrace.spark.options import options, unpacked
 

@@ -7,8 +7,9 @@ import re
 
 import pytest
 
+from tailrace.connectors.registry import find
 from tailrace.errors import ConfigError
-from tailrace.spark import PostgresDataSource
+from tailrace.spark import data_source
 from tailrace.spark.options import CARRIER, options, unpacked
 
 HASH = "column.mask.hash.SHA-256.with.salt.CzQMA0cB5K"
@@ -38,13 +39,13 @@ def test_a_secret_that_spark_would_show_is_told(caplog: pytest.LogCaptureFixture
 
 
 def test_the_source_reads_them() -> None:
-    source = PostgresDataSource(lower(options(GIVEN | {HASH: "public.t.c"})))
+    source = data_source(find("postgres"))(lower(options(GIVEN | {HASH: "public.t.c"})))
     assert source._config[HASH] == ["public.t.c"]
 
 
 def test_a_hash_that_spark_made_lower_case_is_refused_with_the_remedy() -> None:
     with pytest.raises(ConfigError, match=r"Pass all options through tailrace.spark.options") as caught:
-        PostgresDataSource(lower(GIVEN | {HASH: "public.t.c"}))
+        data_source(find("postgres"))(lower(GIVEN | {HASH: "public.t.c"}))
     assert "czqma" not in str(caught.value).lower()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.config import Config, parse
+from tailrace.config import Config
+from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.connection import connection_string
 from tailrace.connectors.sqlserver.errors import refused, user_fault
 from tailrace.errors import (

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import ROW_SCHEMA
-from tailrace.config.unwrap import CLASS, unwrap
+from tailrace.connectors.descriptor import Schemas
+from tailrace.connectors.mongodb.documents.options import CLASS, unwrap
+from tailrace.connectors.mongodb.documents.unwrap import Unwrapping
 from tailrace.errors import ConversionError
-from tailrace.transforms.unwrap import Schemas, Unwrapping
 
 HERE = Path(__file__).parent
 EVENTS = json.loads((HERE / "unwrap_events.json").read_text("utf-8"))

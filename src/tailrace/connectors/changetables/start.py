@@ -1,12 +1,12 @@
-"""The planner of a configuration: its connector's dialect and form, found by the connector's name. Planner."""
+"""The planner of a configuration: its connector's dialect and form, which the descriptor names. Planner."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from tailrace.config import Config
+from tailrace.connectors import registry
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
+from tailrace.connectors.descriptor import load
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 
@@ -18,11 +18,11 @@ def planner(config: Config, settings: EventSettings) -> ChangeTablesPlanner:
 
 def dialect(config: Config) -> Dialect:
     """The database's SQL, for the configuration; no I/O."""
-    found: Dialect = import_module(f"tailrace.connectors.{config.connector}.dialect").dialect(config)
+    found: Dialect = load(registry.find(config.connector).dialect)(config)
     return found
 
 
 def form(connector: str) -> Form:
     """The connector's own part of events."""
-    found: Form = import_module(f"tailrace.connectors.{connector}.form").FORM
+    found: Form = load(registry.find(connector).form)
     return found

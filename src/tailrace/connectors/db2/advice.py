@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tailrace.config import Config
-from tailrace.config.db2_driver import driver_properties
 from tailrace.connectors import advice
 from tailrace.connectors.db2.catalog import quoted
 from tailrace.connectors.db2.dialect import Db2Session, Registered
+from tailrace.connectors.db2.driver import driver_properties
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, TailraceError
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tailrace.config.db2_driver import driver_properties
 from tailrace.connectors.changetables.fetching import FIRST_FETCH, next_fetch
+from tailrace.connectors.db2.driver import driver_properties
 from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ import numpy as np
 
 from tailrace.columns.batch import Marker
 from tailrace.config.expressions import compile_expression
-from tailrace.config.shell_json import strict_json
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.connection import Address, connect
 from tailrace.connectors.mongodb.faults import explained_error, is_passing
@@ -28,6 +27,7 @@ from tailrace.connectors.mongodb.raw import Answer, RawCursor, concern
 from tailrace.connectors.mongodb.routers import for_cursors
 from tailrace.connectors.mongodb.segment import Segment, read_documents
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.shell_json import strict_json
 from tailrace.events.java import in_java_order
 
 if TYPE_CHECKING:

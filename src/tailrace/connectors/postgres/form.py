@@ -16,7 +16,7 @@ from tailrace.connectors.postgres import declared
 from tailrace.connectors.postgres.position import lsn_text
 from tailrace.connectors.postgres.segment import transactions_of
 from tailrace.connectors.postgres.values import plan_columns, plan_key
-from tailrace.events.boundaries import postgres_name
+from tailrace.events.boundaries import numbered_name
 from tailrace.events.form import Place, PlainSource, Records
 from tailrace.events.settings import EventSettings
 from tailrace.serde.assemble import CHANGE, SOURCE, TRANSACTION, Programs
@@ -123,7 +123,7 @@ class PostgresForm:
         if not settings.legacy:
             tail |= {"origin": None, "origin_lsn": None}
         sequence = json.dumps([None if previous < 0 else str(previous), str(lsn)], separators=(",", ":"))
-        return PlainSource(sequence, tail, postgres_name(xid, lsn, settings))
+        return PlainSource(sequence, tail, numbered_name(xid, lsn, settings))
 
     def place(self, batch: ChangeBatch, change: int) -> Place:
         transactions, number = transactions_of(batch), int(batch.transaction[change])

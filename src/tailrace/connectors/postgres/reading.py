@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.config.postgres import stream_parameters
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.connection import Address, Connect, connect, has_no_encoding
+from tailrace.connectors.postgres.options import stream_parameters
 from tailrace.runtime import THREADS, Runtime
 
 if TYPE_CHECKING:

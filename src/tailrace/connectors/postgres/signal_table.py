@@ -5,12 +5,12 @@ Its first three columns are a signal's id, type and data, whatever they are call
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tailrace.config import TableFilter
+from tailrace.config import Config, TableFilter
 from tailrace.config.filters import table_name
 from tailrace.connectors.postgres.connection import connect, own_path
 from tailrace.connectors.postgres.snapshot import quoted
@@ -52,7 +52,7 @@ class Fault:
 class SignalTable:
     """The signal table of a configuration that names one."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config) -> None:
         self._config = config
         self.schema, self.table = table_name(config["signal.data.collection"])
 
@@ -185,7 +185,7 @@ class SignalTable:
                 ) from None
 
 
-def send(config: Mapping[str, Any], signal: Signal) -> str:
+def send(config: Config, signal: Signal) -> str:
     """Write the row of `signal`; returns the table's name. Raises what `SignalTable.insert` raises."""
     table = SignalTable(config)
     table.insert(signal)

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 
 from tailrace.columns import TableId
 from tailrace.config import Config
-from tailrace.config.driver import keywords
-from tailrace.config.sqlserver import signal_tables
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.sqlserver import statements
 from tailrace.connectors.sqlserver.dialect import SqlServerSession
+from tailrace.connectors.sqlserver.driver import keywords
+from tailrace.connectors.sqlserver.options import signal_tables
 from tailrace.connectors.sqlserver.text import quoted
 
 

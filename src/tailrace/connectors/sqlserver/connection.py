@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tailrace.config.driver import keywords
+from tailrace.connectors.sqlserver.driver import keywords
 from tailrace.connectors.sqlserver.errors import refused
 from tailrace.errors import PrerequisiteError
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
-from tailrace.config.sqlserver import signal_tables
 from tailrace.connectors import findings
 from tailrace.connectors.changetables import backlog
 from tailrace.connectors.changetables.dialect import CaptureTable
 from tailrace.connectors.findings import Finding, Level, demanded, listed
 from tailrace.connectors.sqlserver import advice, statements
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
+from tailrace.connectors.sqlserver.options import signal_tables
 from tailrace.connectors.sqlserver.text import quoted
 from tailrace.errors import TailraceError
 from tailrace.events import names

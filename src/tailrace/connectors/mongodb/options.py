@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailrace.config import connect, connector, mongodb_rules, relational, signals
-from tailrace.config.connector import NO_JVM, Connector, formats
+from tailrace.config import connect, connector, relational, signals
+from tailrace.config.connector import NO_JVM, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
+from tailrace.connectors.mongodb import rules
 
 _NO_STREAM = "the oplog knows nothing of it; it belongs to change streams"
 _ONE_SET = "a pipeline reads one replica set or, through mongos, one sharded cluster"
@@ -67,7 +68,7 @@ CONNECTION = (
            "Connection string, as mongodb://host:port/?replicaSet=name or mongodb+srv://…; its options are those of "
            "PyMongo. Options below go before those of the string."),
     Option("mongodb.hosts", Kind.TEXT, "1.x: servers of the replica set, as name/host:port,host:port.",
-           check=mongodb_rules.hosts_fault),
+           check=rules.hosts_fault),
     Option("mongodb.members.auto.discover", Kind.BOOLEAN,
            "1.x: whether further servers of the replica set are found by those of mongodb.hosts; else only the one "
            "that is named is used.", True),
@@ -132,10 +133,10 @@ FILTERS = (
     Option("field.exclude.list", Kind.LIST,
            "Fields that events leave out, as database.collection.field.field; * in the names of database and "
            "collection stands for any characters.", [],
-           deprecated_names=("field.blacklist",), check=mongodb_rules.fields_fault),
+           deprecated_names=("field.blacklist",), check=rules.fields_fault),
     Option("field.renames", Kind.LIST,
            "Fields that get other names in events, as database.collection.field.field:name.", [],
-           check=mongodb_rules.renames_fault),
+           check=rules.renames_fault),
     *_named(relational.LISTS, "guardrail.collections.max", "guardrail.collections.limit.action"),
     Option("skip.messages.without.change", Kind.BOOLEAN, "Whether updates that change no captured field are dropped.",
            False, notice="Debezium's MongoDB connector drops none either", neutral=(False,)),
@@ -167,7 +168,7 @@ CAPTURE = (
            check=at_least(0)),
     Option("cursor.pipeline", Kind.TEXT, "Further stages of the change stream, a JSON array of objects; the shell's "
            "notation, as {_id: ObjectId('…')}, is understood.",
-           check=mongodb_rules.pipeline_fault),
+           check=rules.pipeline_fault),
     Option("cursor.pipeline.order", Kind.TEXT, "Where those stages stand: behind our own, before them, or alone.",
            "internal_first", choices=("internal_first", "user_first", "user_only")),
     Option("cursor.oversize.handling.mode", Kind.TEXT,
@@ -223,7 +224,7 @@ SNAPSHOT = (
            "Collections, as database.collection, of which the snapshot reads only some documents.", []),
     Option("snapshot.collection.filter.overrides.<collection>", Kind.TEXT,
            "The condition for a collection: a query of MongoDB, as a JSON object.",
-           pattern=r"snapshot\.collection\.filter\.overrides\..+", check=mongodb_rules.condition_fault),
+           pattern=r"snapshot\.collection\.filter\.overrides\..+", check=rules.condition_fault),
     *_named(relational.SNAPSHOT, "snapshot.locking.mode.custom.name", "snapshot.query.mode",
             "snapshot.query.mode.custom.name", "snapshot.mode.custom.name",
             "snapshot.mode.configuration.based.snapshot.data", "snapshot.mode.configuration.based.start.stream"),
@@ -264,8 +265,7 @@ OWN = (
     *connector.OWN,
 )
 
-CONNECTOR = Connector(
-    title="MongoDB",
+OPTIONS = Options(
     areas=(
         ("Names and topics", IDENTITY),
         ("Connection", CONNECTION),
@@ -280,8 +280,7 @@ CONNECTOR = Connector(
     ),
     required=(),
     form="1.1",
-    names=("mongodb", "mongodbconnector", "mongo"),
     generations={"mongodb.name": "1.1", "topic.prefix": "3"},
     modes={"never": "no_data"},
-    settle=mongodb_rules.settle,
+    settle=rules.settle,
 )

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from tailrace.connectors.mongodb.documents.extended import Document, Typed
 from tailrace.errors import ConversionError
 from tailrace.serde.double_kernels import double_text
 from tailrace.serde.json_text import quoted
-from tailrace.transforms.extended import Document, Typed
 
 Schema = tuple[str, str | None, int | None, bool, Any]
 Shaped = tuple[Schema, Any]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tailrace.config import changetables, connect, connector, relational, signals
-from tailrace.config.connector import NO_JVM, Connector, Draft, formats
-from tailrace.config.driver import DRIVER
+from tailrace.config import connect, connector, relational, signals
+from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.expressions import compile_expression
 from tailrace.config.filters import quoted_parts, table_name
 from tailrace.config.option import Kind, Option, at_least, between
 from tailrace.config.timezone import timezone
+from tailrace.connectors.changetables import options as changetables
+from tailrace.connectors.sqlserver.driver import DRIVER
 
 _CLASS = "io.debezium.connector.sqlserver.SqlServerConnector"
 
@@ -220,8 +221,7 @@ def _settle_databases(draft: Draft) -> None:
     values["database.names"] = left
 
 
-CONNECTOR = Connector(
-    title="SQL Server",
+OPTIONS = Options(
     areas=(
         ("Names and topics", IDENTITY),
         ("Connection", CONNECTION),
@@ -236,7 +236,6 @@ CONNECTOR = Connector(
     ),
     required=("database.hostname", "database.names"),
     form="1.0",
-    names=("sqlserver", "sqlserverconnector"),
     generations={"database.server.name": "1.0", "topic.prefix": "3"},
     modes=changetables.OLDER_MODES,
     settle=_settle,

@@ -1,6 +1,6 @@
 """What a change makes of a document: the patches of every version of MongoDB, applied to the document before. Worker.
 
-Documents are those of `transforms.extended`. The rules are the server's own for its oplog: a path's number is an index
+Documents are those of `extended`. The rules are the server's own for its oplog: a path's number is an index
 in an array and a name in a document, what is missing on the way is made a document, an array grows with nulls.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
 from tailrace.errors import ConversionError
-from tailrace.transforms.extended import Document, Typed, read
 
 _REMOVED = object()
 

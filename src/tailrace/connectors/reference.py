@@ -1,7 +1,7 @@
 """The reference page of a connector's options, written from the same table that parses them.
 
-`python -m tailrace.config.reference` renews the part of each page between its two marks; with `--check` it only
-tells, by the exit code 1, that a page is out of date. A page is named after its connector: `postgres.md`.
+`python -m tailrace.connectors.reference` renews the part of each page between its two marks; with `--check` it only
+tells, by the exit code 1, that a page is out of date. A page is named after its connector: `<name>.md`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tailrace.config.config import CONNECTORS
-from tailrace.config.connector import Connector
+from tailrace.config.connector import Options
 from tailrace.config.option import Kind, Option
+from tailrace.connectors import registry
 
-BEGIN = "<!-- options: written by `python -m tailrace.config.reference`; do not edit -->"
+BEGIN = "<!-- options: written by `python -m tailrace.connectors.reference`; do not edit -->"
 END = "<!-- end of options -->"
 
 _FORMS = (Kind.LIST, Kind.EXPRESSIONS, Kind.STATEMENTS, Kind.LETTERS)
@@ -25,8 +25,8 @@ _FORMS = (Kind.LIST, Kind.EXPRESSIONS, Kind.STATEMENTS, Kind.LETTERS)
 
 def page(name: str) -> str:
     """The part of a connector's page between the marks: a table of what works for each area, then what does not."""
-    connector = CONNECTORS[name]
-    return "\n".join(["", *_supported(connector), *_without_effect(connector), *_unsupported(connector)])
+    table = registry.find(name).load_options()
+    return "\n".join(["", *_supported(table), *_without_effect(table), *_unsupported(table)])
 
 
 def renew(name: str, text: str) -> str:
@@ -38,41 +38,41 @@ def renew(name: str, text: str) -> str:
     return f"{before}{BEGIN}\n{page(name)}{END}{after}"
 
 
-def _supported(connector: Connector) -> Iterator[str]:
-    for title, options in connector.areas:
+def _supported(table: Options) -> Iterator[str]:
+    for title, options in table.areas:
         shown = [option for option in options if not option.unsupported and not option.notice]
         if shown:
             yield from (f"### {title}", "", "| option | default | meaning |", "|---|---|---|")
             yield from (
-                f"| {_code(option.name)} | {_default(option, connector)} | {_meaning(option)} |" for option in shown
+                f"| {_code(option.name)} | {_default(option, table)} | {_meaning(option)} |" for option in shown
             )
             yield ""
 
 
-def _without_effect(connector: Connector) -> Iterator[str]:
+def _without_effect(table: Options) -> Iterator[str]:
     yield from ("### Accepted without effect", "", "A value other than the default is told in a warning.", "")
     yield from ("| option | why |", "|---|---|")
-    for _, options in connector.areas:
+    for _, options in table.areas:
         yield from (f"| {_code(option.name)} | {_cell(option.notice)} |" for option in options if option.notice)
     yield ""
 
 
-def _unsupported(connector: Connector) -> Iterator[str]:
+def _unsupported(table: Options) -> Iterator[str]:
     yield from ("### Not supported", "", "Any value but the default is an error that gives this reason.", "")
     yield from ("| option | default | why |", "|---|---|---|")
-    for _, options in connector.areas:
+    for _, options in table.areas:
         for option in options:
             if option.unsupported and not option.notice:
-                yield f"| {_code(option.name)} | {_default(option, connector)} | {_cell(option.unsupported)} |"
+                yield f"| {_code(option.name)} | {_default(option, table)} | {_cell(option.unsupported)} |"
     yield ""
 
 
-def _default(option: Option, connector: Connector) -> str:
-    if option.name in connector.required:
+def _default(option: Option, table: Options) -> str:
+    if option.name in table.required:
         return "required"
     shown = _value(option.default)
-    if option.default_1x is not None and connector.form.startswith("1."):
-        shown += f"; {_value(option.default_1x)} in the format {connector.form}"
+    if option.default_1x is not None and table.form.startswith("1."):
+        shown += f"; {_value(option.default_1x)} in the format {table.form}"
     return shown
 
 
@@ -110,8 +110,8 @@ def _cell(text: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tailrace.config.reference", description=__doc__)
-    pages = [Path("docs", "reference", f"{name}.md") for name in CONNECTORS]
+    parser = argparse.ArgumentParser(prog="python -m tailrace.connectors.reference", description=__doc__)
+    pages = [Path("docs", "reference", f"{name}.md") for name in registry.OWN]
     parser.add_argument("page", type=Path, nargs="*", default=pages)
     parser.add_argument("--check", action="store_true", help="write nothing")
     arguments = parser.parse_args(argv)

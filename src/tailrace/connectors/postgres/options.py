@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from tailrace.config import connect, connector, relational, signals
-from tailrace.config.connector import NO_JVM, Connector, Draft, formats
+from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 
 _NO_HISTORY = "PostgreSQL's schemas come from its catalog and its log"
@@ -265,8 +265,7 @@ def _settle_truncates(draft: Draft) -> None:
     draft.values["skipped.operations"] = skipped
 
 
-CONNECTOR = Connector(
-    title="PostgreSQL",
+OPTIONS = Options(
     areas=(
         ("Names and topics", IDENTITY),
         ("Connection", CONNECTION),
@@ -281,7 +280,6 @@ CONNECTOR = Connector(
     ),
     required=("database.hostname", "database.user", "database.dbname"),
     form="1.7",
-    names=("postgres", "postgresql", "postgresconnector"),
     generations={"database.server.name": "1.7", "topic.prefix": "3"},
     modes={"never": "no_data", "exported": "initial"},
     settle=_settle,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tailrace.config import changetables, connect, connector, relational, signals
-from tailrace.config.connector import NO_JVM, Connector, Draft, formats
-from tailrace.config.db2_driver import PREFIX, idle_notice, property_fault
+from tailrace.config import connect, connector, relational, signals
+from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
+from tailrace.connectors.changetables import options as changetables
+from tailrace.connectors.db2.driver import PREFIX, idle_notice, property_fault
 
 _CLASS = "io.debezium.connector.db2.Db2Connector"
 _ONE = "a connection belongs to one database: name it in database.dbname"
@@ -138,8 +139,7 @@ def _settle(draft: Draft) -> None:
 
 CHANGES_SCHEMA = "ASNCDC"
 
-CONNECTOR = Connector(
-    title="Db2",
+OPTIONS = Options(
     areas=(
         ("Names and topics", IDENTITY),
         ("Connection", CONNECTION),
@@ -154,7 +154,6 @@ CONNECTOR = Connector(
     ),
     required=("database.hostname", "database.user", "database.dbname"),
     form="2.3",
-    names=("db2", "db2connector"),
     generations={},
     modes=changetables.OLDER_MODES,
     settle=_settle,

@@ -18,12 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from tailrace.columns import ROW_SCHEMA
-from tailrace.config import Config
-from tailrace.config.unwrap import Added, Unwrap, configured
-from tailrace.errors import ConversionError
-from tailrace.serde.json_text import dumps, quoted
-from tailrace.transforms.extended import Document, Typed, read
-from tailrace.transforms.shapes import (
+from tailrace.connectors.descriptor import Schemas
+from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
+from tailrace.connectors.mongodb.documents.options import Added, Unwrap
+from tailrace.connectors.mongodb.documents.shapes import (
     BOOLEAN,
     INT32,
     INT64,
@@ -36,6 +34,8 @@ from tailrace.transforms.shapes import (
     struct,
     value_json,
 )
+from tailrace.errors import ConversionError
+from tailrace.serde.json_text import dumps, quoted
 
 _TEXTS = ("op", "version", "connector", "name", "snapshot", "db", "sequence", "rs", "collection", "lsid", "id")
 _UNTOLD: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
@@ -47,15 +47,6 @@ _ENVELOPE = ".Envelope"
 
 
 @dataclass(frozen=True, slots=True)
-class Schemas:
-    """Whether keys, values and headers carry their schemas: the converters' schemas.enable."""
-
-    key: bool = True
-    value: bool = True
-    header: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class Record:
     """One record: what a sink gets."""
 
@@ -64,17 +55,8 @@ class Record:
     headers: list[tuple[str, bytes | None]]
 
 
-def transform(config: Config) -> Unwrapping | None:
-    """What the configuration's `transforms` ask for, None where it has none. Any process; no I/O."""
-    settings = configured(config)
-    if settings is None:
-        return None
-    enabled = (bool(config[f"{part}.converter.schemas.enable"]) for part in ("key", "value", "header"))
-    return Unwrapping(settings, Schemas(*enabled))
-
-
 class Unwrapping:
-    """The transform over batches of rows, as `spark.source` and `extract_new_document_state` call it. Picklable."""
+    """The transform over batches of rows, as `spark.source` and `tailrace.transforms` call it. Picklable."""
 
     def __init__(self, settings: Unwrap, schemas: Schemas) -> None:
         self._settings = settings

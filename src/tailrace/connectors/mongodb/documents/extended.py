@@ -1,6 +1,6 @@
 """Extended JSON as the values of BSON that it stands for: what Debezium's texts are read back to. Worker.
 
-Read are the forms that `connectors.mongodb.json_forms` writes, all of them, and no others: an object that only looks
+Read are the forms that `json_forms` writes, all of them, and no others: an object that only looks
 like a wrapper of a type, but is not whole, is a document.
 """
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tailrace.config.connector import Draft
-from tailrace.config.shell_json import strict_json
-from tailrace.config.unwrap import unwrap
+from tailrace.connectors.mongodb.documents.options import unwrap
+from tailrace.connectors.mongodb.shell_json import strict_json
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]/,;:\s@]+)(?::[0-9]{1,5})?"
 _HOSTS = re.compile(rf"(?:(?P<name>[^/,;\s]+)/)?(?P<hosts>{_HOST}(?:,{_HOST})*)")

@@ -1,0 +1,30 @@
+"""The Db2 connector as the rest of tailrace knows it."""
+
+from __future__ import annotations
+
+from tailrace.config.connector import Traits
+from tailrace.connectors.descriptor import Descriptor
+
+_ROOM = "tailrace.connectors.db2"
+_CHANGE_TABLES = "tailrace.connectors.changetables"
+
+CONNECTOR = Descriptor(
+    traits=Traits(
+        connector="db2",
+        event_name="db2",
+        versions={"2.3": "2.3.7.Final", "3": "3.6.1.Final"},
+        schema_changes_name_database=False,
+    ),
+    title="Db2",
+    class_name="io.debezium.connector.db2.Db2Connector",
+    names=("db2", "db2connector"),
+    options=f"{_ROOM}.options:OPTIONS",
+    planner=f"{_CHANGE_TABLES}.start:planner",
+    prerequisites=f"{_ROOM}.prerequisites",
+    send_signal=f"{_CHANGE_TABLES}.signalling:send",
+    describe=f"{_CHANGE_TABLES}.status:describe",
+    drivers=("ibm_db",),
+    requirement="tailrace[db2]",
+    dialect=f"{_ROOM}.dialect:dialect",
+    form=f"{_ROOM}.form:FORM",
+)

@@ -1,0 +1,28 @@
+"""The MongoDB connector as the rest of tailrace knows it."""
+
+from __future__ import annotations
+
+from tailrace.config.connector import Traits
+from tailrace.connectors.descriptor import Descriptor
+
+_ROOM = "tailrace.connectors.mongodb"
+
+CONNECTOR = Descriptor(
+    traits=Traits(
+        connector="mongodb",
+        event_name="mongodb",
+        versions={"1.1": "1.1.2.Final", "3": "3.6.1.Final"},
+    ),
+    title="MongoDB",
+    class_name="io.debezium.connector.mongodb.MongoDbConnector",
+    names=("mongodb", "mongodbconnector", "mongo"),
+    options=f"{_ROOM}.options:OPTIONS",
+    planner=f"{_ROOM}.planner:MongoPlanner",
+    prerequisites=f"{_ROOM}.prerequisites",
+    send_signal=f"{_ROOM}.signalling:send",
+    describe=f"{_ROOM}.status:describe",
+    signal_place="document of the signal collection",
+    drivers=("pymongo", "bson"),
+    requirement="tailrace[mongodb]",
+    documents=f"{_ROOM}.documents.entrance",
+)

@@ -1,0 +1,29 @@
+"""The PostgreSQL connector as the rest of tailrace knows it."""
+
+from __future__ import annotations
+
+import re
+
+from tailrace.config.connector import Traits
+from tailrace.connectors.descriptor import Descriptor
+
+_ROOM = "tailrace.connectors.postgres"
+
+CONNECTOR = Descriptor(
+    traits=Traits(
+        connector="postgres",
+        event_name="postgresql",
+        versions={"1.7": "1.7.2.Final", "3": "3.6.1.Final"},
+        system_tables=re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
+    ),
+    title="PostgreSQL",
+    class_name="io.debezium.connector.postgresql.PostgresConnector",
+    names=("postgres", "postgresql", "postgresconnector"),
+    options=f"{_ROOM}.options:OPTIONS",
+    planner=f"{_ROOM}.patience:PatientPlanner",
+    prerequisites=f"{_ROOM}.prerequisites",
+    send_signal=f"{_ROOM}.signal_table:send",
+    describe=f"{_ROOM}.status:describe",
+    drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
+    requirement="tailrace[postgres]",
+)

@@ -1,0 +1,33 @@
+"""The SQL Server connector as the rest of tailrace knows it."""
+
+from __future__ import annotations
+
+import re
+
+from tailrace.config.connector import Traits
+from tailrace.connectors.descriptor import Descriptor
+
+_ROOM = "tailrace.connectors.sqlserver"
+_CHANGE_TABLES = "tailrace.connectors.changetables"
+
+CONNECTOR = Descriptor(
+    traits=Traits(
+        connector="sqlserver",
+        event_name="sqlserver",
+        versions={"1.0": "1.0.3.Final", "3": "3.6.1.Final"},
+        system_tables=re.compile(r"(sys|cdc|information_schema)\..*|.*\.systranschemas", re.DOTALL | re.IGNORECASE),
+        several_databases=True,
+    ),
+    title="SQL Server",
+    class_name="io.debezium.connector.sqlserver.SqlServerConnector",
+    names=("sqlserver", "sqlserverconnector"),
+    options=f"{_ROOM}.options:OPTIONS",
+    planner=f"{_CHANGE_TABLES}.start:planner",
+    prerequisites=f"{_ROOM}.prerequisites",
+    send_signal=f"{_CHANGE_TABLES}.signalling:send",
+    describe=f"{_CHANGE_TABLES}.status:describe",
+    drivers=("mssql_python",),
+    requirement="tailrace[sqlserver]",
+    dialect=f"{_ROOM}.dialect:dialect",
+    form=f"{_ROOM}.form:FORM",
+)

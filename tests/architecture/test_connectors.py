@@ -1,0 +1,109 @@
+"""A database is a room of its own: no shared room knows its name, and adding one touches next to nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tailrace.connectors import registry
+from tailrace.connectors.descriptor import Descriptor
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "tailrace"
+CONNECTORS = SOURCE / "connectors"
+REGISTRY = CONNECTORS / "registry.py"
+FAMILY = CONNECTORS / "changetables"
+"""What two databases share, and where prose may say what each of them does."""
+SHOWN = (SOURCE / "demo", SOURCE / "embedded.py")
+"""The demonstration, which shows one database with a server of its own; another one adds nothing there."""
+MOST_FILES = 2
+
+
+def words(descriptor: Descriptor) -> re.Pattern[str]:
+    """What a connector, its database and its drivers are called, in any case."""
+    called = {descriptor.name, descriptor.traits.event_name, descriptor.title, *descriptor.names, *descriptor.drivers}
+    return re.compile("|".join(sorted(map(re.escape, called))), re.IGNORECASE)
+
+
+def shared_files() -> list[Path]:
+    """The files of all rooms that belong to no connector, but for the registry."""
+    own = [*(CONNECTORS / name for name in registry.OWN), FAMILY, *SHOWN]
+    paths = [path for path in sorted(SOURCE.rglob("*.py")) if not any(path.is_relative_to(room) for room in own)]
+    return [path for path in paths if path != REGISTRY]
+
+
+@cache
+def code(path: Path) -> str:
+    """A module without its comments and docstrings."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            texts = [one for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+            node.body = [one for one in body if one not in texts] or [ast.Pass()]  # type: ignore[attr-defined]
+    return ast.unparse(tree)
+
+
+def test_no_connectors_name_stands_in_a_shared_room() -> None:
+    files = shared_files()
+    rooms = {path.relative_to(SOURCE).parts[0] for path in files}
+    assert rooms >= {"config", "columns", "events", "serde", "snapshot", "sinks", "spark", "transforms"}
+    assert rooms >= {"cli.py", "pipeline.py", "signalling.py", "status.py", "connectors"}
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in files
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if any(words(registry.find(name)).search(line) for name in registry.OWN)
+    ]
+    assert found == []
+
+
+def touched(descriptor: Descriptor) -> list[str]:
+    """The files outside of a connector's room that speak of it: those that adding it has touched."""
+    pattern = words(descriptor)
+    sources = [path for path in sorted(SOURCE.rglob("*.py")) if not any(path.is_relative_to(room) for room in SHOWN)]
+    others = [path for path in sources if CONNECTORS / descriptor.name not in path.parents]
+    found = [path for path in others if pattern.search(code(path))]
+    project = ROOT / "pyproject.toml"
+    found += [project] if pattern.search(project.read_text("utf-8")) else []
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+@pytest.mark.parametrize("name", registry.OWN)
+def test_a_database_touches_two_files_outside_of_its_room(name: str) -> None:
+    files = touched(registry.find(name))
+    assert str(REGISTRY.relative_to(ROOT)) in files
+    assert len(files) <= MOST_FILES, files
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The first parts of the names of all modules that a module imports, at whatever place."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
+def test_a_driver_is_imported_by_its_own_room_alone_and_named_in_the_contract() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = project["tool"]["importlinter"]["contracts"]
+    contract = next(one for one in contracts if one["name"] == "Only connectors import database drivers")
+    drivers = {module: name for name in registry.OWN for module in registry.find(name).drivers}
+    assert set(contract["forbidden_modules"]) == set(drivers)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for module in set(imported(path)) & set(drivers):
+            assert path.is_relative_to(CONNECTORS / drivers[module]), f"{path} imports {module}"
+
+
+def test_a_room_has_its_descriptor_and_no_two_have_a_name_in_common() -> None:
+    rooms = {path.parent.name for path in CONNECTORS.glob("*/descriptor.py")}
+    assert rooms == set(registry.OWN)
+    taken = [short for name in registry.OWN for short in registry.find(name).names]
+    assert len(set(taken)) == len(taken)
