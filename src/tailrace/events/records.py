@@ -18,8 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker, TableSchema
+from tailrace.columns import ChangeBatch, Image, Marker, TableSchema
 from tailrace.columns.logical import LogicalType
+from tailrace.columns.row import rows_of
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas, marker_text
 from tailrace.events.expansion import AFTER, BEFORE, NO_IMAGE, TOMBSTONE, Records, expand
@@ -105,7 +106,7 @@ def table_plan(table: TableSchema, settings: EventSettings, form: Form) -> Table
 
 
 def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[pa.RecordBatch]:
-    """The records of `batch` as batches of ROW_SCHEMA, in order, at most 8,192 records each.
+    """The records of `batch` as batches of `settings.row_schema`, in order, at most 8,192 records each.
 
     `form` is the connector's own part of them.
 
@@ -339,26 +340,28 @@ class _Block:
             _warn(self.batch, plan.source_name, "lost", message + " and are null there.")
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of ROW_SCHEMA."""
+        """The block as rows of `settings.row_schema`."""
         count = len(self.change)
         table = self.batch.table.id
-        transaction = pa.array(self.transaction)
-        columns = [
-            _constant(self.plan.topic, count),
-            self._keys(self.key, self.plan.key_open, self.plan.key_close),
-            self._values(),
-            self._headers(),
-            self._ops(),
-            _constant(table.database, count),
-            _constant(table.schema, count),
-            _constant(table.table, count),
-            self.source.positions(),
-            pa.array(self.batch.ordinal[self.change]),
-            self._transaction_names(transaction),
-            pa.array(self.batch.transactions.commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
-            self._markers(count),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
+        commit_us = self.batch.transactions.commit_us
+        return rows_of(
+            self.settings.columns,
+            {
+                "topic": lambda: _constant(self.plan.topic, count),
+                "key": lambda: self._keys(self.key, self.plan.key_open, self.plan.key_close),
+                "value": self._values,
+                "headers": self._headers,
+                "op": self._ops,
+                "database": lambda: _constant(table.database, count),
+                "schema": lambda: _constant(table.schema, count),
+                "table": lambda: _constant(table.table, count),
+                "position": self.source.positions,
+                "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
+                "transaction": self._transaction_names,
+                "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
+                "snapshot": lambda: self._markers(count),
+            },
+        )
 
     def _keys(self, source: npt.NDArray[np.uint8], before: bytes, behind: bytes) -> pa.Array:
         """The serialised keys, each from the image that `source` names; null where it names none."""
@@ -491,10 +494,10 @@ class _Block:
         names_of = pa.array([_op_name(int(code)) for code in codes], pa.string())
         return names_of.take(pa.array(place[self.op]))
 
-    def _transaction_names(self, transaction: pa.Array) -> pa.Array:
+    def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""
         if self.batch.marker is None:
-            return self.transactions.source.name.take(transaction)
+            return self.transactions.source.name.take(pa.array(self.transaction))
         indices = pa.array(self.transaction, mask=self.index[MARKER] != Marker.FALSE)
         return self.transactions.source.name.take(indices)
 

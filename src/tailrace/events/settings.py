@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
+
+from tailrace.columns.row import COLUMNS, row_schema
 from tailrace.config.naming import TopicNaming
 from tailrace.errors import ConfigError
 from tailrace.events.shaping import Shaping
@@ -57,7 +60,8 @@ class EventSettings:
     `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
-    event.processing.failure.handling.mode, `shaping` is what the options about columns say.
+    event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
+    row that tasks make, in their order.
     """
 
     logical_name: str
@@ -97,6 +101,12 @@ class EventSettings:
     heartbeat_topic: str = ""
     naming: TopicNaming = field(default_factory=TopicNaming)
     shaping: Shaping = field(default_factory=Shaping)
+    columns: tuple[str, ...] = COLUMNS
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The schema of the rows that tasks make."""
+        return row_schema(self.columns)
 
     @property
     def legacy(self) -> bool:
