@@ -107,8 +107,8 @@ class Pipeline:
         """The deliberate error behind an exception of the query: one of ours, or one that the sink knows as its own."""
         return cause(error, self.sink.failure)
 
-    def _texts(self) -> dict[str, str]:
-        """The source's options: those of the configuration, and what the sink needs."""
+    def options(self) -> dict[str, str]:
+        """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
         source = self.run.source
         texts = source.texts | {"row.columns": ",".join(read_columns(self.sink))}
         if not source.is_set("event.order"):
@@ -119,7 +119,7 @@ class Pipeline:
         from tailrace.spark import options
 
         source = self.run.source
-        frame = spark.readStream.format(FORMATS[source.connector]).options(**options(self._texts())).load()
+        frame = spark.readStream.format(FORMATS[source.connector]).options(**options(self.options())).load()
         aside = expr("count_if(op = 'quarantine') as quarantined")
         frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"), aside)
         trigger = self._trigger(available_now)

@@ -195,8 +195,8 @@ OWN = (
     Option("event.order.segments", Kind.INTEGER,
            "Parts of a table under event.order=key; unset: Spark's parallelism.", check=at_least(1)),
     Option("row.columns", Kind.LIST,
-           "Columns of the rows, for spark.readStream: those that are not named are neither made nor sent. Unset: all. "
-           "`tailrace run` has none of it, since there the sink says what it reads.", check=_row_columns),
+           "Columns of the rows of spark.readStream, in this order; the others are neither made nor sent. Unset: all. "
+           "`tailrace run` refuses it: there the sink says what it reads.", check=_row_columns),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip
