@@ -159,8 +159,7 @@ class ChangeDataSource(DataSource):
     """What every tailrace source is: its options are Debezium's, `connector` names their table.
 
     `tailrace.spark.options` keeps the case of their names. Columns: see `tailrace.columns.row`; row.columns names some
-    of them. Raises ConfigError at
-    `load()` for unknown, wrong or unsupported options.
+    of them. Raises ConfigError at `load()` for unknown, wrong or unsupported options.
     """
 
     connector: str
