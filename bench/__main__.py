@@ -17,6 +17,7 @@ import psutil
 from bench import report
 from bench.suite import PHASES, Suite
 from bench.workload import Server, Workload, server
+from tailrace.sinks.kafka import KafkaSink
 from tailrace.spark import register
 from tailrace.spark.session import session
 from tests.servers.kafka import VERSION as KAFKA
@@ -82,7 +83,7 @@ def main(words: list[str] | None = None) -> None:
         stack.callback(workload.close)
         # Spark forgets the progress of older batches, of which the rows and times are taken: keep that of all.
         kept = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
-        spark = session(kept, kafka="stream" in phases, app_name="tailrace bench")
+        spark = session(kept, jars=KafkaSink.jars if "stream" in phases else (), app_name="tailrace bench")
         stack.callback(spark.stop)
         register(spark)
         suite = Suite(spark, workload, servers, asked.rows, asked.repeat, say)

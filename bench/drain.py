@@ -14,6 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bench.workload import Workload
+from tailrace.pipeline import read_columns
+from tailrace.sinks.base import Sink
+from tailrace.sinks.console import NoopSink
 from tailrace.sinks.kafka import KafkaSink
 
 AVAILABLE_NOW = {"availableNow": True}
@@ -48,9 +51,14 @@ def frame(spark: SparkSession, settings: Mapping[str, str]) -> DataFrame:
     return spark.readStream.format("postgres-cdc").options(**settings).load()
 
 
+def needed(sink: Sink, settings: Mapping[str, str]) -> dict[str, str]:
+    """The source's options with the columns that a pipeline reads for `sink`, unless `settings` names others."""
+    return {"row.columns": ",".join(read_columns(sink)), **settings}
+
+
 def to_noop(spark: SparkSession, settings: Mapping[str, str]) -> Drained:
-    """Read everything there is now into Spark's noop sink."""
-    events = frame(spark, settings)
+    """Read everything there is now into Spark's noop sink; all columns that the source gives are computed."""
+    events = frame(spark, needed(NoopSink({}), settings))
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
         writer = events.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
         started = time.monotonic()
@@ -62,9 +70,9 @@ def to_kafka(spark: SparkSession, settings: Mapping[str, str], servers: str, pro
 
     Raises RuntimeError when the sink did not take all rows.
     """
-    events = frame(spark, settings)
     named = {"bootstrap.servers": servers, **producer}
     sink = KafkaSink({f"producer.{name}": text for name, text in named.items()})
+    events = frame(spark, needed(sink, settings))
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
         started = time.monotonic()
         query = sink.start(events, checkpoint, AVAILABLE_NOW, "bench")

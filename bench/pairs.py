@@ -34,9 +34,9 @@ WARM = 3
 class Side:
     """The process of one checkout: `run` has it drain a case and gives its seconds and CPU seconds."""
 
-    def __init__(self, checkout: Path, rows: int, servers: str) -> None:
+    def __init__(self, checkout: Path, rows: int, servers: str, jars: str) -> None:
         path = os.pathsep.join([str(checkout / "src"), str(checkout)])
-        command = [sys.executable, str(HERE / "bench" / "pairs.py"), "--worker", str(rows), servers]
+        command = [sys.executable, str(HERE / "bench" / "pairs.py"), "--worker", str(rows), servers, jars]
         self._process = subprocess.Popen(
             command,
             cwd=checkout,
@@ -75,12 +75,16 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=8, help="pairs of each case")
     parser.add_argument("--only", choices=CASES, action="append", help="one case; may be given several times")
     asked = parser.parse_args(words)
+    from tailrace.sinks.kafka import KafkaSink
+    from tailrace.spark.jars import files_of
     from tests.servers.kafka import Broker, fetch
 
     cases = asked.only or CASES
     with ExitStack() as stack:
         servers = stack.enter_context(Broker(fetch(), ("-Xms1g", "-Xmx1g"))).servers
-        sides = [Side(checkout, asked.rows, servers) for checkout in (HERE, asked.other.resolve())]
+        # By their paths: what either checkout calls them is its own.
+        jars = ",".join(map(str, files_of(KafkaSink.jars)))
+        sides = [Side(checkout, asked.rows, servers, jars) for checkout in (HERE, asked.other.resolve())]
         for side in sides:
             stack.callback(side.close)
         for side in sides:
@@ -108,8 +112,11 @@ def _pair(sides: Sequence[Side], case: str, number: int) -> tuple[dict[str, floa
     return here, sides[1].run(case)
 
 
-def worker(rows: int, servers: str) -> None:
-    """The process of a checkout: prepares, then answers each line of stdin, the name of a case."""
+def worker(rows: int, servers: str, jars: str) -> None:
+    """The process of a checkout: prepares, then answers each line of stdin, the name of a case.
+
+    `jars` are the paths of those of the Kafka sink.
+    """
     out = os.fdopen(os.dup(1), "w")
     # what Spark prints is no answer
     os.dup2(2, 1)
@@ -126,7 +133,7 @@ def worker(rows: int, servers: str) -> None:
         stack.callback(workload.close)
         _let_in(workload)
         spark = session(
-            {"spark.sql.streaming.numRecentProgressUpdates": "10000"}, kafka=True, app_name="tailrace pairs"
+            {"spark.sql.streaming.numRecentProgressUpdates": "10000", "spark.jars": jars}, app_name="tailrace pairs"
         )
         stack.callback(spark.stop)
         register(spark)
@@ -183,6 +190,6 @@ def _answer(out: IO[str], found: dict[str, Any]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
-        worker(int(sys.argv[2]), sys.argv[3])
+        worker(int(sys.argv[2]), sys.argv[3], sys.argv[4])
     else:
         main()

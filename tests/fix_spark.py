@@ -9,18 +9,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.errors import PrerequisiteError
-from tailrace.spark.jars import kafka_jars
+from tailrace.jar import Jar
+from tailrace.sinks.kafka import KafkaSink
+from tailrace.spark.jars import files_of
 from tailrace.spark.session import session
 
 
 def start(warehouse: Path) -> SparkSession:
     """A session of two cores, with the Kafka sink where its jars can be had."""
+    jars: tuple[Jar, ...] = KafkaSink.jars
     try:
-        kafka = bool(kafka_jars())
+        files_of(jars)
     except PrerequisiteError:
-        kafka = False
+        jars = ()
     config = {"spark.sql.warehouse.dir": str(warehouse), "spark.sql.shuffle.partitions": "2"}
-    return session(config, kafka=kafka, app_name="tailrace tests", master="local[2]")
+    return session(config, jars=jars, app_name="tailrace tests", master="local[2]")
 
 
 @pytest.fixture(scope="session")

@@ -131,7 +131,10 @@ def _read(arguments: argparse.Namespace) -> RunConfig:
         if not equals or not name.strip() or not path.strip():
             raise ConfigError("An argument of --set-file has no NAME=PATH.", "Write --set-file NAME=PATH.")
         overrides[name.strip()] = _content(name.strip(), path.strip())
-    return registry.read(arguments.file, overrides, checkpoint=getattr(arguments, "checkpoint", None))
+    from tailrace import sinks
+
+    given = getattr(arguments, "checkpoint", None)
+    return registry.read(arguments.file, overrides, checkpoint=given, sinks=sinks.names())
 
 
 def _content(name: str, path: str) -> str:
@@ -175,10 +178,10 @@ def _run(arguments: argparse.Namespace) -> int:
         except Exception as error:
             # A supervisor signals every process of a service: what then fails, fails because the others end too.
             if not interruption.asked:
-                lost = jvm_lost(error)
-                if lost is None:
+                known = jvm_lost(error) or pipeline.cause(error)
+                if known is None or known is error:
                     raise
-                raise lost from error
+                raise known from error
     return 0
 
 
@@ -194,7 +197,7 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
         query = starter.submit(pipeline.start, available_now=once).result()
     line = StatusLine(find(pipeline.run.source.connector).load_describe())
     # Records and a line that rewrites itself do not share a terminal.
-    shown = not (pipeline.run.sink.name == "console" and sys.stdout.isatty() and sys.stderr.isatty())
+    shown = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
     with _progress(pipeline, line) as ended:
         while query.isActive and not interruption.wait(0.5):
             if shown:
@@ -244,7 +247,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
     run = _read(arguments)
     sink = sinks.open(run.sink.name, run.sink.options)
-    named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}."
+    named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}, {sink.delivery}."
     print(f"{'ok':<8} {'configuration':<14} {named}")
     found = find(run.source.connector).load_prerequisites().check(run.source)
     findings = [*found, *advice.channels(run.source), *sink.advice()]

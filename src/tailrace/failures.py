@@ -7,49 +7,22 @@ times: with Python's traceback, and again as the cause of what failed because of
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from tailrace import errors
-from tailrace.errors import SinkError, TailraceError
+from tailrace.errors import TailraceError
 
 _OWN = re.compile(r"\btailrace\.errors\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
-_KAFKA = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
-_HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
-# What the producer's exceptions are caused by, and the options that it hangs on. A login that the producer cannot read
-# is not quoted: its words may be a part of the password.
-_SECURITY = (
-    (
-        re.compile(_HANDSHAKE + r"(No (?:subject alternative|name)[^\n]+)"),
-        "Name the broker in debezium.sink.kafka.producer.bootstrap.servers as its certificate does; the name that it "
-        "tells of itself (advertised.listeners) counts as well.",
-    ),
-    (
-        re.compile(_HANDSHAKE + r"([^\n]+)"),
-        "Name the file of the broker's authority in debezium.sink.kafka.producer.ssl.truststore.location, and its kind "
-        "in ssl.truststore.type: PEM, PKCS12 or JKS.",
-    ),
-    (
-        re.compile(r"\b(SaslAuthenticationException): ([^\n]+)"),
-        "Check debezium.sink.kafka.producer.sasl.mechanism and sasl.jaas.config: the broker refuses the login.",
-    ),
-    (
-        re.compile(r"\b(\w+Exception): (Failed to load [^\n]+)"),
-        "Check debezium.sink.kafka.producer.ssl.truststore.*, ssl.keystore.* and their passwords; the files have to be "
-        "where the tasks run.",
-    ),
-    (
-        re.compile(r"(IllegalArgumentException): [^\n]*(in JAAS config|JAAS config entry|JAAS configuration)"),
-        "Check debezium.sink.kafka.producer.sasl.jaas.config: MODULE required username=… password=…;",
-    ),
-    (
-        re.compile(r"org\.apache\.kafka\.\S*?(TimeoutException): (Topic [^\n]+ not present in metadata[^\n]*)"),
-        "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is what the broker "
-        "speaks at that port.",
-    ),
-)
+
+Foreign = Callable[[str], TailraceError | None]
+"""The error that a text of exceptions of others tells of, as `tailrace.sinks.base.Sink.failure` finds it."""
 
 
-def cause(error: BaseException) -> TailraceError | None:
-    """The deliberate error behind `error`: itself, one of its causes, or one that their texts tell of."""
+def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError | None:
+    """The deliberate error behind `error`: itself, one of its causes, or one that their texts tell of.
+
+    Where no text tells of one of ours, `foreign` is asked: the sink's `failure`.
+    """
     seen: set[int] = set()
     at: BaseException | None = error
     texts: list[str] = []
@@ -59,26 +32,16 @@ def cause(error: BaseException) -> TailraceError | None:
         seen.add(id(at))
         texts.append(str(at))
         at = at.__cause__ or at.__context__
-    return recognise("\n".join(texts))
+    return recognise("\n".join(texts), foreign)
 
 
-def recognise(text: str) -> TailraceError | None:
+def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None:
     """The deliberate error that a text of exceptions tells of; the first, which is the innermost one raised."""
     for found in _OWN.finditer(text):
         kind = getattr(errors, found.group(1), None)
         if isinstance(kind, type) and issubclass(kind, TailraceError):
             return kind(_unescaped(found.group(2)).rstrip())
-    kafka = _KAFKA.search(text)
-    if kafka:
-        remedy = "Check debezium.sink.kafka.producer.* and the broker."
-        for expression, told in _SECURITY:
-            better = expression.search(text)
-            if better:
-                kafka, remedy = better, told
-                break
-        kind, said = kafka.groups()
-        return SinkError(f"Kafka refuses the records or cannot be reached: {said.strip()} ({kind}).", remedy)
-    return None
+    return None if foreign is None else foreign(text)
 
 
 def _unescaped(text: str) -> str:

@@ -10,12 +10,24 @@ from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace import sinks
+from tailrace.columns.row import COLUMNS
 from tailrace.config.files import RunConfig
 from tailrace.connectors.registry import find
 from tailrace.errors import TailraceError
+from tailrace.failures import cause
+from tailrace.sinks.base import Sink
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.spark.lock import CheckpointLock
 from tailrace.status import METRIC
+
+# What the metrics of the status are computed of.
+_OBSERVED = ("op", "source_ts")
+
+
+def read_columns(sink: Sink) -> tuple[str, ...]:
+    """The columns of the row that a pipeline reads: those of its sink, and what its status is computed of."""
+    wanted = {*sink.columns, *_OBSERVED}
+    return tuple(name for name in COLUMNS if name in wanted)
 
 
 class Pipeline:
@@ -57,8 +69,8 @@ class Pipeline:
 
         Raises TailraceError when it was started before or another run holds its checkpoint, PrerequisiteError when
         Spark cannot run here, ConnectionFailed when no Spark master answers, SinkError when the sink's place is not
-        this checkpoint's, or executors do not see its directory. What the source meets ends the query:
-        `tailrace.failures.cause` finds the deliberate error in the exception that Spark raises.
+        this checkpoint's, or executors do not see its directory. What source or sink meet ends the query: `cause`
+        finds the deliberate error in the exception that Spark raises.
         """
         from tailrace.spark import register
         from tailrace.spark.cluster import LOCAL, demand_shared
@@ -74,14 +86,13 @@ class Pipeline:
             if self._spark is None:
                 self._spark = session(
                     self._conf,
-                    kafka=self.sink.needs_kafka,
+                    jars=self.sink.jars,
                     log_level=self._log_level,
                     master=self._master or LOCAL,
                     keep=keep,
                 )
-            path = getattr(self.sink, "path", None)
-            if path is not None:
-                demand_shared(self._spark, path)
+            if self.sink.folder is not None:
+                demand_shared(self._spark, self.sink.folder)
             register(self._spark)
             self.query = self._started(self._spark, available_now)
         except BaseException:
@@ -90,11 +101,23 @@ class Pipeline:
             raise
         return self.query
 
+    def cause(self, error: BaseException) -> TailraceError | None:
+        """The deliberate error behind an exception of the query: one of ours, or one that the sink knows as its own."""
+        return cause(error, self.sink.failure)
+
+    def options(self) -> dict[str, str]:
+        """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
+        source = self.run.source
+        texts = source.texts | {"row.columns": ",".join(read_columns(self.sink))}
+        if not source.is_set("event.order"):
+            texts["event.order"] = self.sink.order
+        return texts
+
     def _started(self, spark: SparkSession, available_now: bool) -> StreamingQuery:
         from tailrace.spark import options
 
         source = self.run.source
-        frame = spark.readStream.format(find(source.connector).format).options(**options(source.texts)).load()
+        frame = spark.readStream.format(find(source.connector).format).options(**options(self.options())).load()
         aside = expr("count_if(op = 'quarantine') as quarantined")
         frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"), aside)
         trigger = self._trigger(available_now)

@@ -53,7 +53,7 @@ BATCHES = [
 
 @pytest.fixture
 def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
-    """The rows of BATCHES, one batch each."""
+    """The rows of BATCHES, one batch each, with all columns."""
     folder = tmp_path / "rows"
     folder.mkdir()
     for number, rows in enumerate(BATCHES):
@@ -79,6 +79,55 @@ def ids(out: Path, topic: str) -> list[int]:
     """The keys of one topic's records, in the order in which a reader finds them."""
     records = [json.loads(line) for path in files(out) for line in path.read_text().split("\n") if line]
     return [record["key"]["id"] for record in records if record["topic"] == topic]
+
+
+@pytest.mark.parametrize("name", ["file", "parquet", "console"])
+def test_a_sink_reads_no_more_columns_than_it_says(
+    name: str, stream: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From rows of its own columns alone, in another order, comes what comes from rows of all of them."""
+    written = []
+    for number, columns in enumerate((stream.columns, reversed(sinks.KNOWN.load(name).columns))):
+        out = tmp_path / f"out{number}"
+        sink = sinks.open(name, {} if name == "console" else {"path": str(out)})
+        drain(sink, stream.select(*columns), tmp_path / f"checkpoint{number}")
+        if name == "parquet":
+            written.append([pq.read_table(path).to_pylist() for path in sorted(out.glob("*.parquet"))])
+            written[-1].sort(key=lambda rows: rows[0]["position"])
+        else:
+            files_of = [path.read_bytes() for path in files(out)] if name == "file" else []
+            written.append([capsys.readouterr().out, files_of])
+    assert written[0] == written[1]
+    assert written[0] not in ([], ["", []])
+
+
+def recorded(out: Path) -> list[Any]:
+    """Every record of a directory, as a reader finds it."""
+    if (out / "_spark_metadata").exists():
+        spark = SparkSession.getActiveSession()
+        assert spark is not None
+        return sorted(spark.read.parquet(str(out)).collect(), key=str)
+    return [line for path in files(out) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("name", "repeated"), [("file", 0), ("parquet", 0), ("console", len(BATCHES[1]))])
+def test_a_replayed_batch_leaves_what_the_sink_says(
+    name: str, repeated: int, stream: DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    sink = sinks.open(name, {} if name == "console" else {"path": str(out)})
+    assert sink.delivery == ("at least once" if repeated else "exactly once")
+    printed: list[str] = []
+
+    def delivered() -> list[Any]:
+        drain(sink, stream, checkpoint)
+        printed.extend(capsys.readouterr().out.splitlines())
+        return recorded(out) if sink.folder else printed.copy()
+
+    before = delivered()
+    # As after a crash between the sink and the commit of the second batch.
+    (checkpoint / "commits" / "1").unlink()
+    assert delivered() == before + before[len(before) - repeated :]
 
 
 def test_json_lines_hold_the_records_in_the_order_of_their_names(stream: DataFrame, tmp_path: Path) -> None:

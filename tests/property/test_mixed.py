@@ -25,6 +25,7 @@ from tailrace.connectors.postgres.tasks import LogTask
 from tailrace.errors import TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.events.shaping import Shaping
+from tests.event_settings import event_settings
 from tests.property import json_batches
 from tests.property.logs import Change, logs
 from tests.property.test_shared_topics import SHARED, groups_of, taken_of
@@ -138,7 +139,7 @@ def test_tables_that_are_converted_together_give_what_each_gives_by_itself(
     assert by_topic([segment], settings) == by_topic(_apart(segment), settings)
 
 
-PLAIN = EventSettings("server", "golden", event_format="3")
+PLAIN = event_settings("server", "golden", event_format="3")
 
 
 def a_segment(tables: int, messages: list[Message] | None = None) -> MixedSegment:

@@ -18,7 +18,7 @@ ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvide
 
 def main(source: str, target: str, checkpoint: str) -> None:
     config = {PROVIDER: ROCKS, FILES: "org.apache.hadoop.fs.LocalFileSystem", "spark.sql.shuffle.partitions": "1"}
-    spark = session(config, kafka=False, app_name="rebuild", master="local[2]")
+    spark = session(config, app_name="rebuild", master="local[2]")
     stream = spark.readStream.schema(ROW_TYPE).option("maxFilesPerTrigger", 1).parquet(source)
     writer = document_state(stream).writeStream.format("parquet").option("path", target)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()

@@ -121,7 +121,9 @@ def test_an_error_of_several_lines_is_found_whole() -> None:
 
 
 def test_kafkas_own_exceptions_are_the_sinks() -> None:
-    found = recognise("Caused by: org.apache.kafka.common.errors.TimeoutException: Topic t not present after 60000 ms.")
+    text = "Caused by: org.apache.kafka.common.errors.TimeoutException: Topic t not present after 60000 ms."
+    found = recognise(text, sinks.open("kafka", {"producer.bootstrap.servers": "b"}).failure)
+    assert recognise(text, sinks.open("console", {}).failure) is None
     assert isinstance(found, SinkError)
     assert "Topic t not present" in found.message
 

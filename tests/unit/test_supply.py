@@ -16,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from tailrace.spark.jars import KAFKA
 from tools.supply import audit as auditing
 from tools.supply.audit import Advisory, NotAudited, audit, of_index, of_records, read_records
 from tools.supply.bill import bill, main
-from tools.supply.parts import LOCK, Part, jars, packages
+from tools.supply.parts import LOCK, Part, jars, packages, sink_jars
 
 
 def part(name: str = "brittle", version: str = "1.2", kind: str = "pypi", group: str = "") -> Part:
@@ -35,15 +34,15 @@ def test_the_bill_names_every_package_and_jar_with_its_hashes_and_licence() -> N
     components = {(one["name"], one["version"]): one for one in made["components"]}
     lock = LOCK.read_text("utf-8")
     pinned = re.findall(r"^([a-z0-9.\-]+)==([^\s;\\]+)", lock, re.MULTILINE)
-    assert set(components) == set(pinned) | {(jar.module, jar.revision) for jar in KAFKA}
-    assert len(made["components"]) == len(pinned) + len(KAFKA)
+    assert set(components) == set(pinned) | {(jar.module, jar.revision) for jar in sink_jars()}
+    assert len(made["components"]) == len(pinned) + len(sink_jars())
     hashes = [
         found["content"]
         for one in components.values()
         for place in (one, *one.get("externalReferences", ()))
         for found in place.get("hashes", ())
     ]
-    assert sorted(hashes) == sorted([*re.findall(r"sha256:(\w+)", lock), *(jar.sha256 for jar in KAFKA)])
+    assert sorted(hashes) == sorted([*re.findall(r"sha256:(\w+)", lock), *(jar.sha256 for jar in sink_jars())])
     assert [name for name, one in components.items() if not one.get("licenses")] == []
     assert len({one["bom-ref"] for one in made["components"]}) == len(made["components"])
 

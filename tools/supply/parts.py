@@ -1,4 +1,4 @@
-"""The parts that are pinned: the packages of requirements.lock and the jars of the Kafka sink, with their licences."""
+"""The parts that are pinned: the packages of requirements.lock and the jars of the sinks, with their licences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tailrace.spark.jars import KAFKA
+from tailrace import sinks
+from tailrace.jar import Jar
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"
@@ -66,7 +67,7 @@ def packages(lock: Path = LOCK, project: Path = PROJECT, licences: Path = LICENC
 
 
 def jars(licences: Path = LICENCES) -> list[Part]:
-    """The jars of the Kafka sink."""
+    """The jars of our own sinks."""
     known = tomllib.loads(licences.read_text("utf-8"))["jars"]
     return [
         Part(
@@ -79,8 +80,13 @@ def jars(licences: Path = LICENCES) -> list[Part]:
             group=jar.organisation,
             wanted_by=frozenset((PRODUCT,)),
         )
-        for jar in KAFKA
+        for jar in sink_jars()
     ]
+
+
+def sink_jars() -> list[Jar]:
+    """The jars that our own sinks need, each once."""
+    return list(dict.fromkeys(jar for name in sinks.KNOWN.own for jar in sinks.KNOWN.load(name).jars))
 
 
 def _scopes(project: Path, wanted_by: dict[str, frozenset[str]]) -> dict[str, str]:

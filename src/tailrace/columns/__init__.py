@@ -10,10 +10,11 @@ from tailrace.columns.batch import (
     Marker,
     Transactions,
 )
-from tailrace.columns.row import ROW_SCHEMA
+from tailrace.columns.row import COLUMNS, ROW_SCHEMA
 from tailrace.columns.table import Column, TableId, TableSchema
 
 __all__ = [
+    "COLUMNS",
     "ROW_SCHEMA",
     "Boundary",
     "CapturedTransactions",

@@ -1,6 +1,7 @@
 """The one row schema of every tailrace source, as Arrow; `tailrace.spark` declares the same to Spark.
 
-The first four columns are those that Spark's Kafka sink takes as they are.
+A query may ask for some of the columns alone: the others are neither made nor sent. The first four columns are those
+that Spark's Kafka sink takes as they are.
 
 ========== ============================================ ==========================================================
 column     type                                         content
@@ -27,6 +28,9 @@ A change that becomes several records (a delete and its tombstone, a key change)
 ordinal)`; their order is the order of the rows.
 """
 
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
 import pyarrow as pa
 
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
@@ -48,3 +52,25 @@ ROW_SCHEMA = pa.schema(
         pa.field("snapshot", pa.string()),
     ]
 )
+
+COLUMNS: tuple[str, ...] = tuple(ROW_SCHEMA.names)
+"""The names of all columns, in the order of the row."""
+
+# How many bytes these have decides whether a change becomes an event or is put aside.
+_ALWAYS = ("key", "value")
+
+
+def made_columns(wanted: Iterable[str], needed: Iterable[str] = ()) -> tuple[str, ...]:
+    """The columns that tasks make where the query wants `wanted`, and its transform reads `needed`: `wanted` first."""
+    return tuple(dict.fromkeys((*wanted, *_ALWAYS, *needed)))
+
+
+@lru_cache(maxsize=64)
+def row_schema(columns: tuple[str, ...]) -> pa.Schema:
+    """The schema of rows of these columns alone, in this order."""
+    return pa.schema([ROW_SCHEMA.field(name) for name in columns])
+
+
+def rows_of(columns: tuple[str, ...], makers: Mapping[str, Callable[[], pa.Array]]) -> pa.RecordBatch:
+    """Rows of these columns, each made by its function in `makers`; the functions of other columns are not called."""
+    return pa.RecordBatch.from_arrays([makers[name]() for name in columns], schema=row_schema(columns))

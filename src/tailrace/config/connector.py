@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -183,6 +184,21 @@ FLOW = (
            r"|job\.(description|namespace|owners|tags))", unsupported="lineage is not reported"),
 )  # fmt: skip
 
+
+def _row_columns(names: list[str]) -> str:
+    """What is wrong with a list of the row's columns."""
+    from tailrace.columns.row import COLUMNS
+
+    for place, name in enumerate(names):
+        if name not in COLUMNS:
+            close = difflib.get_close_matches(name.lower(), COLUMNS, n=1)
+            nearest = f"; the nearest is {close[0]}" if close else ""
+            return f"names {name}, which is no column of the rows{nearest}. They have {', '.join(COLUMNS)}"
+        if name in names[:place]:
+            return f"names {name} twice"
+    return "" if names else "names no column"
+
+
 OWN = (
     Option("event.version.string", Kind.TEXT, "Version told in the source block; unset: that of the format."),
     Option("event.quarantine.topic", Kind.TEXT,
@@ -195,6 +211,9 @@ OWN = (
            choices=("topic", "key")),
     Option("event.order.segments", Kind.INTEGER,
            "Parts of a table under event.order=key; unset: Spark's parallelism.", check=at_least(1)),
+    Option("row.columns", Kind.LIST,
+           "Columns of the rows of spark.readStream, in this order; the others are neither made nor sent. Unset: all. "
+           "`tailrace run` refuses it: there the sink says what it reads.", check=_row_columns),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ SERVER_SINKS = (
 )  # fmt: skip
 """The words of `debezium.sink.type` in Debezium Server."""
 
-_OWN_SINKS = ("file", "parquet", "console", "noop")
+_DEFAULT_SINK = "console"
 
 Configure = Callable[[Mapping[str, str]], Config]
 """Makes the configuration of a connector, which `connector.class` names among its options. Raises ConfigError."""
@@ -104,10 +104,11 @@ def read(
     overrides: Mapping[str, str] | None = None,
     *,
     checkpoint: str | None = None,
+    sinks: Collection[str] = (),
 ) -> RunConfig:
     """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
-    `configure` knows the connectors; `checkpoint` takes the place of `checkpoint.location`.
+    `checkpoint` takes the place of `checkpoint.location`; `configure` and `sinks` as in `from_entries`.
     Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
     """
     try:
@@ -121,13 +122,21 @@ def read(
     if checkpoint is not None:
         server = any(name.startswith("debezium.source.") for name in entries)
         entries["debezium.source.checkpoint.location" if server else "checkpoint.location"] = checkpoint
-    return from_entries(entries, configure)
+    return from_entries(entries, configure, sinks=sinks)
 
 
 def from_entries(
-    entries: Mapping[str, str], configure: Configure, environment: Mapping[str, str] | None = None
+    entries: Mapping[str, str],
+    configure: Configure,
+    environment: Mapping[str, str] | None = None,
+    *,
+    sinks: Collection[str] = (),
 ) -> RunConfig:
-    """The pipeline that a file's entries describe; `configure` knows the connectors. Raises ConfigError."""
+    """The pipeline that a file's entries describe; `configure` knows the connectors.
+
+    Entries of another sink than the one in use are passed over, with a notice, when it is one of Debezium Server's or
+    of `sinks`, which are the words of `tailrace.sinks.names()`. Raises ConfigError.
+    """
     # Debezium Server reads its file with expressions, Kafka Connect's connectors know providers alone.
     server = any(name.startswith("debezium.source.") for name in entries)
     resolved = resolve(entries, environment, expressions=server)
@@ -137,7 +146,7 @@ def from_entries(
     for name in runtime:
         del rest[name]
     notices = [f"{name} has no effect: it configures Debezium Server's own runtime." for name in runtime]
-    options, sink, idle, faults = _sort_out(own)
+    options, sink, idle, faults = _sort_out(own, {*SERVER_SINKS, *sinks})
     notices += [f"{name} has no effect: events go to another sink." for name in idle]
     for name, text in rest.items():
         # Beside debezium.source.* a bare name is a slip; alone it is the form of a plain connector.
@@ -145,13 +154,15 @@ def from_entries(
             faults.append(f"{name} does not begin with debezium.source., debezium.sink. or debezium.format.")
         else:
             options[name] = text
+    if any(name.lower() == "row.columns" for name in options):
+        faults.append("row.columns is for spark.readStream: here the sink says which columns it reads")
     if faults:
         raise ConfigError("\n  - ".join(["The file has entries that are not supported:", *faults]) + "\n",
                           "Correct the file.")  # fmt: skip
     source = configure(options)
     if sink is None:
-        notices.append("No sink is named: events go to the console. Name one in debezium.sink.type.")
-        sink = SinkConfig("console")
+        notices.append(f"No sink is named: events go to the {_DEFAULT_SINK}. Name one in debezium.sink.type.")
+        sink = SinkConfig(_DEFAULT_SINK)
     for notice in notices:
         _log.warning(notice)
     return RunConfig(source, sink, (*source.notices, *notices))
@@ -179,8 +190,10 @@ def _text(name: str, value: Any) -> str:
     raise ConfigError(f"{name} is not a text, a number, true or false.", "Kafka Connect's options are flat.")
 
 
-def _sort_out(own: Mapping[str, str]) -> tuple[dict[str, str], SinkConfig | None, list[str], list[str]]:
-    """The connector's options, the sink, the entries of other sinks and the faults among Debezium Server's entries."""
+def _sort_out(
+    own: Mapping[str, str], sinks: Collection[str]
+) -> tuple[dict[str, str], SinkConfig | None, list[str], list[str]]:
+    """The connector's options, the sink, the entries of other `sinks`, the faults among Debezium Server's entries."""
     options: dict[str, str] = {}
     sink_options: dict[str, str] = {}
     sink_type = ""
@@ -210,7 +223,7 @@ def _sort_out(own: Mapping[str, str]) -> tuple[dict[str, str], SinkConfig | None
         owner, _, option = name.partition(".")
         if owner == sink_type:
             mine[option] = text
-        elif owner in SERVER_SINKS or owner in _OWN_SINKS:
+        elif owner in sinks:
             # One file may serve several sinks in turn, the one in use named on the command line.
             idle.append(f"debezium.sink.{name}")
         else:

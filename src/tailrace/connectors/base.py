@@ -15,7 +15,7 @@ class Task(Protocol):
     """A part of a batch. Pickled by the planner, read by a worker, as often as Spark likes."""
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        """Record batches of `tailrace.columns.ROW_SCHEMA`, in order; the same events at every call."""
+        """Record batches of `EventSettings.row_schema`, in order; the same events at every call."""
         ...
 
 

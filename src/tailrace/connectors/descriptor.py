@@ -23,8 +23,16 @@ if TYPE_CHECKING:
     from tailrace.events.settings import EventSettings
     from tailrace.snapshot.signals import Signal
 
-Transform = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-"""What a configuration's `transforms` make of the batches of a task. Picklable, worker."""
+
+class Transform(Protocol):
+    """What a configuration's `transforms` make of the batches of a task. Picklable, worker.
+
+    `columns` are those of the row that it reads; the others may be missing.
+    """
+
+    columns: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]: ...
 
 
 class Prerequisites(Protocol):

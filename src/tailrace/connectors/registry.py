@@ -7,7 +7,7 @@ and whose name is the connector's. Nothing is imported before it is asked for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,14 +87,22 @@ def configure(options: Mapping[str, str]) -> Config:
     return config.parse(descriptor.traits, descriptor.load_options(), options)
 
 
-def read(path: str | Path, overrides: Mapping[str, str] | None = None, *, checkpoint: str | None = None) -> RunConfig:
+def read(
+    path: str | Path,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    checkpoint: str | None = None,
+    sinks: Collection[str] = (),
+) -> RunConfig:
     """The pipeline that a file describes; see `tailrace.config.files.read`."""
-    return files.read(path, configure, overrides, checkpoint=checkpoint)
+    return files.read(path, configure, overrides, checkpoint=checkpoint, sinks=sinks)
 
 
-def from_entries(entries: Mapping[str, str], environment: Mapping[str, str] | None = None) -> RunConfig:
+def from_entries(
+    entries: Mapping[str, str], environment: Mapping[str, str] | None = None, *, sinks: Collection[str] = ()
+) -> RunConfig:
     """The pipeline that a file's entries describe; see `tailrace.config.files.from_entries`."""
-    return files.from_entries(entries, configure, environment)
+    return files.from_entries(entries, configure, environment, sinks=sinks)
 
 
 def lacking_driver(error: BaseException) -> PrerequisiteError | None:

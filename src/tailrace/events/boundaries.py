@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tailrace.columns import ROW_SCHEMA, Boundary
+from tailrace.columns import Boundary
 from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
@@ -40,9 +40,9 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 
 def boundary_rows(boundaries: Sequence[Boundary], settings: EventSettings) -> pa.RecordBatch:
-    """One record each, in order, as a batch of ROW_SCHEMA; op is `BEGIN` or `END`, table and schema are null."""
+    """One record each, in order, as rows of `settings.row_schema`; op is BEGIN or END, table and schema are null."""
     rows = [_row(boundary, settings) for boundary in boundaries]
-    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
 
 
 def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:

@@ -6,7 +6,6 @@ import time
 
 import pyarrow as pa
 
-from tailrace.columns import ROW_SCHEMA
 from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, struct
 from tailrace.events import names
@@ -63,7 +62,7 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 
 def heartbeat_row(at_ms: int, position: int | str, settings: EventSettings) -> pa.RecordBatch:
-    """The heartbeat of `at_ms` (ms since 1970) as a batch of ROW_SCHEMA.
+    """The heartbeat of `at_ms` (ms since 1970) as a batch of `settings.row_schema`.
 
     `position` is how far its batch reads the log, as `position_text` takes it; beats at one position differ in their
     ordinal, the time.
@@ -80,4 +79,4 @@ def heartbeat_row(at_ms: int, position: int | str, settings: EventSettings) -> p
         "source_ts": at_ms * 1000,
         "snapshot": "false",
     }
-    return pa.RecordBatch.from_pylist([row], schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_pylist([row], schema=settings.row_schema)

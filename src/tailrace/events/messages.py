@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tailrace.columns import ROW_SCHEMA
 from tailrace.columns.batch import LogicalMessage, Marker
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, LogicalType, struct
 from tailrace.events import names
@@ -47,11 +46,11 @@ def _name(settings: EventSettings, part: str = "") -> str:
 def message_rows(
     messages: Sequence[LogicalMessage], settings: EventSettings, form: Form, xmin: int | None = None
 ) -> pa.RecordBatch:
-    """One record each, in order, as a batch of ROW_SCHEMA; table and schema are null. `xmin` is the slot's."""
+    """One record each, in order, as rows of `settings.row_schema`; table and schema are null. `xmin` is the slot's."""
     schemas = key_schema(settings), value_schema(settings, form)
     now_ms = time.time_ns() // 1_000_000
     rows = [_row(message, schemas, now_ms, settings, xmin) for message in messages]
-    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
 
 
 def _row(

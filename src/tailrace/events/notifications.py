@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from tailrace.columns import ROW_SCHEMA
 from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, mapping, struct
 from tailrace.events import names
@@ -47,13 +46,13 @@ def _tells_time(settings: EventSettings) -> bool:
 def notification_rows(
     notices: Sequence[tuple[Notification, int]], settings: EventSettings, position: int | str, ordinal: int = 0
 ) -> pa.RecordBatch:
-    """One record each, in order, as a batch of ROW_SCHEMA; each comes with its time in ms since 1970 UTC.
+    """One record each, in order, as a batch of `settings.row_schema`; each comes with its time in ms since 1970 UTC.
 
     `position` is where the batch ends, as `position_text` takes it, `ordinal` the number of the first record: the two
     together must not be those of any change. Table, schema and transaction are null. Worker.
     """
     rows = [_row(notice, at_ms, settings, position, ordinal + place) for place, (notice, at_ms) in enumerate(notices)]
-    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
 
 
 def _row(

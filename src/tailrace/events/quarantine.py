@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker, TableId
+from tailrace.columns import ChangeBatch, Image, Marker, TableId
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, struct
 from tailrace.errors import ConversionError
 from tailrace.events import names
@@ -116,7 +116,7 @@ def converted_row(
     settings: EventSettings,
     form: Form,
 ) -> pa.RecordBatch:
-    """The record that stands for a change with a value that cannot be converted, as a batch of ROW_SCHEMA."""
+    """The record that stands for a change with a value that cannot be converted, a row of `settings.row_schema`."""
     found = _change(batch, change, form)
     reason = f"column {column.source_name} has a value that does not fit its type in events"
     batch.warnings.append(tell(found, reason, settings))
@@ -132,8 +132,8 @@ def converted_row(
 
 
 def put_aside(change: Change, payload: Mapping[str, object], settings: EventSettings) -> pa.RecordBatch:
-    """The record of `change` as a batch of ROW_SCHEMA; `payload` has `op`, `column`, `reason`, `key` and `message`,
-    the last as bytes."""
+    """The record of `change` as a row of `settings.row_schema`; `payload` has `op`, `column`, `reason`, `key` and
+    `message`, the last as bytes."""
     table, place = change.table, change.place
     message = payload["message"]
     assert isinstance(message, bytes)
@@ -161,7 +161,7 @@ def put_aside(change: Change, payload: Mapping[str, object], settings: EventSett
         "source_ts": change.commit_us,
         "snapshot": change.marker.name.lower(),
     }
-    return pa.RecordBatch.from_pylist([one], schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_pylist([one], schema=settings.row_schema)
 
 
 def too_large(

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import ROW_SCHEMA, ChangeBatch, Image, Marker
+from tailrace.columns import ChangeBatch, Image, Marker
+from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
 from tailrace.events.expansion import AFTER, BEFORE, NO_IMAGE, TOMBSTONE, Records, expand
 from tailrace.events.form import Form, SourceParts
@@ -60,7 +61,7 @@ _IMAGES = 4
 
 
 def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[pa.RecordBatch]:
-    """The records of `batch` as batches of ROW_SCHEMA, in order, at most 8,192 records each.
+    """The records of `batch` as batches of `settings.row_schema`, in order, at most 8,192 records each.
 
     `form` is the connector's own part of them.
 
@@ -334,25 +335,27 @@ class _Block:
             _warn(self.batch, str(self.batch.table.id), plan.source_name, "lost", message + " and are null there.")
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of ROW_SCHEMA."""
+        """The block as rows of `settings.row_schema`."""
         count = len(self.change)
-        transaction = pa.array(self.transaction)
-        columns = [
-            self._by_table(lambda plan: plan.topic),
-            self._keys(self.key, lambda plan: (plan.key_open, plan.key_close)),
-            self._values(),
-            self._headers(),
-            self._ops(),
-            self._by_table(lambda plan: plan.table.database),
-            self._by_table(lambda plan: plan.table.schema),
-            self._by_table(lambda plan: plan.table.table),
-            self.source.positions(),
-            pa.array(self.batch.ordinal[self.change]),
-            self._transaction_names(transaction),
-            pa.array(self.batch.transactions.commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
-            self._markers(count),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
+        commit_us = self.batch.transactions.commit_us
+        return rows_of(
+            self.settings.columns,
+            {
+                "topic": lambda: self._by_table(lambda plan: plan.topic),
+                "key": lambda: self._keys(self.key, lambda plan: (plan.key_open, plan.key_close)),
+                "value": self._values,
+                "headers": self._headers,
+                "op": self._ops,
+                "database": lambda: self._by_table(lambda plan: plan.table.database),
+                "schema": lambda: self._by_table(lambda plan: plan.table.schema),
+                "table": lambda: self._by_table(lambda plan: plan.table.table),
+                "position": self.source.positions,
+                "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
+                "transaction": self._transaction_names,
+                "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
+                "snapshot": lambda: self._markers(count),
+            },
+        )
 
     def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
         """What `text` says of each record's table."""
@@ -504,10 +507,10 @@ class _Block:
         names_of = pa.array([_op_name(int(code)) for code in codes], pa.string())
         return names_of.take(pa.array(place[self.op]))
 
-    def _transaction_names(self, transaction: pa.Array) -> pa.Array:
+    def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""
         if self.batch.marker is None:
-            return self.transactions.source.name.take(transaction)
+            return self.transactions.source.name.take(pa.array(self.transaction))
         indices = pa.array(self.transaction, mask=self.index[MARKER] != Marker.FALSE)
         return self.transactions.source.name.take(indices)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tailrace.columns import ROW_SCHEMA, CapturedTransactions, ChangeBatch, Marker, TableId, TableSchema
+from tailrace.columns import CapturedTransactions, ChangeBatch, Marker, TableId, TableSchema
 from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
 from tailrace.events.captured import CapturedForm, Described, position_of
@@ -118,13 +118,13 @@ def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
 
 
 def schema_change_rows(changes: Sequence[SchemaChange], settings: EventSettings, form: CapturedForm) -> pa.RecordBatch:
-    """One record each, in order, as a batch of ROW_SCHEMA; none in a form that has no such records."""
+    """One record each, in order, as a batch of `settings.row_schema`; none in a form that has no such records."""
     if not settings.tells_schema_changes:
-        return pa.RecordBatch.from_pylist([], schema=ROW_SCHEMA)
+        return pa.RecordBatch.from_pylist([], schema=settings.row_schema)
     schemas = key_schema(settings), value_schema(settings, form)
     now_ms = time.time_ns() // 1_000_000
     rows = [_row(change, schemas, now_ms, settings, form) for change in changes]
-    return pa.RecordBatch.from_pylist(rows, schema=ROW_SCHEMA)
+    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
 
 
 def _row(

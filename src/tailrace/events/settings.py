@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
+
+from tailrace.columns.row import COLUMNS, row_schema
 from tailrace.config.config import Config
 from tailrace.config.naming import TopicNaming
 from tailrace.errors import ConfigError
@@ -49,8 +52,9 @@ class EventSettings:
     `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
-    event.processing.failure.handling.mode, `shaping` is what the options about columns say, and
-    `several_databases` and `schema_changes_name_database` are traits of the connector.
+    event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
+    row that tasks make, in their order, and `several_databases` and `schema_changes_name_database` are traits of the
+    connector.
     """
 
     logical_name: str
@@ -92,6 +96,12 @@ class EventSettings:
     schema_changes_name_database: bool = True
     naming: TopicNaming = field(default_factory=TopicNaming)
     shaping: Shaping = field(default_factory=Shaping)
+    columns: tuple[str, ...] = COLUMNS
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The schema of the rows that tasks make."""
+        return row_schema(self.columns)
 
     @property
     def legacy(self) -> bool:

@@ -10,7 +10,7 @@ from tailrace.serde.memory import text_buffers
 
 
 def large_records(rows: pa.RecordBatch, settings: EventSettings) -> list[int]:
-    """The records, rows of ROW_SCHEMA, whose keys and values have more bytes than `settings.most_change_bytes`."""
+    """The records whose keys and values have more bytes than `settings.most_change_bytes`."""
     most = settings.most_change_bytes
     if not most:
         return []

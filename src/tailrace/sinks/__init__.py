@@ -1,26 +1,38 @@
-"""Sinks: where records go. `open` finds one by the word of `debezium.sink.type`. Driver."""
+"""Sinks: where records go. `open` finds one by the word of `debezium.sink.type`. Driver.
+
+Each is a class of its own, which says what it needs (`tailrace.sinks.base`). Other packages bring more, by entry points
+of the group `tailrace.sinks`.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from tailrace.config.files import SERVER_SINKS
 from tailrace.errors import SinkError
+from tailrace.extensions import Extensions
 from tailrace.sinks.base import Sink
-from tailrace.sinks.console import ConsoleSink, NoopSink
-from tailrace.sinks.files import JsonLinesSink, ParquetSink
-from tailrace.sinks.kafka import KafkaSink
 
-__all__ = ["KNOWN", "Sink", "open"]
+__all__ = ["KNOWN", "Sink", "names", "open"]
 
-KNOWN: dict[str, Callable[[Mapping[str, str]], Sink]] = {
-    "kafka": KafkaSink,
-    "file": JsonLinesSink,
-    "parquet": ParquetSink,
-    "console": ConsoleSink,
-    "noop": NoopSink,
-}
+KNOWN = Extensions(
+    "tailrace.sinks",
+    "sink",
+    {
+        "kafka": "tailrace.sinks.kafka:KafkaSink",
+        "file": "tailrace.sinks.files:JsonLinesSink",
+        "parquet": "tailrace.sinks.files:ParquetSink",
+        "console": "tailrace.sinks.console:ConsoleSink",
+        "noop": "tailrace.sinks.console:NoopSink",
+    },
+    SinkError,
+)
+"""Every sink by its word."""
+
+
+def names() -> tuple[str, ...]:
+    """The words of all sinks, those of other packages among them."""
+    return KNOWN.names()
 
 
 def open(name: str, options: Mapping[str, str]) -> Sink:  # noqa: A001 - `sinks.open` reads as what it does
@@ -28,11 +40,11 @@ def open(name: str, options: Mapping[str, str]) -> Sink:  # noqa: A001 - `sinks.
 
     Raises SinkError for a sink or an option that is unknown or not supported.
     """
-    if name in KNOWN:
-        return KNOWN[name](options)
-    known = f"Known: {', '.join(KNOWN)}."
-    if name in SERVER_SINKS:
-        raise SinkError(f"debezium.sink.type = {name} is not supported.", known)
-    close = difflib.get_close_matches(name, KNOWN, n=1)
-    nearest = f"; the nearest is {close[0]}" if close else ""
-    raise SinkError(f"There is no sink {name!r}{nearest}.", known)
+    known = names()
+    if name in SERVER_SINKS and name not in known:
+        raise SinkError(f"debezium.sink.type = {name} is not supported.", f"Known: {', '.join(known)}.")
+    kind = KNOWN.load(name)
+    if not (isinstance(kind, type) and issubclass(kind, Sink)):
+        raise SinkError(f"The sink {name} is no subclass of tailrace.sinks.base.Sink.", "Mend the package it is of.")
+    made: Sink = kind(options)
+    return made

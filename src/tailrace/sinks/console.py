@@ -35,7 +35,9 @@ class ConsoleSink(Sink):
     """Prints each record to stdout, in colour on a terminal. A batch that is replayed is printed again."""
 
     name = "console"
-    needs_kafka = False
+    columns = ("op", "topic", "key", "value")
+    delivery = "at least once"
+    prints = True
 
     def __init__(self, options: Mapping[str, str], out: TextIO | None = None) -> None:
         Settings(self.name, options).only([])
@@ -44,7 +46,7 @@ class ConsoleSink(Sink):
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
-        writer = frame.select("op", "topic", "key", "value").writeStream.queryName(query).trigger(**trigger)
+        writer = frame.select(*self.columns).writeStream.queryName(query).trigger(**trigger)
         return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(self._print)).start()
 
     def _print(self, batch: DataFrame, number: int) -> None:
@@ -118,10 +120,11 @@ def _short(value: Any) -> str:
 
 
 class NoopSink(Sink):
-    """Computes every record and drops it: for measurements."""
+    """Computes every record, as Kafka would get it, and drops it: for measurements."""
 
     name = "noop"
-    needs_kafka = False
+    columns = ("topic", "key", "value", "headers")
+    delivery = "at least once"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         Settings(self.name, options).only([])
@@ -129,5 +132,5 @@ class NoopSink(Sink):
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
-        writer = frame.writeStream.format("noop").queryName(query).trigger(**trigger)
+        writer = frame.select(*self.columns).writeStream.format("noop").queryName(query).trigger(**trigger)
         return writer.option("checkpointLocation", str(checkpoint)).start()

@@ -38,12 +38,17 @@ class JsonLinesSink(Sink):
     """
 
     name = "file"
-    needs_kafka = False
+    columns = ("topic", "key", "value", "headers")
+    delivery = "exactly once"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
         settings.only(["path"])
         self.path = settings.required("path").rstrip("/") or "/"
+
+    @property
+    def folder(self) -> str:
+        return self.path
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
@@ -72,12 +77,16 @@ class ParquetSink(Sink):
     """
 
     name = "parquet"
-    needs_kafka = False
+    delivery = "exactly once"
 
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
         settings.only(["path"])
         self.path = settings.required("path").rstrip("/") or "/"
+
+    @property
+    def folder(self) -> str:
+        return self.path
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
@@ -91,5 +100,6 @@ class ParquetSink(Sink):
                 # Readers would no longer see these files once there is a log without them.
                 written = -1
             claim(storage, self.path, str(checkpoint), "debezium.sink.parquet.path", written)
-        writer = frame.writeStream.format("parquet").outputMode("append").queryName(query).trigger(**trigger)
-        return writer.option("checkpointLocation", str(checkpoint)).start(self.path)
+        writer = frame.select(*self.columns).writeStream.format("parquet").outputMode("append")
+        writer = writer.queryName(query).trigger(**trigger).option("checkpointLocation", str(checkpoint))
+        return writer.start(self.path)

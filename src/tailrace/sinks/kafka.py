@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError
+from tailrace.jar import Jar
 from tailrace.sinks.base import Settings, Sink
 
 if TYPE_CHECKING:
@@ -18,6 +19,35 @@ if TYPE_CHECKING:
 
 _PRODUCER = "producer."
 _SERIALIZERS = ("StringSerializer", "ByteArraySerializer", "BytesSerializer")
+
+# Listed, not resolved: what else they depend on is in PySpark already, in the versions that Spark was built with.
+_JARS: tuple[Jar, ...] = (
+    Jar(
+        "org.apache.spark",
+        "spark-sql-kafka-0-10_2.13",
+        "4.2.0",
+        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+    ),
+    # 4.2.0 of this one was never published everywhere; the older one has the same interface.
+    Jar(
+        "org.apache.spark",
+        "spark-token-provider-kafka-0-10_2.13",
+        "4.0.0",
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    ),
+    Jar(
+        "org.apache.kafka",
+        "kafka-clients",
+        "3.9.2",
+        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+    ),
+    Jar(
+        "org.apache.commons",
+        "commons-pool2",
+        "2.13.1",
+        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+    ),
+)
 
 DEFAULTS = {
     # Records of one batch arrive at once, so larger requests cost no time and save most of the round trips.
@@ -28,7 +58,40 @@ DEFAULTS = {
 }
 """Producer options that are used where the configuration names none."""
 
-_log = logging.getLogger("tailrace")
+_REFUSED = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
+_HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
+# What the producer's exceptions are caused by, and the options that it hangs on. A login that the producer cannot read
+# is not quoted: its words may be a part of the password.
+_SECURITY = (
+    (
+        re.compile(_HANDSHAKE + r"(No (?:subject alternative|name)[^\n]+)"),
+        "Name the broker in debezium.sink.kafka.producer.bootstrap.servers as its certificate does; the name that it "
+        "tells of itself (advertised.listeners) counts as well.",
+    ),
+    (
+        re.compile(_HANDSHAKE + r"([^\n]+)"),
+        "Name the file of the broker's authority in debezium.sink.kafka.producer.ssl.truststore.location, and its kind "
+        "in ssl.truststore.type: PEM, PKCS12 or JKS.",
+    ),
+    (
+        re.compile(r"\b(SaslAuthenticationException): ([^\n]+)"),
+        "Check debezium.sink.kafka.producer.sasl.mechanism and sasl.jaas.config: the broker refuses the login.",
+    ),
+    (
+        re.compile(r"\b(\w+Exception): (Failed to load [^\n]+)"),
+        "Check debezium.sink.kafka.producer.ssl.truststore.*, ssl.keystore.* and their passwords; the files have to be "
+        "where the tasks run.",
+    ),
+    (
+        re.compile(r"(IllegalArgumentException): [^\n]*(in JAAS config|JAAS config entry|JAAS configuration)"),
+        "Check debezium.sink.kafka.producer.sasl.jaas.config: MODULE required username=… password=…;",
+    ),
+    (
+        re.compile(r"org\.apache\.kafka\.\S*?(TimeoutException): (Topic [^\n]+ not present in metadata[^\n]*)"),
+        "Check debezium.sink.kafka.producer.bootstrap.servers, and that producer.security.protocol is what the broker "
+        "speaks at that port.",
+    ),
+)
 
 
 class KafkaSink(Sink):
@@ -42,7 +105,9 @@ class KafkaSink(Sink):
     """
 
     name = "kafka"
-    needs_kafka = True
+    columns = ("topic", "key", "value", "headers")
+    delivery = "at least once"
+    jars = _JARS
 
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
@@ -72,6 +137,19 @@ class KafkaSink(Sink):
             mapped[f"kafka.{short}"] = text.strip()
         return mapped
 
+    def failure(self, text: str) -> SinkError | None:
+        found = _REFUSED.search(text)
+        if found is None:
+            return None
+        remedy = "Check debezium.sink.kafka.producer.* and the broker."
+        for expression, told in _SECURITY:
+            better = expression.search(text)
+            if better:
+                found, remedy = better, told
+                break
+        kind, said = found.groups()
+        return SinkError(f"Kafka refuses the records or cannot be reached: {said.strip()} ({kind}).", remedy)
+
     def advice(self) -> list[Finding]:
         servers = self.options["kafka.bootstrap.servers"].split(",")
         protocol = self.options.get("kafka.security.protocol", "")
@@ -86,7 +164,6 @@ class KafkaSink(Sink):
                 "and out of order.",
                 "Set spark.speculation=false.",
             )
-        records = frame.select("topic", "key", "value", "headers")
-        writer = records.writeStream.format("kafka").queryName(query).trigger(**trigger)
+        writer = frame.select(*self.columns).writeStream.format("kafka").queryName(query).trigger(**trigger)
         writer = writer.option("includeHeaders", "true").option("checkpointLocation", str(checkpoint))
         return writer.options(**self.options).start()

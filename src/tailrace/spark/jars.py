@@ -1,4 +1,4 @@
-"""The jars that Spark's Kafka sink needs and PySpark does not bring: fetched once, checked, cached. Driver only."""
+"""Jars that a sink needs and PySpark does not bring: fetched once, checked, cached. Driver only."""
 
 from __future__ import annotations
 
@@ -10,67 +10,24 @@ import ssl
 import struct
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from tailrace.errors import PrerequisiteError
+from tailrace.jar import Jar
 from tailrace.spark.java import cache_directory, find_java
 
 
-@dataclass(frozen=True, slots=True)
-class Jar:
-    """One jar of Maven Central: its coordinate and the SHA-256 of its bytes."""
-
-    organisation: str
-    module: str
-    revision: str
-    sha256: str
-
-    @property
-    def file_name(self) -> str:
-        return f"{self.module}-{self.revision}.jar"
-
-
-KAFKA = (
-    Jar(
-        "org.apache.spark",
-        "spark-sql-kafka-0-10_2.13",
-        "4.2.0",
-        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
-    ),
-    # 4.2.0 of this one was never published everywhere; the older one has the same interface.
-    Jar(
-        "org.apache.spark",
-        "spark-token-provider-kafka-0-10_2.13",
-        "4.0.0",
-        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
-    ),
-    Jar(
-        "org.apache.kafka",
-        "kafka-clients",
-        "3.9.2",
-        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
-    ),
-    Jar(
-        "org.apache.commons",
-        "commons-pool2",
-        "2.13.1",
-        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
-    ),
-)
-"""Listed, not resolved: what else they depend on is in PySpark already, in the versions that Spark was built with."""
-
-
-def kafka_jars(folder: Path | None = None, seconds: float = 300) -> list[Path]:
-    """The paths of the Kafka jars in the cache, or in `folder`; fetched with PySpark's own Ivy when missing.
+def files_of(jars: Sequence[Jar], folder: Path | None = None, seconds: float = 300) -> list[Path]:
+    """The paths of `jars` in the cache, or in `folder`; fetched with PySpark's own Ivy when missing.
 
     Raises PrerequisiteError when they cannot be fetched within `seconds`, or are not the bytes that were expected.
     """
     folder = folder or cache_directory() / "jars"
-    missing = [jar for jar in KAFKA if not _is_genuine(folder / jar.file_name, jar)]
+    missing = [jar for jar in jars if not _is_genuine(folder / jar.file_name, jar)]
     if missing:
         _fetch(missing, folder, seconds)
-    return [folder / jar.file_name for jar in KAFKA]
+    return [folder / jar.file_name for jar in jars]
 
 
 def _is_genuine(path: Path, jar: Jar) -> bool:
@@ -106,8 +63,7 @@ def _fetch(jars: list[Jar], folder: Path, seconds: float) -> None:
             if not fetched.is_file():
                 reason = next((line.strip() for line in told.splitlines() if "not found" in line.lower()), "")
                 raise PrerequisiteError(
-                    f"The jar {jar.file_name} of the Kafka sink cannot be fetched from Maven Central"
-                    f"{f' ({reason})' if reason else ''}.",
+                    f"The jar {jar.file_name} cannot be fetched from Maven Central{f' ({reason})' if reason else ''}.",
                     f"Go online once, or put it into {folder}.",
                 )
             if not _is_genuine(fetched, jar):

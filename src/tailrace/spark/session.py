@@ -12,9 +12,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tailrace import temporary
+from tailrace.jar import Jar
 from tailrace.spark.cluster import LOCAL, demand, is_local
 from tailrace.spark.gateway import start_java
-from tailrace.spark.jars import kafka_jars
+from tailrace.spark.jars import files_of
 from tailrace.spark.java import cache_directory, java_home
 from tailrace.spark.python import worker_python
 
@@ -27,7 +28,7 @@ SETTINGS: Mapping[str, str] = {
     # A worker that starts anew for each task costs more than a small batch does.
     "spark.python.worker.reuse": "true",
     "spark.sql.streaming.pollingDelay": "5ms",
-    # A second copy of a slow task would write its records to Kafka a second time, and out of order.
+    # A second copy of a slow task would send its records a second time, and out of order.
     "spark.speculation": "false",
     "spark.redaction.regex": "(?i)secret|pass(word|phrase|wd)|pwd|token|(access|api|account|private)[._-]?key|jaas"
     "|credential|user[.]?info|connection[.]?string",
@@ -77,7 +78,7 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n%ex
 def session(
     config: Mapping[str, str] | None = None,
     *,
-    kafka: bool = False,
+    jars: Sequence[Jar] = (),
     app_name: str = "tailrace",
     master: str = LOCAL,
     memory: str = "2g",
@@ -86,7 +87,7 @@ def session(
 ) -> SparkSession:
     """The running session of this process, or a new one with `config` over the settings of this module.
 
-    `kafka` adds the jars of Spark's Kafka sink. `memory` is the heap of the JVM, which in local mode serves driver
+    `jars` are those that the sink needs. `memory` is the heap of the JVM, which in local mode serves driver
     and tasks. `log_level` is that of Spark's own log on stderr: off, error, warn, info. `keep` are open files that
     the JVM inherits. A JVM that runs already keeps its Java, memory, log, files and jars. On a cluster, `master` names
     it, and executors start the Python that `spark.pyspark.python` or PYSPARK_PYTHON names, else the path of this one.
@@ -108,8 +109,8 @@ def session(
         settings |= _sockets(given.get(_SOCKETS))
     if local and not submitted:
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    if kafka:
-        settings["spark.jars"] = ",".join(str(jar) for jar in kafka_jars())
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, files_of(jars)))
     settings |= given
     builder = SparkSession.builder
     for name, value in settings.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from tailrace.columns.row import COLUMNS, made_columns
 from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.connectors.base import Planner, Task
@@ -30,11 +32,19 @@ from tailrace.connectors.descriptor import Descriptor, Transform
 from tailrace.spark.ahead import ahead
 from tailrace.spark.options import unpacked
 
-ROW_TYPE = (
-    "topic string, key binary, value binary, headers array<struct<key: string, value: binary>>, op string, "
-    "database string, schema string, table string, position string, ordinal bigint, transaction string, "
-    "source_ts timestamp, snapshot string"
-)
+_TYPES = {
+    "key": "binary", "value": "binary", "headers": "array<struct<key: string, value: binary>>",
+    "ordinal": "bigint", "source_ts": "timestamp",
+}  # fmt: skip
+
+
+def row_type(columns: Sequence[str]) -> str:
+    """Spark's type of rows of these columns alone, in this order."""
+    return ", ".join(f"{name} {_TYPES.get(name, 'string')}" for name in columns)
+
+
+ROW_TYPE = row_type(COLUMNS)
+"""Spark's type of rows of all columns."""
 
 
 class TaskPartition(InputPartition):
@@ -55,18 +65,22 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._config = config
         self._run_id = run_id
         self._transform = transform
+        self._columns = columns_of(config)
         self._planner: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy that can only read: neither connections nor secrets go with it.
-        return {"_config": None, "_run_id": self._run_id, "_planner": None, "_transform": self._transform}
+        kept = {"_run_id": self._run_id, "_transform": self._transform, "_columns": self._columns}
+        return {"_config": None, "_planner": None, **kept}
 
     def _plan(self) -> Planner:
         if self._planner is None:
             from tailrace.events.settings import EventSettings
 
+            made = made_columns(self._columns, self._transform.columns if self._transform is not None else ())
+            settings = EventSettings.from_options(self._config, self._run_id)
             planner = registry.find(self._config.connector).load_planner()
-            self._planner = planner(self._config, EventSettings.from_options(self._config, self._run_id))
+            self._planner = planner(self._config, replace(settings, columns=made))
         return self._planner
 
     @property
@@ -108,16 +122,22 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [TaskPartition(task) for task in self._plan().partitions(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one task, as Arrow record batches of `tailrace.columns.ROW_SCHEMA`. Worker."""
+        """The records of one task, as Arrow record batches of the columns that the query wants. Worker."""
         assert isinstance(partition, TaskPartition)
         batches = partition.task.read()
-        yield from ahead(batches if self._transform is None else self._transform(batches))
+        rows = batches if self._transform is None else self._transform(batches)
+        yield from ahead(batch.select(self._columns) for batch in rows)
         _settle()
 
     def stop(self) -> None:
         """Release the planner's connections; Spark calls it only when the planner ends by itself. Planner."""
         if self._planner is not None:
             self._planner.close()
+
+
+def columns_of(config: Config) -> tuple[str, ...]:
+    """The columns of a query's rows, in their order: those that row.columns names, else all."""
+    return tuple(config["row.columns"] or COLUMNS)
 
 
 _settled = False
@@ -139,8 +159,8 @@ def _settle() -> None:
 class ChangeDataSource(DataSource):
     """What every tailrace source is: its options are Debezium's, `connector` is the name of the one that has them.
 
-    `tailrace.spark.options` keeps the case of their names. Columns: see `tailrace.columns.row`. Raises ConfigError at
-    `load()` for unknown, wrong or unsupported options.
+    `tailrace.spark.options` keeps the case of their names. Columns: see `tailrace.columns.row`; row.columns names some
+    of them. Raises ConfigError at `load()` for unknown, wrong or unsupported options.
     """
 
     connector: str
@@ -154,7 +174,7 @@ class ChangeDataSource(DataSource):
         return registry.find(cls.connector).format
 
     def schema(self) -> str:
-        return ROW_TYPE
+        return row_type(columns_of(self._config))
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
         return ChangeStreamReader(self._config, new_run_id(), self.transform())

@@ -62,10 +62,11 @@ class _Documents(StatefulProcessor):
 def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
     """The document after each change of a source of documents, as the text that `after` would be; see COLUMNS.
 
-    `frame` has the columns of `tailrace.columns.ROW_SCHEMA` and is a stream; events are those of either format, with
-    the schema of the value where `schemas` is true. `document` is null after a delete, and as long as the stream
-    has told an update of a document alone and never the document: with a snapshot that does not happen. Rows that are
-    no changes, and tombstones, are left out. The order is that of the log within each key, within every batch.
+    `frame` has the columns of `tailrace.columns.ROW_SCHEMA`, with or without `headers`, and is a stream; events are
+    those of either format, with the schema of the value where `schemas` is true. `document` is null after a delete, and
+    as long as the stream has told an update of a document alone and never the document: with a snapshot that does not
+    happen. Rows that are no changes, and tombstones, are left out. The order is that of the log within each key, within
+    every batch.
 
     The session needs RocksDB as its state store (PROVIDER) and Hadoop's own class for local files (FILES, which
     `tailrace.spark.session` sets otherwise, since it saves the sum files); PySpark needs pandas and protobuf for state

@@ -22,7 +22,7 @@ def extract_new_document_state(
 ) -> DataFrame:
     """The rows of a source of documents with them in the place of events, as Debezium's ExtractNewDocumentState.
 
-    `frame` has the columns of `tailrace.columns.ROW_SCHEMA`, at least `op`, `key`, `value` and `headers`, and may be a
+    `frame` has columns of `tailrace.columns.ROW_SCHEMA`, at least `op`, `key`, `value` and `headers`, and may be a
     stream; so has the result. `options` are the transform's own, without any prefix, as
     `{"array.encoding": "document"}`; `schemas` says which parts of the records carry schemas. Rows that are no changes
     stay as they are.

@@ -66,7 +66,7 @@ def test_the_command_prints_what_was_found(
     file.write_text(json.dumps({"name": "a", "config": options}), encoding="utf-8")
     assert cli.main(["check", str(file)]) == 0
     printed = capsys.readouterr().out
-    assert "mongodb to console, format 1.1." in printed
+    assert "mongodb to console, format 1.1, at least once." in printed
     assert "1 collection is captured" in printed
 
 

@@ -219,7 +219,7 @@ def written(frame: DataFrame, options: Options) -> TailraceError | None:
     except Exception as failed:
         if WRONG in str(failed):
             pytest.fail("the password is in the exception's text")
-        return cause(failed) or pytest.fail(str(failed))
+        return cause(failed, sink.failure) or pytest.fail(str(failed))
     return None
 
 
@@ -257,7 +257,7 @@ def test_a_stream_is_written_after_a_login(
     with pytest.raises(StreamingQueryException) as failed:
         query.awaitTermination()
     assert WRONG not in str(failed.value)
-    error = cause(failed.value)
+    error = cause(failed.value, sink.failure)
     assert isinstance(error, SinkError)
     judge({name: case}, {name: error})
 

@@ -43,6 +43,27 @@ def test_an_unknown_option_is_told_with_the_nearest_name() -> None:
     assert "slot.nmae is not an option; the nearest is slot.name" in fault(slot__nmae="x")
 
 
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (
+            "Topic",
+            "row.columns names Topic, which is no column of the rows; the nearest is topic. They have topic, key,",
+        ),
+        ("key,xyz", "row.columns names xyz, which is no column of the rows. They have topic, key, value, headers,"),
+        ("key, value,key", "row.columns names key twice"),
+        (" , ", "row.columns names no column"),
+    ],
+)
+def test_columns_of_rows_are_those_that_there_are(columns: str, said: str) -> None:
+    assert said in fault(row__columns=columns)
+
+
+def test_columns_of_rows_keep_their_order() -> None:
+    assert config(row__columns="value, topic")["row.columns"] == ["value", "topic"]
+    assert config()["row.columns"] is None
+
+
 def test_all_faults_come_in_one_message() -> None:
     with pytest.raises(ConfigError) as caught:
         parse("postgres", {"max.batch.size": "many", "bogus": "1"})

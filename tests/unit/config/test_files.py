@@ -248,6 +248,8 @@ def test_options_of_a_sink_that_is_not_in_use_are_told(tmp_path: Path, monkeypat
     run = registry.read(path, {"debezium.sink.type": "file", "debezium.sink.file.path": "/out"})
     assert run.sink == files.SinkConfig("file", {"path": "/out"})
     assert any("debezium.sink.kafka.producer.bootstrap.servers has no effect" in notice for notice in run.notices)
+    own = registry.read(path, {"debezium.sink.parquet.path": "/out"}, sinks=["parquet"])
+    assert any("debezium.sink.parquet.path has no effect" in notice for notice in own.notices)
 
 
 @pytest.mark.parametrize("nested", [True, False])
@@ -277,6 +279,8 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
         ("debezium.transforms=unwrap", "transforms = unwrap is not supported"),
         ("debezium.predicates=p", "predicates = p is not supported"),
         ("debezium.sink.kafak.address=x", "does not belong to the sink kafka"),
+        ("debezium.sink.parquet.path=x", "does not belong to the sink kafka"),
+        ("debezium.source.row.columns=topic", "row.columns is for spark.readStream: here the sink says which"),
         ("debezium.something=1", "is not an entry of Debezium Server"),
         ("slot.name=x", "does not begin with debezium.source."),
         ("debezium.source.connector.class=io.debezium.connector.mysql.MySqlConnector", "is not supported"),

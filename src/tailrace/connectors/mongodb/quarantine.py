@@ -20,7 +20,7 @@ _REMEDY = (
 
 
 def unconvertible(segment: Segment, row: int, error: TailraceError, settings: MongoSettings) -> pa.RecordBatch:
-    """The record that stands for a change that cannot become an event, as a batch of ROW_SCHEMA.
+    """The record that stands for a change that cannot become an event, as a batch of `settings.row_schema`.
 
     Its message is the document as the server sent it. Raises ConversionError under the mode `fail`.
     """

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import ROW_SCHEMA
 from tailrace.columns.batch import Int32s, Marker
 from tailrace.columns.logical import LogicalType
+from tailrace.columns.row import rows_of
 from tailrace.connectors.mongodb import texts
 from tailrace.connectors.mongodb.chunk import Flags, Namespace
 from tailrace.connectors.mongodb.envelope import schemas, table_id
@@ -82,7 +82,7 @@ def collection_plan(namespace: Namespace, settings: MongoSettings) -> Collection
 
 
 def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatch]:
-    """The records of `segment` as batches of ROW_SCHEMA, in order, at most 8,192 records each.
+    """The records of `segment` as batches of `settings.events.row_schema`, in order, at most 8,192 records each.
 
     A change that cannot become an event raises ConversionError, which says where it stands, or is put aside, as
     `event.processing.failure.handling.mode` says.
@@ -196,27 +196,29 @@ class _Block:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of ROW_SCHEMA."""
+        """The block as rows of `settings.events.row_schema`."""
         count = len(self.change)
+        events = self.settings.events
         database, collection = self.segment.namespace
         own = self.change + self.low
-        time_us = self._ns[self.change] // 1000
-        columns = [
-            _constant(self.plan.topic, count),
-            self._keys(),
-            self._values(),
-            header_column(self.settings.events, np.zeros(count, np.uint8), pa.nulls(count, pa.binary())),
-            self._ops(),
-            _constant(database, count),
-            pa.nulls(count, pa.string()),
-            _constant(collection, count),
-            _positions(self.segment.time[own]),
-            pa.array(self.segment.number[own]),
-            self._transactions(),
-            pa.array(time_us).cast(pa.timestamp("us", tz="UTC")),
-            self._markers(count),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=ROW_SCHEMA)
+        return rows_of(
+            events.columns,
+            {
+                "topic": lambda: _constant(self.plan.topic, count),
+                "key": self._keys,
+                "value": self._values,
+                "headers": lambda: header_column(events, np.zeros(count, np.uint8), pa.nulls(count, pa.binary())),
+                "op": self._ops,
+                "database": lambda: _constant(database, count),
+                "schema": lambda: pa.nulls(count, pa.string()),
+                "table": lambda: _constant(collection, count),
+                "position": lambda: _positions(self.segment.time[own]),
+                "ordinal": lambda: pa.array(self.segment.number[own]),
+                "transaction": self._transactions,
+                "source_ts": lambda: pa.array(self._ns[self.change] // 1000).cast(pa.timestamp("us", tz="UTC")),
+                "snapshot": lambda: self._markers(count),
+            },
+        )
 
     def _keys(self) -> pa.Array:
         form = texts.key_form(self.settings)

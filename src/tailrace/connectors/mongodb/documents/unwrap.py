@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tailrace.columns import ROW_SCHEMA
+from tailrace.columns.row import HEADERS
 from tailrace.connectors.descriptor import Schemas
 from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
 from tailrace.connectors.mongodb.documents.options import Added, Unwrap
@@ -56,7 +56,12 @@ class Record:
 
 
 class Unwrapping:
-    """The transform over batches of rows, as `spark.source` and `tailrace.transforms` call it. Picklable."""
+    """The transform over batches of rows, as `spark.source` and `tailrace.transforms` call it. Picklable.
+
+    `columns` are those of the row that it reads; the others may be missing.
+    """
+
+    columns = ("op", "key", "value", "headers")
 
     def __init__(self, settings: Unwrap, schemas: Schemas) -> None:
         self._settings = settings
@@ -90,7 +95,7 @@ class Unwrapping:
         made = {
             "key": pa.array([record.key for record in records], pa.binary()),
             "value": pa.array([record.value for record in records], pa.binary()),
-            "headers": pa.array(pairs, ROW_SCHEMA.field("headers").type),
+            "headers": pa.array(pairs, HEADERS),
         }
         columns = [made.get(field.name, kept.column(field.name)) for field in batch.schema]
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

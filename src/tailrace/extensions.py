@@ -1,0 +1,62 @@
+"""Extensions: parts of one kind by their names, our own and those that other packages bring. Any process.
+
+Another package brings a part by an entry point: its group says of which kind the part is, its name is the word by
+which a configuration names it, and its value says where it is. Nothing is imported before it is used.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from tailrace.errors import TailraceError
+
+
+class Extensions:
+    """The parts that are found under the entry points of `group`, and our own: `own` says `module:attribute` of each.
+
+    `kind` is what texts call one of them; `error` is what is raised for one that cannot be had.
+    """
+
+    def __init__(self, group: str, kind: str, own: Mapping[str, str], error: type[TailraceError]) -> None:
+        self.own = own
+        self._group = group
+        self._kind = kind
+        self._error = error
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all parts, our own first. Reads what is installed."""
+        others = {point.name for point in entry_points(group=self._group)}
+        return (*self.own, *sorted(others.difference(self.own)))
+
+    def load(self, name: str) -> Any:
+        """The part called `name`. Raises the kind's error where there is none, or several, or it cannot be imported."""
+        points = list(entry_points(group=self._group, name=name))
+        packages = [*(["tailrace"] if name in self.own else []), *map(_package, points)]
+        if not packages:
+            known = self.names()
+            close = difflib.get_close_matches(name, known, n=1)
+            nearest = f"; the nearest is {close[0]}" if close else ""
+            raise self._error(f"There is no {self._kind} {name!r}{nearest}.", f"Known: {', '.join(known)}.")
+        if len(packages) > 1:
+            raise self._error(
+                f"The {self._kind} {name} is in several packages: {', '.join(packages)}.", "Keep one of them."
+            )
+        if not points:
+            module, _, attribute = self.own[name].partition(":")
+            return getattr(import_module(module), attribute)
+        try:
+            return points[0].load()
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise self._error(
+                f"The {self._kind} {name} of the package {packages[0]} cannot be loaded: {said}.",
+                "Mend that package, or remove it.",
+            ) from error
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.module

@@ -1,0 +1,69 @@
+"""What it takes to add a sink: a module of its own, and its word in one table."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tailrace import sinks
+from tailrace.columns import COLUMNS
+from tailrace.config.signals import CHANNELS
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ROOT / "src" / "tailrace"
+TABLE = "sinks/__init__.py"
+# The one word of a sink that is no sink's matter: the default of debezium.sink.type.
+DEFAULT = ("config/files.py", "console")
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PRODUCT.rglob("*.py")):
+        yield path.relative_to(PRODUCT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def own_modules() -> set[str]:
+    """The modules that our own sinks are in."""
+    return {place.partition(":")[0] for place in sinks.KNOWN.own.values()}
+
+
+def test_a_sink_touches_one_file_outside_its_own() -> None:
+    """Nothing but the table of sinks says where one is; no other module imports one, or holds its class's name."""
+    classes = {place.partition(":")[2] for place in sinks.KNOWN.own.values()}
+    touched: dict[str, set[str]] = {}
+    for name, tree in modules():
+        own = "tailrace." + name.removesuffix(".py").replace("/", ".")
+        for node in ast.walk(tree):
+            said: set[str] = set()
+            if isinstance(node, ast.ImportFrom) and node.module in own_modules():
+                said.add(node.module)
+            elif isinstance(node, ast.Import):
+                said.update(alias.name for alias in node.names if alias.name in own_modules())
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                said.update(place for place in own_modules() if node.value.startswith(f"{place}:"))
+            elif isinstance(node, ast.Name) and node.id in classes:
+                said.add(own)
+            for place in said - {own}:
+                touched.setdefault(place, set()).add(name)
+    assert touched == {place: {TABLE} for place in own_modules()}
+
+
+def test_no_shared_room_knows_a_sink_by_its_word() -> None:
+    """But for `kafka` and `file`, which are channels of signals as well, and Debezium Server's own list of words."""
+    words = set(sinks.KNOWN.own).difference(CHANNELS)
+    found = {
+        (name, node.value)
+        for name, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in words and not name.startswith("sinks/")
+    }
+    assert found == {DEFAULT}
+
+
+def test_every_sink_says_what_it_needs() -> None:
+    for name in sinks.KNOWN.own:
+        kind = sinks.KNOWN.load(name)
+        assert kind.name == name
+        assert kind.columns
+        assert set(kind.columns) <= set(COLUMNS)
+        assert "delivery" in vars(kind), f"{name} does not say what a replay leaves"
