@@ -147,7 +147,7 @@ def _each() -> Iterator[Descriptor]:
 
 
 def _entries() -> Iterator[EntryPoint]:
-    # a tenth of a second that only those pay who ask for another package's connector
+    # takes longer than reading a configuration, so only those pay who ask for another package's connector
     from importlib.metadata import entry_points
 
     yield from entry_points(group=GROUP)
