@@ -98,7 +98,7 @@ def test_its_options_are_judged_like_all_others(installed: None, log: Path) -> N
 def test_check_asks_it(installed: None, log: Path, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", file]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "ok       configuration  shop: toylog to console, format 3.",
+        "ok       configuration  shop: toylog to console, format 3, at least once.",
         "ok       log            5 changes.",
         "0 errors, 0 warnings.",
     ]

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from tailrace.columns import COLUMNS, ROW_SCHEMA, Boundary, ChangeBatch, Column, TableId, TableSchema
 from tailrace.columns.batch import LogicalMessage
 from tailrace.columns.row import made_columns, row_schema
-from tailrace.config import parse
 from tailrace.connectors.mongodb import partition
 from tailrace.connectors.mongodb.documents.entrance import transform
 from tailrace.connectors.mongodb.segment import OPLOG
 from tailrace.connectors.postgres.form import FORM
+from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.boundaries import boundary_rows
 from tailrace.events.form import Place

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.config import parse
 from tailrace.connectors.postgres import arrow
 from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres.arrow import KeptConnection
 from tailrace.connectors.postgres.connection import Address
+from tailrace.connectors.registry import parse
 from tests.fix_postgres import Database
 
 
