@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable
 
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.runtime import THREADS, Runtime
 
 log = logging.getLogger("tailrace")
 
@@ -132,7 +132,9 @@ _TLS = (
 """OpenSSL's words, what they mean, and the remedy."""
 
 
-def patiently(call: Callable[[], None], attempts: int, delay: float, longest: float) -> None:
+def patiently(
+    call: Callable[[], None], attempts: int, delay: float, longest: float, runtime: Runtime = THREADS
+) -> None:
     """Do the call, and again `attempts` times (-1: for ever) while what it meets passes by itself.
 
     Pauses double from `delay` to `longest` seconds.
@@ -147,7 +149,7 @@ def patiently(call: Callable[[], None], attempts: int, delay: float, longest: fl
             reason = type(error).__name__ if fault is None else fault.message.rstrip(".")
             log.warning("reading the log is interrupted (%s): it is tried again", reason)
         attempts -= 1
-        time.sleep(delay)
+        runtime.sleep(delay)
         delay = min(2 * delay, longest)
 
 
