@@ -10,7 +10,8 @@ import traceback
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
 
-from tests.simulation.history import Totals, run
+from tests.simulation.course import Totals, run
+from tests.simulation.history import History
 
 BLOCK = 200
 
@@ -19,7 +20,7 @@ def block(first: int, last: int) -> tuple[Totals, str]:
     """The totals of the histories `[first, last)`, and what the first one that failed has to say."""
     logging.getLogger("tailrace").setLevel(logging.CRITICAL)
     try:
-        return run(range(first, last)), ""
+        return run(History, range(first, last)), ""
     except BaseException:
         return Totals(), traceback.format_exc()
 
