@@ -336,6 +336,7 @@ class Incremental:
 
     def _places(self, window: Window, reader: LogReader, start: Position) -> bool:
         """Find where the watermarks are in the log, as soon as it has been read so far."""
+        reader.demand(Position(window.high, WHOLE))
         until = self._runtime.monotonic() + WINDOW_SECONDS
         while self._runtime.monotonic() < until:
             # nothing but a watermark has its timestamp

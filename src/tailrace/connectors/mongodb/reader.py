@@ -250,15 +250,19 @@ class LogReader:
                 found.append(chunk.rows.part(slice(first, last)))
         return found
 
+    def demand(self, end: Position) -> None:
+        """Read on to `end` though the spool is full: one batch has to hold all of it."""
+        with self._change:
+            if self._needed.is_before(end):
+                self._needed = end
+                self._change.notify_all()
+
     def read_through(self, end: Position, seconds: float) -> bool:
         """Wait until everything up to `end` has been read; False when that takes longer than `seconds`.
 
         Until then the spool may hold more than its limit. Raises what the thread met before it came there.
         """
-        with self._change:
-            if self._needed.is_before(end):
-                self._needed = end
-                self._change.notify_all()
+        self.demand(end)
         until = self._runtime.monotonic() + seconds
         while self.reached.is_before(end) and self._read_to <= end.time:
             left = until - self._runtime.monotonic()
