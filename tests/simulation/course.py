@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from tailrace.connectors.base import Planner
 from tailrace.errors import ConnectionFailed, PositionLost
@@ -19,6 +19,8 @@ TURNS = 150
 MOST_TURNS = 20_000
 """How many steps it takes at most to deliver the rest."""
 
+Counts = tuple[int, int, bool, int]
+"""Starts of the query, batches, whether the position was lost, changes delivered."""
 AnyCheckpoint = TypeVar("AnyCheckpoint", bound=Checkpoint)
 
 
@@ -28,6 +30,8 @@ class Course(ABC, Generic[AnyCheckpoint]):
     turns = TURNS
     expected: tuple[type[Exception], ...] = (ConnectionFailed,)
     """What a query may end with, to be started again."""
+    persistence = 0.0
+    """How probable it is that the same planner is asked again after a call that has failed."""
     limits: tuple[Limits, ...] = ((None, 1 << 30), (3, 1 << 30), (None, 200), (1, 1 << 30))
 
     def __init__(self, seed: int, checkpoint: AnyCheckpoint) -> None:
@@ -53,6 +57,9 @@ class Course(ABC, Generic[AnyCheckpoint]):
             finally:
                 self.end()
         assert self.is_delivered()
+
+    def counts(self) -> Counts:
+        return self.starts, self.checkpoint.commits, self.is_lost, sum(self.delivered.values())
 
     def _turn(self) -> None:
         self.act()
@@ -92,6 +99,7 @@ class Course(ABC, Generic[AnyCheckpoint]):
             process,
             self.check,
             lambda: (None, 1 << 30) if self.is_calm else limits,
+            lambda: self.persistence > 0 and self.rng.random() < self.persistence,
             available_now=self.rng.random() < 0.2,
         )
         self.note_present()
@@ -164,20 +172,29 @@ class Totals:
     lost: int = 0
     changes: int = 0
 
-    def add(self, starts: int, batches: int, lost: int, changes: int) -> None:
+    def add(self, one: Counts) -> None:
         self.histories += 1
+        starts, batches, is_lost, changes = one
         self.starts += starts
         self.batches += batches
-        self.lost += lost
+        self.lost += is_lost
         self.changes += changes
 
 
-def run(kind: Callable[[int], Course[AnyCheckpoint]], seeds: Iterable[int]) -> Totals:
+class Told(Protocol):
+    """A history, and what it has gone through."""
+
+    def run(self) -> None: ...
+
+    def counts(self) -> Counts: ...
+
+
+def run(kind: Callable[[int], Told], seeds: Iterable[int]) -> Totals:
     """Run the histories. What fails has its seed in a note."""
     totals = Totals()
     for seed in seeds:
         with noting(seed):
             one = kind(seed)
             one.run()
-        totals.add(one.starts, one.checkpoint.commits, one.is_lost, sum(one.delivered.values()))
+        totals.add(one.counts())
     return totals

@@ -272,7 +272,8 @@ class StreamCursor(Cursor):
         return self._place < self._log.shown
 
     def take(self, most: int) -> tuple[list[Any], Key | None]:
-        log, found = self._log, []
+        log = self._log
+        found: list[Any] = []
         if self._place < log.oldest:
             self.is_over = True
             raise failure(286, "ChangeStreamHistoryLost")
@@ -400,9 +401,8 @@ class _Database:
         answer = dict(_COMMANDS[name](client, self._name, given))
         # what was carried out may fail now
         client.call()
-        log = client.server.log
-        seen = log.shown if _is_majority(given) else len(log.entries)
-        answer["operationTime"] = stamp(log.entries[seen - 1].at)
+        # what the primary has, whatever a majority has
+        answer["operationTime"] = stamp(client.server.log.entries[-1].at)
         return answer if codec_options is None else RawBSONDocument(encode(answer))
 
 
@@ -476,10 +476,12 @@ def _find(client: Client, database: str, command: Command) -> Document:
 
 def _within(documents: list[Document], command: Command) -> list[Document]:
     """Those between `min` and `max`, and up to the greatest one that a window reads."""
-    for name, holds in (("min", lambda id_, bound: id_ >= bound), ("max", lambda id_, bound: id_ < bound)):
-        if name in command:
-            bound = decode(command[name].raw)["_id"]
-            documents = [one for one in documents if holds(one["_id"], bound)]
+    if "min" in command:
+        least = decode(command["min"].raw)["_id"]
+        documents = [one for one in documents if one["_id"] >= least]
+    if "max" in command:
+        bound = decode(command["max"].raw)["_id"]
+        documents = [one for one in documents if one["_id"] < bound]
     if "$expr" in command.get("filter", {}):
         greatest = command["filter"]["$expr"]["$lte"][1]["$literal"]
         documents = [one for one in documents if one["_id"] <= greatest]

@@ -1,4 +1,4 @@
-"""Histories of a query over a replica set: those who write, elections, an oplog that falls off, and whatever goes wrong.
+"""Histories of a query over a replica set: writers, elections, an oplog that falls off, and whatever goes wrong.
 
 Each topic gets the changes that a majority has, in their order, once; what snapshots and windows read beside the log
 leads to the documents that the collections have; the position is lost only where the server has forgotten what is
@@ -20,6 +20,7 @@ from bson import decode
 from tailrace.columns.batch import Marker
 from tailrace.config import parse
 from tailrace.connectors.base import Offset
+from tailrace.connectors.beside import BoundaryTask
 from tailrace.connectors.mongodb import partition, reader, records, snapshot
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.outside import Outside
@@ -38,6 +39,8 @@ from tests.simulation.spark import Batch, Checkpoint, Row
 from tests.simulation.world import Process
 
 _LETTERS = {name: letter for letter, name in LETTERS.items()}
+TRANSACTIONS = "transactions"
+"""The topic of what tells of transactions."""
 IDLE_SECONDS = 10
 """After so long a primary on which nothing happens writes something by itself."""
 
@@ -67,6 +70,8 @@ class Faults:
 
 class MongoHistory(Course[Checkpoint]):
     """One history from its seed."""
+
+    persistence = 0.4
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, Checkpoint())
@@ -106,6 +111,8 @@ class MongoHistory(Course[Checkpoint]):
         }  # fmt: skip
         if rng.random() < 0.5:
             found["max.queue.size.in.bytes"] = str(rng.choice([1, 300, 3000]))
+        if rng.random() < 0.2:
+            found["provide.transaction.metadata"] = "true"
         if self.reads_oplog:
             return found | {"mongodb.name": "s", "snapshot.mode": "initial" if self.takes_snapshot else "never"}
         mode = rng.choice(["change_streams", "change_streams_update_full"])
@@ -170,7 +177,8 @@ class MongoHistory(Course[Checkpoint]):
             self._ask("resume-snapshot", [])
 
     def _ask(self, kind: str, names: Sequence[str]) -> None:
-        data = {"data-collections": list(names), "type": "incremental"}
+        is_blocking = kind == "execute-snapshot" and not self.is_calm and self.rng.random() < 0.2
+        data = {"data-collections": list(names), "type": "blocking" if is_blocking else "incremental"}
         id_ = f"signal {len(self.server.log.entries)} {self.server.log.term}"
         self.server.insert(SIGNALS, {"_id": id_, "type": kind, "data": data})
 
@@ -192,8 +200,9 @@ class MongoHistory(Course[Checkpoint]):
         odds = self.server.odds
         odds.fails = odds.dies = self.server.away_until = 0.0
         self.server.finish()
-        if self.is_asked_at_end:
+        if self.has_signals:
             self._ask("resume-snapshot", [])
+        if self.is_asked_at_end:
             self._ask("execute-snapshot", [".".join(one) for one in CAPTURED])
 
     def calm_act(self) -> None:
@@ -244,6 +253,8 @@ class MongoHistory(Course[Checkpoint]):
             self.begins = offset.log.key
         expected = self._expected()
         for topic, rows in self.checkpoint.sink[batch].items():
+            if topic == TRANSACTIONS:
+                continue
             name = topic.split(".")
             namespace = name[0], name[1]
             first = self.delivered.get(topic, 0)
@@ -259,8 +270,7 @@ class MongoHistory(Course[Checkpoint]):
         log, state = self.server.log, self.state[namespace]
         for kind, id_, number, *_ in rows:
             if kind == "s":
-                assert self.begins is not None
-                since = log.place(self.begins[0])
+                since = log.place(offset.log.time)
                 known = [one and one["n"] for one in log.versions(namespace, id_, since, log.majority)]
                 assert number in known, f"{namespace}: a snapshot shows {number} of {id_}, which was {known}"
             elif kind == "w":
@@ -292,7 +302,7 @@ class MongoHistory(Course[Checkpoint]):
     def _check_state(self) -> None:
         """What was delivered leads to the documents that the collections have."""
         log = self.server.log
-        for namespace in CAPTURED if self.takes_snapshot or self.is_asked_at_end else ():
+        for namespace in CAPTURED if self.takes_snapshot else self._asked():
             if not self.is_captured(namespace):
                 continue
             known = self.state[namespace]
@@ -301,6 +311,17 @@ class MongoHistory(Course[Checkpoint]):
             assert not missing, f"{namespace}: {missing} are {[known.get(id_) for id_ in missing]}"
             more = [id_ for id_ in known if id_ not in documents and not log.was_dropped(namespace, id_)]
             assert not more, f"{namespace}: {more} are gone"
+
+    def _asked(self) -> set[Namespace]:
+        """The collections that signals have asked for, and none has stopped since."""
+        log, found = self.server.log, set[Namespace]()
+        for _, id_, *_ in self._expected().get(SIGNALS, []):
+            signal = next(filter(None, log.versions(SIGNALS, id_, 0, log.majority)))
+            if signal["type"] not in ("execute-snapshot", "stop-snapshot"):
+                continue
+            names = {one for one in CAPTURED if ".".join(one) in signal["data"]["data-collections"]}
+            found = found | names if signal["type"] == "execute-snapshot" else found - names
+        return found
 
     def check_present(self) -> None:
         for namespace, rows in self._expected().items():
@@ -315,7 +336,8 @@ class MongoHistory(Course[Checkpoint]):
 
 class Documents:
     """What the planner's offsets and tasks mean. A row is a change, with its operation, `_id`, number, timestamp and
-    place; or a document that a snapshot (s) or a window (w) has read, with `_id` and number."""
+    place; or a document that a snapshot (s) or a window (w) has read, with `_id` and number; or where a transaction
+    begins or ends (T)."""
 
     def __init__(self, log: Oplog, rng: Random) -> None:
         self._log = log
@@ -331,6 +353,9 @@ class Documents:
     def rows(self, tasks: Sequence[Any]) -> Batch:
         found: Batch = {}
         for task in tasks:
+            if isinstance(task, BoundaryTask):
+                found[TRANSACTIONS] = [("T", one) for one in task.boundaries]
+                continue
             assert isinstance(task, LogTask | SnapshotTask), f"an unknown task: {task}"
             segments: Any = task.segments if isinstance(task, LogTask) else task.read()
             for segment in segments:
@@ -345,8 +370,8 @@ class Documents:
 
 
 def _log(batch: Batch) -> Batch:
-    """The changes of a batch."""
-    found = {topic: [row for row in rows if row[0] in LETTERS] for topic, rows in batch.items()}
+    """What the log gives of a batch."""
+    found = {topic: [row for row in rows if row[0] not in "sw"] for topic, rows in batch.items()}
     return {topic: rows for topic, rows in found.items() if rows}
 
 

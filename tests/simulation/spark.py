@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from tailrace.connectors.base import Offset, Planner, Task
+from tailrace.errors import ConnectionFailed
 from tests.simulation.world import Process
 
 Row = tuple[Any, ...]
@@ -16,6 +18,8 @@ Batch = dict[str, list[Row]]
 """The rows of each topic, in the order in which they are delivered."""
 Limits = tuple[int | None, int | None]
 """How many rows and bytes a batch may have at most; None: no limit."""
+
+Result = TypeVar("Result")
 
 
 class Meaning(Protocol):
@@ -55,7 +59,8 @@ class Checkpoint:
 class Query:
     """One run of a query, from its start to its end, its failure or its being killed.
 
-    `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each.
+    `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each. A call that
+    fails ends the query, unless it `tries_again`.
     """
 
     checkpoint: Checkpoint
@@ -64,20 +69,21 @@ class Query:
     process: Process
     done: Callable[[int], None]
     limits: Callable[[], Limits]
+    tries_again: Callable[[], bool]
     available_now: bool = False
     is_over: bool = False
 
     def run(self) -> None:
         """The thread that runs the query."""
         if self.available_now:
-            self.planner.stop_at_present()
+            self._called(self.planner.stop_at_present)
         checkpoint = self.checkpoint
         while True:
             self.process.step()
             committed = checkpoint.committed()
             start = self.planner.initial_offset() if committed is None else committed
             if len(checkpoint.offsets) == checkpoint.commits:
-                end = self.planner.latest_offset(start, *self.limits())
+                end = self._called(partial(self.planner.latest_offset, start, *self.limits()))
                 self.process.step()
                 if self.process.world.rng.random() < 0.1:
                     self.planner.status()
@@ -91,10 +97,19 @@ class Query:
         self.planner.close()
         self.is_over = True
 
+    def _called(self, call: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return call()
+            except ConnectionFailed:
+                if not self.tries_again():
+                    raise
+                self.process.step()
+
     def _deliver(self, start: Offset, end: Offset) -> None:
         checkpoint = self.checkpoint
         self.process.step()
-        tasks = self.planner.partitions(start, end)
+        tasks = self._called(partial(self.planner.partitions, start, end))
         self.process.step()
         rows = self.meaning.rows(tasks)
         number = checkpoint.commits

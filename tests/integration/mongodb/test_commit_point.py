@@ -208,6 +208,16 @@ def test_statements_before_one_of_a_session_are_no_part_of_it(lagged: Lagged, ma
     assert capture.idle() == []
 
 
+def test_a_statement_does_not_need_the_one_before_it(lagged: Lagged, make_capture: Make) -> None:
+    capture = started(lagged, make_capture)
+    session = {"lsid": {"id": b"1" * 16}, "txnNumber": Int64(7), "multiOpType": 1}
+    operations = [{"op": "i", "ns": "shop.c", "o": {"_id": 1}, "o2": {"_id": 1}}]
+    # that one has fallen off the log
+    before = {"ts": Timestamp(99, 1), "t": Int64(1)}
+    lagged.append(insert(101, 0, op="c", ns="admin.$cmd", o={"applyOps": operations}, prevOpTime=before, **session))
+    assert keys(capture.until(1)) == [("c", "1")]
+
+
 def test_the_invariant_sees_a_position_that_no_majority_has(lagged: Lagged, make_capture: Make) -> None:
     capture = started(lagged, make_capture)
     lagged.append(insert(101, 1))
