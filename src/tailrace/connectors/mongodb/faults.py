@@ -27,7 +27,7 @@ _NOT_A_REPLICA_SET = (40573, 20, 123)
 _NO_MAJORITY = 148
 _LOG_IN = 18
 # A primary that steps down, a cursor that is gone with it, an interruption, a lock, a commit point that is not known.
-# The entry that a cursor stands on may be older than what was read last (136): another cursor sees whether that is gone.
+# The entry that a cursor stands on may be older than what was read last (136): the next cursor sees what is there.
 _PASSING = frozenset({6, 7, 24, 43, 46, 50, 63, 89, 91, 112, 133, 134, 136, 150, 175, 189, 202, 234, 237, 239, 246, 262,
                       267, 9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436})  # fmt: skip
 
