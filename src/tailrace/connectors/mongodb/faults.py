@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
 from tailrace.runtime import THREADS, Runtime
 
 log = logging.getLogger("tailrace")
+
+Result = TypeVar("Result")
 
 _LOST = {
     286: "The change stream's resume token is no longer in the oplog",
@@ -34,6 +37,11 @@ _PASSING = frozenset({6, 7, 24, 43, 46, 50, 63, 89, 91, 112, 133, 134, 136, 150,
 
 class NotYetCommitted(Exception):
     """The server has the entry at which reading stopped, but does not yet know that a majority has it."""
+
+
+def is_not_yet_committed(error: BaseException) -> bool:
+    """Whether a new primary has to learn first what a majority has."""
+    return isinstance(error, NotYetCommitted)
 
 
 def is_passing(error: BaseException) -> bool:
@@ -133,8 +141,13 @@ _TLS = (
 
 
 def patiently(
-    call: Callable[[], None], attempts: int, delay: float, longest: float, runtime: Runtime = THREADS
-) -> None:
+    call: Callable[[], Result],
+    attempts: int,
+    delay: float,
+    longest: float,
+    runtime: Runtime = THREADS,
+    passes: Callable[[BaseException], bool] = is_passing,
+) -> Result:
     """Do the call, and again `attempts` times (-1: for ever) while what it meets passes by itself.
 
     Pauses double from `delay` to `longest` seconds.
@@ -143,7 +156,7 @@ def patiently(
         try:
             return call()
         except Exception as error:
-            if not attempts or not is_passing(error):
+            if not attempts or not passes(error):
                 raise
             fault = _tls_fault(error)
             reason = type(error).__name__ if fault is None else fault.message.rstrip(".")

@@ -21,7 +21,13 @@ from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.connection import Address, retries
-from tailrace.connectors.mongodb.faults import explained_error, is_passing, patiently
+from tailrace.connectors.mongodb.faults import (
+    NotYetCommitted,
+    explained_error,
+    is_not_yet_committed,
+    is_passing,
+    patiently,
+)
 from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.majority import Majority
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
@@ -72,7 +78,7 @@ def explained(call: Callable[..., Result]) -> Callable[..., Result]:
 
         try:
             return call(*arguments, **named)
-        except PyMongoError as error:
+        except (PyMongoError, NotYetCommitted) as error:
             raise explained_error(error) from None
 
     return inner
@@ -231,7 +237,7 @@ class MongoPlanner:
     def stop_at_present(self) -> None:
         # the timestamp of an entry that the feed will come upon
         self._shape()
-        self._target = operation_time(self._connect()) if self._streams else self._majority.newest().time
+        self._target = operation_time(self._connect()) if self._streams else self._majority_present()
 
     def status(self) -> Offset | None:
         if self._reader is None:
@@ -333,6 +339,10 @@ class MongoPlanner:
                 feed.close()
 
         patiently(look, *retries(self._config), self._runtime)
+
+    def _majority_present(self) -> int:
+        """The timestamp of the newest entry that a majority has; waits for a new primary to know that."""
+        return patiently(self._majority.present, *retries(self._config), self._runtime, is_not_yet_committed).time
 
     def _is_lost(self, position: Position) -> bool:
         """Whether the log can no longer be read from `position`."""
