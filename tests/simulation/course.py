@@ -32,6 +32,8 @@ class Course(ABC, Generic[AnyCheckpoint]):
     """What a query may end with, to be started again."""
     persistence = 0.0
     """How probable it is that the same planner is asked again after a call that has failed."""
+    interruption = 0.0
+    """How probable it is that a query is killed between the plan of a batch and its first reading."""
     limits: tuple[Limits, ...] = ((None, 1 << 30), (3, 1 << 30), (None, 200), (1, 1 << 30))
 
     def __init__(self, seed: int, checkpoint: AnyCheckpoint) -> None:
@@ -100,10 +102,15 @@ class Course(ABC, Generic[AnyCheckpoint]):
             self.check,
             lambda: (None, 1 << 30) if self.is_calm else limits,
             lambda: self.persistence > 0 and self.rng.random() < self.persistence,
+            self._planned,
             available_now=self.rng.random() < 0.2,
         )
         self.note_present()
         process.start(self.query.run, "query")
+
+    def _planned(self) -> None:
+        if self.interruption > 0 and not self.is_calm and self.rng.random() < self.interruption:
+            self.end()
 
     def end(self) -> None:
         """Kill the query, if one runs."""

@@ -31,7 +31,7 @@ from tailrace.connectors.mongodb.snapshot import SnapshotTask
 from tailrace.connectors.mongodb.tasks import LogTask
 from tailrace.errors import PositionLost
 from tailrace.events.settings import EventSettings
-from tests.simulation.course import Course
+from tests.simulation.course import TURNS, Course
 from tests.simulation.mongod import CAPTURED, SIGNALS, Client, Odds, Server
 from tests.simulation.mutants import replaced
 from tests.simulation.oplog import LETTERS, Namespace, Oplog
@@ -59,10 +59,10 @@ class Faults:
     @classmethod
     def drawn(cls, rng: Random) -> Faults:
         return cls(
-            kill=rng.choice([0.0, 0.004, 0.02]),
+            kill=rng.choice([0.0, 0.01, 0.04]),
             elect=rng.choice([0.0, 0.0, 0.01, 0.04]),
             drop=rng.choice([0.0, 0.0, 0.0, 0.05]),
-            signal=rng.choice([0.0, 0.02, 0.05]),
+            signal=rng.choice([0.03, 0.1]),
             forget=rng.choice([0.0, 0.1]),
             ahead=rng.choice([0.0, 0.0, 0.02]),
         )
@@ -84,6 +84,7 @@ class MongoHistory(Course[Checkpoint]):
             replicates=rng.choice([0.1, 0.6, 1.0]),
             prepares=rng.choice([0.0, 0.5]),
         )
+        self.interruption = rng.choice([0.0, 0.05, 0.2])
         self.server = Server(rng, odds, lambda: self.world.now)
         self.reads_oplog = rng.random() < 0.4
         self.target: Namespace = (
@@ -95,7 +96,11 @@ class MongoHistory(Course[Checkpoint]):
         self.settings = EventSettings.from_options(self.config, "run")
         self.begins: tuple[int, int] | None = None
         self.state: dict[Namespace, dict[int | str, int]] = {name: {} for name in CAPTURED}
-        self.is_asked_at_end = self.has_signals and rng.random() < 0.5
+        self.asked: dict[Namespace, set[int | str]] = {}
+        """The documents of collections that signals have asked for, without those that have come since."""
+        # a window that is lost shows where no later one reads the same again
+        self.signals = rng.choice([1, 1, 3, 10]) if self.has_signals else 0
+        self.turns = 300 if self.has_signals else TURNS
         self._known: tuple[int, dict[Namespace, list[Row]]] = 0, {}
         for _ in range(rng.choice([0, 5, 30])):
             self.server.act()
@@ -160,7 +165,8 @@ class MongoHistory(Course[Checkpoint]):
             server.replicate()
         if self.world.now - server.log.written_at > IDLE_SECONDS:
             server.log.idle()
-        if self.has_signals and rng.random() < faults.signal:
+        if self.signals and self.begins is not None and rng.random() < faults.signal:
+            self.signals -= 1
             self._signal()
         if rng.random() < faults.elect:
             server.elect()
@@ -185,7 +191,9 @@ class MongoHistory(Course[Checkpoint]):
     def _forget(self) -> None:
         """The oplog loses its oldest entries: mostly what is committed, at times more."""
         position, log = self._position(), self.server.log
-        upto = 0 if position is None else log.place(position.time)
+        place = 0 if position is None else log.place(position.time)
+        # a transaction is looked for from its beginning on
+        upto = log.place(log.entries[place].first) if place < len(log.entries) else place
         if self.rng.random() < self.faults.ahead:
             upto += self.rng.randint(1, 10)
         log.forget(upto)
@@ -202,8 +210,6 @@ class MongoHistory(Course[Checkpoint]):
         self.server.finish()
         if self.has_signals:
             self._ask("resume-snapshot", [])
-        if self.is_asked_at_end:
-            self._ask("execute-snapshot", [".".join(one) for one in CAPTURED])
 
     def calm_act(self) -> None:
         log = self.server.log
@@ -264,19 +270,36 @@ class MongoHistory(Course[Checkpoint]):
             assert changes == wanted, f"{topic}: {changes} where {wanted} come next"
             if namespace != SIGNALS:
                 self._apply(namespace, rows, offset)
+        for row in self.checkpoint.sink[batch].get(".".join(SIGNALS), []):
+            self._obey(row, offset)
+
+    def _obey(self, row: Row, offset: MongoOffset) -> None:
+        """A signal is in the batch: what it asks for is read in later ones."""
+        log = self.server.log
+        signal = next(filter(None, log.versions(SIGNALS, row[1], 0, log.majority)))
+        names = [one for one in CAPTURED if ".".join(one) in signal.get("data", {}).get("data-collections", [])]
+        for name in filter(self.is_captured, names):
+            documents = log.documents(name, log.place(offset.log.time + 1))
+            is_asked = signal["type"] == "execute-snapshot"
+            self.asked[name] = {one["_id"] for one in documents} if is_asked else set()
 
     def _apply(self, namespace: Namespace, rows: Sequence[Row], offset: MongoOffset) -> None:
         """What a consumer holds behind the rows of a batch."""
         log, state = self.server.log, self.state[namespace]
         for kind, id_, number, *_ in rows:
+            self.asked.get(namespace, set()).discard(id_)
             if kind == "s":
                 since = log.place(offset.log.time)
                 known = [one and one["n"] for one in log.versions(namespace, id_, since, log.majority)]
                 assert number in known, f"{namespace}: a snapshot shows {number} of {id_}, which was {known}"
             elif kind == "w":
-                one = log.version(namespace, id_, log.place(offset.log.time + 1))
-                assert one is not None, f"{namespace}: a window shows {id_}, which is gone"
-                assert one["n"] == number, f"{namespace}: a window shows {number} of {id_}, which is {one['n']}"
+                upto = log.place(offset.log.time + 1)
+                one = log.version(namespace, id_, upto)
+                value = None if one is None else one["n"]
+                was_dropped = one is None and log.was_dropped(namespace, id_, upto)
+                assert was_dropped or value == number, (
+                    f"{namespace}: a window shows {number} of {id_}, which is {value}"
+                )
             if kind == "d":
                 state.pop(id_, None)
             else:
@@ -302,26 +325,20 @@ class MongoHistory(Course[Checkpoint]):
     def _check_state(self) -> None:
         """What was delivered leads to the documents that the collections have."""
         log = self.server.log
-        for namespace in CAPTURED if self.takes_snapshot else self._asked():
+        for namespace, ids in self.asked.items():
+            left = ids & {one["_id"] for one in log.documents(namespace, len(log.entries))}
+            assert not left, f"{namespace}: {left} were asked for"
+        for namespace in CAPTURED if self.takes_snapshot else ():
             if not self.is_captured(namespace):
                 continue
             known = self.state[namespace]
             documents = {one["_id"]: one["n"] for one in log.documents(namespace, len(log.entries))}
             missing = {id_: number for id_, number in documents.items() if known.get(id_) != number}
             assert not missing, f"{namespace}: {missing} are {[known.get(id_) for id_ in missing]}"
-            more = [id_ for id_ in known if id_ not in documents and not log.was_dropped(namespace, id_)]
+            more = [
+                id_ for id_ in known if id_ not in documents and not log.was_dropped(namespace, id_, len(log.entries))
+            ]
             assert not more, f"{namespace}: {more} are gone"
-
-    def _asked(self) -> set[Namespace]:
-        """The collections that signals have asked for, and none has stopped since."""
-        log, found = self.server.log, set[Namespace]()
-        for _, id_, *_ in self._expected().get(SIGNALS, []):
-            signal = next(filter(None, log.versions(SIGNALS, id_, 0, log.majority)))
-            if signal["type"] not in ("execute-snapshot", "stop-snapshot"):
-                continue
-            names = {one for one in CAPTURED if ".".join(one) in signal["data"]["data-collections"]}
-            found = found | names if signal["type"] == "execute-snapshot" else found - names
-        return found
 
     def check_present(self) -> None:
         for namespace, rows in self._expected().items():

@@ -259,10 +259,10 @@ class Oplog:
         later = [document for place, document, _ in known if since <= place < upto]
         return [self.version(namespace, id_, since), *later]
 
-    def was_dropped(self, namespace: Namespace, id_: int | str) -> bool:
-        """Whether a document went with its collection."""
+    def was_dropped(self, namespace: Namespace, id_: int | str, upto: int) -> bool:
+        """Whether a document went with its collection, as the first `upto` entries tell."""
         versions = self._versions.get(namespace, {}).get(id_, [])
-        return bool(versions) and versions[-1][2]
+        return next((dropped for place, _, dropped in reversed(versions) if place < upto), False)
 
     def namespaces(self) -> list[Namespace]:
         return sorted(self._versions)

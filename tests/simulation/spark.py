@@ -60,7 +60,7 @@ class Query:
     """One run of a query, from its start to its end, its failure or its being killed.
 
     `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each. A call that
-    fails ends the query, unless it `tries_again`.
+    fails ends the query, unless it `tries_again`. Between the plan of a batch and its first reading comes `planned`.
     """
 
     checkpoint: Checkpoint
@@ -70,6 +70,7 @@ class Query:
     done: Callable[[int], None]
     limits: Callable[[], Limits]
     tries_again: Callable[[], bool]
+    planned: Callable[[], None]
     available_now: bool = False
     is_over: bool = False
 
@@ -93,6 +94,7 @@ class Query:
                     continue
                 self.meaning.check(start, end)
                 checkpoint.offsets.append(json.dumps(end))
+                self.planned()
             self._deliver(start, json.loads(checkpoint.offsets[-1]))
         self.planner.close()
         self.is_over = True
