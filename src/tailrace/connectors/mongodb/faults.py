@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import TypeVar
+from functools import wraps
+from typing import Any, TypeVar
 
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
 from tailrace.runtime import THREADS, Runtime
@@ -103,6 +104,21 @@ def explained_error(error: BaseException) -> TailraceError:
     return ConnectionFailed(
         f"Reading MongoDB failed ({type(error).__name__}: {error}).", "This is a defect: report it."
     )
+
+
+def explained(call: Callable[..., Result]) -> Callable[..., Result]:
+    """The planner's call with the driver's errors in the words of tailrace."""
+
+    @wraps(call)
+    def inner(*arguments: Any, **named: Any) -> Result:
+        from pymongo.errors import PyMongoError
+
+        try:
+            return call(*arguments, **named)
+        except (PyMongoError, NotYetCommitted) as error:
+            raise explained_error(error) from None
+
+    return inner
 
 
 def _tls_fault(error: BaseException) -> ConnectionFailed | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.connectors.base import Offset, Task
@@ -22,7 +21,7 @@ from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSe
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.connection import Address, retries
 from tailrace.connectors.mongodb.faults import (
-    NotYetCommitted,
+    explained,
     explained_error,
     is_not_yet_committed,
     is_passing,
@@ -65,23 +64,6 @@ START_SECONDS = 60.0
 # How long the server may wait for changes when the query ends at the present, in ms.
 TARGET_AWAIT_MS = 50
 _UNLIMITED = 1 << 62
-
-Result = TypeVar("Result")
-
-
-def explained(call: Callable[..., Result]) -> Callable[..., Result]:
-    """The planner's call with the driver's errors in the words of tailrace."""
-
-    @wraps(call)
-    def inner(*arguments: Any, **named: Any) -> Result:
-        from pymongo.errors import PyMongoError
-
-        try:
-            return call(*arguments, **named)
-        except (PyMongoError, NotYetCommitted) as error:
-            raise explained_error(error) from None
-
-    return inner
 
 
 class MongoPlanner:
