@@ -310,7 +310,9 @@ class MongoHistory(Course[Checkpoint]):
         if committed is None:
             return False
         offset = MongoOffset.from_json(committed)
-        if (offset.snapshot is not None and not offset.snapshot.is_complete) or offset.progress.state is not None:
+        if offset.snapshot is not None and not offset.snapshot.is_complete:
+            return False
+        if offset.progress.state is not None or offset.progress.blocking:
             return False
         if self.server.log.majority < len(self.server.log.entries):
             return False

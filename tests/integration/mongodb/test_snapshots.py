@@ -231,11 +231,12 @@ def test_a_window_is_read_though_its_watermarks_fill_the_spool(
     mongo_database: MongoDatabase, make_capture: Make
 ) -> None:
     mongo_database["c"].insert_many([{"_id": number} for number in range(20)])
-    capture = signalled(make_capture, mongo_database, max_queue_size_in_bytes="1")
+    capture = signalled(
+        make_capture, mongo_database, max_queue_size_in_bytes="1", incremental_snapshot_window_chunks="1"
+    )
     ask(mongo_database, "s", "c")
-    found: list[Any] = []
-    while len(documents(found)) < 20:
-        found += capture.until(1)
+    # the signal, and five windows with two watermarks and four documents
+    found = capture.until(1 + 5 * 6) + capture.idle(5)
     assert keys(documents(found)) == [("r", str(number)) for number in range(20)]
 
 
