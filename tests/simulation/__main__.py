@@ -7,25 +7,36 @@ import logging
 import os
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
+from functools import partial
 
-from tests.simulation.history import Totals, run
+from tests.simulation.changetables import TablesHistory
+from tests.simulation.course import Told, Totals, run
+from tests.simulation.history import History
+from tests.simulation.mongodb import MongoHistory
 
 BLOCK = 200
+KINDS: dict[str, Callable[[int], Told]] = {
+    "postgres": History,
+    "mongodb": MongoHistory,
+    "changetables": TablesHistory,
+}
 
 
-def block(first: int, last: int) -> tuple[Totals, str]:
+def block(connector: str, first: int, last: int) -> tuple[Totals, str]:
     """The totals of the histories `[first, last)`, and what the first one that failed has to say."""
     logging.getLogger("tailrace").setLevel(logging.CRITICAL)
     try:
-        return run(range(first, last)), ""
+        return run(KINDS[connector], range(first, last)), ""
     except BaseException:
         return Totals(), traceback.format_exc()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--connector", choices=KINDS, default="postgres")
     parser.add_argument("--histories", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0, help="of the first one")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -35,7 +46,7 @@ def main() -> int:
     firsts = range(asked.seed, last, BLOCK)
     with ProcessPoolExecutor(asked.processes) as pool:
         for number, (found, text) in enumerate(
-            pool.map(block, firsts, [min(first + BLOCK, last) for first in firsts]), 1
+            pool.map(partial(block, asked.connector), firsts, [min(first + BLOCK, last) for first in firsts]), 1
         ):
             for one in fields(Totals):
                 setattr(totals, one.name, getattr(totals, one.name) + getattr(found, one.name))

@@ -22,6 +22,7 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import records
 from tailrace.events.settings import EventSettings
+from tests.simulation.course import Counts
 from tests.simulation.mutants import replaced
 from tests.simulation.world import Killed, Stuck
 from tests.unit.changetables.driving import FORM, Event, Query, shown
@@ -203,6 +204,9 @@ class TablesHistory:
                 if self.is_lost:
                     return
             self._calm()
+
+    def counts(self) -> Counts:
+        return self.starts, self.batches, self.is_lost, sum(map(len, self.delivered.values()))
 
     def _calm(self) -> None:
         """Nothing goes wrong any more; all of it arrives."""

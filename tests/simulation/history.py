@@ -6,30 +6,29 @@ is never told to forget what Spark has not committed. The position is lost only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.connectors.postgres import spool
+from tailrace.connectors.base import Offset
+from tailrace.connectors.postgres import pgoutput, spool
 from tailrace.connectors.postgres.endings import SlotInUse
+from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.reading import Outside
+from tailrace.connectors.postgres.segment import MessageSegment, Segment
 from tailrace.connectors.postgres.spill import Place, Spill, spool_failed
+from tailrace.connectors.postgres.tasks import LogTask, MessageTask
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
+from tests.simulation.course import Course
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading
 from tests.simulation.server import SLOT, Odds, Server, sessions
-from tests.simulation.spark import Checkpoint, Query, Row
-from tests.simulation.world import Process, World, noting
-
-TURNS = 150
-"""How many steps things go wrong for."""
-EXPECTED = (ConnectionFailed, SpoolFailed, SlotInUse)
-"""What a query may end with, to be started again."""
-MOST_TURNS = 20_000
-"""How many steps it takes at most to deliver the rest."""
+from tests.simulation.spark import Batch, Checkpoint, Row
+from tests.simulation.world import Process
 
 
 @dataclass
@@ -56,30 +55,67 @@ class Faults:
 
 
 @dataclass
-class Totals:
-    """What histories have gone through: starts of the query, batches, lost positions, changes delivered."""
+class SlotCheckpoint(Checkpoint):
+    """With `forgettable`, what the server may forget of what is committed."""
 
-    histories: int = 0
-    starts: int = 0
-    batches: int = 0
-    lost: int = 0
-    changes: int = 0
+    forgettable: int = BEGIN_LSN
 
-    def add(self, one: History) -> None:
-        self.histories += 1
-        self.starts += one.starts
-        self.batches += one.checkpoint.commits
-        self.lost += one.is_lost
-        self.changes += sum(one.delivered.values())
+    def commit(self) -> None:
+        super().commit()
+        self.forgettable = int(PostgresOffset.from_json(json.loads(self.offsets[-1])).log.safe_lsn)
 
 
-class History:
+class Segments:
+    """What the planner's offsets and tasks mean. A row is kind and number of a change, the LSN of its commit, its
+    ordinal."""
+
+    def check(self, start: Offset, end: Offset) -> None:
+        before, after = PostgresOffset.from_json(start).log, PostgresOffset.from_json(end).log
+        assert not after.is_before(before), "a planned position goes back"
+        assert after.safe_lsn >= before.safe_lsn, "what may be forgotten goes back"
+
+    def rows(self, tasks: Sequence[Any]) -> Batch:
+        found: Batch = {}
+        for task in tasks:
+            if isinstance(task, LogTask):
+                for segment in task.segments:
+                    topic = segment.table.id.table
+                    assert topic not in found, "two tasks have changes of a topic"
+                    found[topic] = [_row(segment, place) for place in range(len(segment))]
+            elif isinstance(task, MessageTask):
+                found["messages"] = [_row(task.segment, place) for place in range(len(task.segment))]
+            else:
+                raise AssertionError(f"an unknown task: {task}")
+        return found
+
+    def again(self, kept: Batch, rows: Batch) -> Batch:
+        assert kept == rows, "a batch that is read again is another one"
+        return rows
+
+
+def _row(segment: Segment | MessageSegment, place: int) -> Row:
+    message = pgoutput.parse(segment.data[segment.offsets[place] : segment.offsets[place + 1]].tobytes())
+    commit_lsn = int(segment.transactions.commit_lsn[segment.transaction[place]])
+    ordinal = int(segment.ordinal[place])
+    if isinstance(message, pgoutput.Message):
+        return "L", int(message.content), commit_lsn, ordinal
+    if isinstance(message, pgoutput.Truncate):
+        return "T", 0, commit_lsn, ordinal
+    assert isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete)
+    kind = type(message).__name__[0]
+    values: Any = message.old if isinstance(message, pgoutput.Delete) else message.new
+    return kind, int(bytes(values[0])), commit_lsn, ordinal
+
+
+class History(Course[SlotCheckpoint]):
     """One history from its seed."""
 
+    expected = (ConnectionFailed, SpoolFailed, SlotInUse)
+
     def __init__(self, seed: int) -> None:
-        self.rng = rng = Random(seed)
+        super().__init__(seed, SlotCheckpoint())
+        rng = self.rng
         self.faults = Faults.drawn(rng)
-        self.checkpoint = Checkpoint(BEGIN_LSN)
         odds = Odds(
             fails=self.faults.error,
             catalog=self.faults.catalog,
@@ -89,17 +125,11 @@ class History:
             jump=rng.choice([0.0, 0.03]),
         )
         self.server = Server(rng, odds, lambda: self.checkpoint.forgettable)
-        self.world = World(rng)
         self.config = parse("postgres", self._options())
         self.settings = EventSettings.from_options(self.config, "run")
-        self.process: Process | None = None
-        self.query: Query | None = None
-        self.is_lost = self.is_calm = False
         # what the log held before each promotion; whether something was delivered that the new server does not have
         self.pasts: list[dict[str, list[Row]]] = []
         self.has_diverged = False
-        self.delivered: dict[str, int] = {}
-        self.starts = 0
         self._known: tuple[int, int, Reading, dict[str, list[Row]]] = -1, 0, Reading(), {}
 
     def _options(self) -> dict[str, str]:
@@ -118,19 +148,10 @@ class History:
 
     # --- what goes on ---
 
-    def run(self) -> None:
-        """All of it. Raises AssertionError where something does not hold."""
-        with _Disk(self.rng, self.faults):
-            try:
-                self.world.run(self._turn, lambda: self.is_lost or self.world.turns >= TURNS, TURNS + 1)
-                self._calm()
-                if not self.is_lost:
-                    self.world.run(self._calm_turn, self._is_delivered, MOST_TURNS)
-            finally:
-                self._end()
-        assert self._is_delivered()
+    def around(self) -> _Disk:
+        return _Disk(self.rng, self.faults)
 
-    def _turn(self) -> None:
+    def act(self) -> None:
         rng, server, faults = self.rng, self.server, self.faults
         if rng.random() < server.odds.act:
             server.act()
@@ -148,66 +169,33 @@ class History:
             self.pasts.append({topic: list(rows) for topic, rows in self._expected().items()})
             server.promote()
         if rng.random() < faults.kill:
-            self._end()
-        self._keep_running()
+            self.end()
+        assert not server.broken, server.broken[0]
 
-    def _calm(self) -> None:
-        """From here on nothing goes wrong any more, and nobody writes."""
-        self.is_calm = True
+    def calm(self) -> None:
         self.faults.disk = self.server.odds.fails = self.server.odds.catalog = 0.0
         self.server.finish()
 
-    def _calm_turn(self) -> None:
+    def calm_act(self) -> None:
         self.server.flush()
         self.server.notice()
-        self._keep_running()
-
-    def _keep_running(self) -> None:
-        """Have a query run: start one, or see how it has ended."""
-        process, query = self.process, self.query
         assert not self.server.broken, self.server.broken[0]
-        if process is not None and process.failure is not None:
-            failure = process.failure
-            self._end()
-            if isinstance(failure, PositionLost):
-                self._check_lost(failure)
-                self.is_lost = True
-                return
-            if not isinstance(failure, EXPECTED):
-                raise failure
-        elif query is not None and query.is_over:
-            self._check_present()
-            self._end()
-        if self.process is None:
-            self._begin()
 
-    def _begin(self) -> None:
-        self.starts += 1
-        process = self.process = Process(self.world)
-        rng = self.rng
+    def planner(self, process: Process) -> PostgresPlanner:
         connect, arrow = sessions(self.server, process)
-        planner = PostgresPlanner(self.config, self.settings, Outside(connect, arrow, process))
-        limits = rng.choice([(None, 1 << 30), (3, 1 << 30), (None, 200), (1, 1 << 30)])
-        self.query = Query(
-            self.checkpoint,
-            planner,
-            process,
-            self._check,
-            lambda: (None, 1 << 30) if self.is_calm else limits,
-            available_now=rng.random() < 0.2,
-        )
-        # what others see committed when an AvailableNow query begins
-        self.present = self.server.end
-        process.start(self.query.run, "query")
+        return PostgresPlanner(self.config, self.settings, Outside(connect, arrow, process))
 
-    def _end(self) -> None:
-        """Kill the query, if one runs."""
-        if self.process is not None:
-            self.process.kill()
-            for session in self.server.sessions:
-                if session.process is self.process:
-                    session.is_gone = True
-        self.process = self.query = None
+    def meaning(self) -> Segments:
+        return Segments()
+
+    def note_present(self) -> None:
+        # what others see committed
+        self.present = self.server.end
+
+    def ended(self, process: Process) -> None:
+        for session in self.server.sessions:
+            if session.process is process:
+                session.is_gone = True
 
     # --- what must hold ---
 
@@ -227,8 +215,7 @@ class History:
         self._known = server.cuts, len(server.records), reading, found
         return found
 
-    def _check(self, batch: int) -> None:
-        """A batch has been committed: what it holds follows what was delivered before."""
+    def check(self, batch: int) -> None:
         expected = self._expected()
         for topic, rows in self.checkpoint.sink[batch].items():
             first = self.delivered.get(topic, 0)
@@ -244,18 +231,17 @@ class History:
             for row in rows[self.delivered.get(topic, 0) :][:1]:
                 assert self.checkpoint.forgettable <= row[2], f"{topic}: {row} is still to come, and may be forgotten"
 
-    def _is_delivered(self) -> bool:
+    def is_delivered(self) -> bool:
         if self.is_lost or self.has_diverged:
             return self.is_lost
         return all(self.delivered.get(topic, 0) == len(rows) for topic, rows in self._expected().items())
 
-    def _check_present(self) -> None:
-        """An AvailableNow query has ended by itself: it has delivered what was committed when it began."""
+    def check_present(self) -> None:
         for topic, rows in () if self.has_diverged else self._expected().items():
             left = [row for row in rows[self.delivered.get(topic, 0) :] if row[2] < self.present]
             assert not left, f"{topic}: an AvailableNow query leaves out {left}"
 
-    def _check_lost(self, failure: PositionLost) -> None:
+    def check_lost(self, failure: PositionLost) -> None:
         gone = any(self.server.told > lsn for _, lsn in self.server.branches)
         assert gone, f"the position is not lost: {failure}"
 
@@ -277,14 +263,3 @@ class _Disk:
 
     def __exit__(self, *_: object) -> None:
         setattr(spool, "Spill", Spill)  # noqa: B010
-
-
-def run(seeds: Iterable[int]) -> Totals:
-    """Run the histories. What fails has its seed in a note."""
-    totals = Totals()
-    for seed in seeds:
-        with noting(seed):
-            one = History(seed)
-            one.run()
-        totals.add(one)
-    return totals

@@ -12,6 +12,15 @@ from tailrace.connectors.changetables import sessions
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.undo import Undo
+from tailrace.connectors.mongodb import incremental as mongo_windows
+from tailrace.connectors.mongodb import snapshot as mongo_snapshot
+from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed
+from tailrace.connectors.mongodb.incremental import Incremental
+from tailrace.connectors.mongodb.majority import Majority
+from tailrace.connectors.mongodb.oplog import OplogFeed
+from tailrace.connectors.mongodb.planner import MongoPlanner
+from tailrace.connectors.mongodb.position import WHOLE
+from tailrace.connectors.mongodb.reader import LogReader as MongoReader
 from tailrace.connectors.postgres import gears, indexing, planner, reader, server, spool
 from tailrace.connectors.postgres.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.errors import SpoolFailed
@@ -199,6 +208,112 @@ def a_lost_connection_begins_anew() -> contextlib.AbstractContextManager[None]:
     return replaced(sessions._Given, "resumption", lambda self: (self._after, 0))
 
 
+@contextmanager
+def the_operation_time_counts_as_read() -> Iterator[None]:
+    """The log of MongoDB has been read up to the time at which the server has answered."""
+    prove, read = ChangeStreamFeed._prove, OplogFeed.read
+
+    def proven(self: Any, answer: Any) -> None:
+        prove(self, answer)
+        self.caught_up_at = max(self.caught_up_at, answer.at)
+
+    def been_read(self: Any) -> Any:
+        found = read(self)
+        self.caught_up_at = max(self.caught_up_at, self.answered_at)
+        return found
+
+    with replaced(ChangeStreamFeed, "_prove", proven), replaced(OplogFeed, "read", been_read):
+        yield
+
+
+def what_no_majority_has_is_read() -> contextlib.AbstractContextManager[None]:
+    """An oplog is read to its end, and documents as they are, though an election may roll them back."""
+    return replaced(Majority, "is_seen", lambda self, namespace=None: False)
+
+
+@contextmanager
+def documents_are_read_as_they_are() -> Iterator[None]:
+    """Snapshots and windows do not wait for a majority to have what the log has told."""
+    with (
+        replaced(mongo_snapshot, "concern", lambda after: {}),
+        replaced(mongo_windows, "concern", lambda after: {}),
+    ):
+        yield
+
+
+def a_token_moves_before_its_changes_are_kept() -> contextlib.AbstractContextManager[None]:
+    """MongoDB's log counts as read when an answer has come, a moment before its changes are in the spool."""
+    keep = MongoReader._keep
+
+    def wrong(self: Any, chunk: Any) -> None:
+        with self._change:
+            if chunk is not None:
+                self.reached = chunk.reached
+        self._runtime.sleep(0.0)
+        keep(self, chunk)
+
+    return replaced(MongoReader, "_keep", wrong)
+
+
+def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManager[None]:
+    """A batch that ends inside of a transaction of MongoDB ends behind it."""
+    plan = MongoReader.plan
+
+    def wrong(self: Any, start: Any, *rest: Any) -> Any:
+        found = plan(self, start, *rest)
+        return found if found == start or not found.number else replace(found, number=WHOLE)
+
+    return replaced(MongoReader, "plan", wrong)
+
+
+def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
+    """A planner of MongoDB whose first call fails goes on as if it had begun."""
+    begin = MongoPlanner._begin
+
+    def wrong(self: Any, since: Any) -> Any:
+        self._begun = True
+        return begin(self, since)
+
+    return replaced(MongoPlanner, "_begin", wrong)
+
+
+def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[None]:
+    """A planner of MongoDB goes on behind the window of a batch that another one has planned."""
+    begin = Incremental.begin
+
+    def wrong(self: Any, progress: Any, start: Any) -> Any:
+        return begin(self, replace(progress, before=None), start)
+
+    return replaced(Incremental, "begin", wrong)
+
+
+def a_window_gives_what_has_changed() -> contextlib.AbstractContextManager[None]:
+    """A window of MongoDB gives documents that the log between its watermarks has changed."""
+    return replaced(mongo_windows, "_changed", lambda *given: set())
+
+
+def a_tail_is_taken_at_its_word() -> contextlib.AbstractContextManager[None]:
+    """What was written while a tail of the oplog began is not looked for."""
+    tail = OplogFeed._tail
+
+    def wrong(self: Any) -> None:
+        tail(self)
+        self._begins = False
+
+    return replaced(OplogFeed, "_tail", wrong)
+
+
+OF_MONGODB: tuple[Mutant, ...] = (
+    the_operation_time_counts_as_read,
+    what_no_majority_has_is_read,
+    documents_are_read_as_they_are,
+    a_token_moves_before_its_changes_are_kept,
+    a_cut_drops_the_rest_of_its_transaction,
+    a_failed_start_counts_as_one,
+    a_planned_window_counts_as_delivered,
+    a_window_gives_what_has_changed,
+    a_tail_is_taken_at_its_word,
+)
 OF_TABLES: tuple[Mutant, ...] = (
     transactions_without_rows_are_not_passed,
     a_failed_call_is_not_rolled_back,

@@ -3,71 +3,88 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
-from tailrace.connectors.base import Planner
-from tailrace.connectors.postgres import pgoutput
-from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.segment import MessageSegment, Segment
-from tailrace.connectors.postgres.tasks import LogTask, MessageTask
+from tailrace.connectors.base import Offset, Planner, Task
+from tailrace.errors import ConnectionFailed
 from tests.simulation.world import Process
 
-Row = tuple[str, int, int, int]
-"""Kind and number of a change, the LSN of its commit, its ordinal."""
+Row = tuple[Any, ...]
+"""What tells a record from others, as its connector has it."""
 Batch = dict[str, list[Row]]
 """The rows of each topic, in the order in which they are delivered."""
+Limits = tuple[int | None, int | None]
+"""How many rows and bytes a batch may have at most; None: no limit."""
+
+Result = TypeVar("Result")
+
+
+class Meaning(Protocol):
+    """What a connector's offsets and tasks mean."""
+
+    def check(self, start: Offset, end: Offset) -> None:
+        """Raise AssertionError where the batch goes back, or to where it must not."""
+        ...
+
+    def rows(self, tasks: Sequence[Task]) -> Batch:
+        """What the tasks give."""
+        ...
+
+    def again(self, kept: Batch, rows: Batch) -> Batch:
+        """What the sink has of a batch when it is read again. Raises AssertionError where it is another one."""
+        ...
 
 
 @dataclass
 class Checkpoint:
-    """What outlives a query: the offset and the commit log, and what the sink has kept of each batch.
+    """What outlives a query: the offset and the commit log, and what the sink has kept of each batch."""
 
-    `forgettable` is what the server may forget of what is committed.
-    """
-
-    forgettable: int
     offsets: list[str] = field(default_factory=list)
     commits: int = 0
     sink: dict[int, Batch] = field(default_factory=dict)
 
-    def committed(self) -> dict[str, Any] | None:
+    def committed(self) -> Offset | None:
         """The offset at the end of the last committed batch."""
         return json.loads(self.offsets[self.commits - 1]) if self.commits else None
 
     def commit(self) -> None:
         """The last planned batch is committed."""
         self.commits += 1
-        self.forgettable = int(PostgresOffset.from_json(json.loads(self.offsets[-1])).log.safe_lsn)
 
 
 @dataclass
 class Query:
     """One run of a query, from its start to its end, its failure or its being killed.
 
-    `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each.
+    `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each. A call that
+    fails ends the query, unless it `tries_again`. Between the plan of a batch and its first reading comes `planned`.
     """
 
     checkpoint: Checkpoint
     planner: Planner
+    meaning: Meaning
     process: Process
     done: Callable[[int], None]
-    limits: Callable[[], tuple[int | None, int | None]]
+    limits: Callable[[], Limits]
+    tries_again: Callable[[], bool]
+    planned: Callable[[], None]
     available_now: bool = False
     is_over: bool = False
 
     def run(self) -> None:
         """The thread that runs the query."""
         if self.available_now:
-            self.planner.stop_at_present()
+            self._called(self.planner.stop_at_present)
         checkpoint = self.checkpoint
         while True:
             self.process.step()
             committed = checkpoint.committed()
             start = self.planner.initial_offset() if committed is None else committed
             if len(checkpoint.offsets) == checkpoint.commits:
-                end = self.planner.latest_offset(start, *self.limits())
+                end = self._called(partial(self.planner.latest_offset, start, *self.limits()))
                 self.process.step()
                 if self.process.world.rng.random() < 0.1:
                     self.planner.status()
@@ -75,53 +92,31 @@ class Query:
                     if self.available_now:
                         break
                     continue
-                before, after = PostgresOffset.from_json(start).log, PostgresOffset.from_json(end).log
-                assert not after.is_before(before), "a planned position goes back"
-                assert after.safe_lsn >= before.safe_lsn, "what may be forgotten goes back"
+                self.meaning.check(start, end)
                 checkpoint.offsets.append(json.dumps(end))
+                self.planned()
             self._deliver(start, json.loads(checkpoint.offsets[-1]))
         self.planner.close()
         self.is_over = True
 
-    def _deliver(self, start: dict[str, Any], end: dict[str, Any]) -> None:
+    def _called(self, call: Callable[[], Result]) -> Result:
+        while True:
+            try:
+                return call()
+            except ConnectionFailed:
+                if not self.tries_again():
+                    raise
+                self.process.step()
+
+    def _deliver(self, start: Offset, end: Offset) -> None:
         checkpoint = self.checkpoint
         self.process.step()
-        tasks = self.planner.partitions(start, end)
+        tasks = self._called(partial(self.planner.partitions, start, end))
         self.process.step()
-        rows = _read(tasks)
+        rows = self.meaning.rows(tasks)
         number = checkpoint.commits
-        if number in checkpoint.sink:
-            assert checkpoint.sink[number] == rows, "a batch that is read again is another one"
-        checkpoint.sink[number] = rows
+        kept = checkpoint.sink.get(number)
+        checkpoint.sink[number] = rows if kept is None else self.meaning.again(kept, rows)
         self.process.step()
         checkpoint.commit()
         self.done(number)
-
-
-def _read(tasks: Any) -> Batch:
-    found: Batch = {}
-    for task in tasks:
-        if isinstance(task, LogTask):
-            for segment in task.segments:
-                topic = segment.table.id.table
-                assert topic not in found, "two tasks have changes of a topic"
-                found[topic] = [_row(segment, place) for place in range(len(segment))]
-        elif isinstance(task, MessageTask):
-            found["messages"] = [_row(task.segment, place) for place in range(len(task.segment))]
-        else:
-            raise AssertionError(f"an unknown task: {task}")
-    return found
-
-
-def _row(segment: Segment | MessageSegment, place: int) -> Row:
-    message = pgoutput.parse(segment.data[segment.offsets[place] : segment.offsets[place + 1]].tobytes())
-    commit_lsn = int(segment.transactions.commit_lsn[segment.transaction[place]])
-    ordinal = int(segment.ordinal[place])
-    if isinstance(message, pgoutput.Message):
-        return "L", int(message.content), commit_lsn, ordinal
-    if isinstance(message, pgoutput.Truncate):
-        return "T", 0, commit_lsn, ordinal
-    assert isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete)
-    kind = type(message).__name__[0]
-    values: Any = message.old if isinstance(message, pgoutput.Delete) else message.new
-    return kind, int(bytes(values[0])), commit_lsn, ordinal

@@ -5,30 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.changetables import TablesHistory
+from tests.simulation.course import run
 from tests.simulation.mutants import OF_TABLES, Mutant, a_failed_call_is_not_rolled_back
-from tests.simulation.world import noting
 
 HISTORIES = 80
 ENOUGH = 60
 """A mutant must be found by so many histories."""
 
 
-def run(seeds: range) -> list[TablesHistory]:
-    found = []
-    for seed in seeds:
-        with noting(seed):
-            one = TablesHistory(seed)
-            one.run()
-        found.append(one)
-    return found
-
-
 def test_nothing_is_lost_whatever_happens() -> None:
-    found = run(range(HISTORIES))
+    totals = run(TablesHistory, range(HISTORIES))
     # that anything happened
-    assert sum(one.starts for one in found) > 2 * HISTORIES
-    assert sum(len(rows) for one in found for rows in one.delivered.values()) > 20 * HISTORIES
-    assert sum(one.is_lost for one in found) < HISTORIES // 4
+    assert totals.starts > 2 * HISTORIES
+    assert totals.changes > 20 * HISTORIES
+    assert totals.lost < HISTORIES // 4
 
 
 @pytest.mark.parametrize("mutant", OF_TABLES, ids=lambda mutant: mutant.__name__)
@@ -38,4 +28,4 @@ def test_a_known_fault_is_found(mutant: Mutant) -> None:
         mutant(),
         pytest.raises((AssertionError, KeyError) if mutant is a_failed_call_is_not_rolled_back else AssertionError),
     ):
-        run(range(ENOUGH))
+        run(TablesHistory, range(ENOUGH))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from tailrace.errors import DecodeError
-from tests.simulation.history import History, run
+from tests.simulation.course import run
+from tests.simulation.history import History
 from tests.simulation.mutants import MUTANTS, Mutant, the_open_transaction_outlives_its_session
 
 HISTORIES = 3_000
@@ -19,7 +20,7 @@ ENOUGH = 1_000
 
 @pytest.mark.parametrize("first", range(0, HISTORIES, BLOCK))
 def test_nothing_is_lost_whatever_happens(first: int) -> None:
-    totals = run(range(first, first + BLOCK))
+    totals = run(History, range(first, first + BLOCK))
     # that anything happened
     assert totals.starts > 2 * BLOCK
     assert totals.changes > 20 * BLOCK
@@ -31,7 +32,7 @@ def test_a_known_fault_is_found(mutant: Mutant) -> None:
     # what the checks say, and no fault of the mutant itself
     shown = DecodeError if mutant is the_open_transaction_outlives_its_session else AssertionError
     with mutant(), pytest.raises(shown):
-        run(range(ENOUGH))
+        run(History, range(ENOUGH))
 
 
 def test_a_seed_is_one_history() -> None:

@@ -192,23 +192,38 @@ class Process:
 
 
 class _Condition:
-    """Nobody runs beside its owner: the lock is nothing."""
+    """A lock that its owner may take again, and the wait for a change of what it guards."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
         self._count = 0
+        self._holder: greenlet.greenlet | None = None
+        self._depth = 0
 
     def __enter__(self) -> None:
-        pass
+        self._take(1)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        pass
+        self._depth -= 1
+        if not self._depth:
+            self._holder = None
+
+    def _take(self, depth: int) -> None:
+        current = greenlet.getcurrent()
+        if self._holder is not None and self._holder is not current:
+            self._process.wait(None, lambda: self._holder is None)
+        self._holder = current
+        self._depth += depth
 
     def wait(self, timeout: float | None = None) -> bool:
-        count = self._count
-        return self._process.wait(timeout, lambda: self._count != count)
+        count, depth = self._count, self._depth
+        self._holder, self._depth = None, 0
+        try:
+            return self._process.wait(timeout, lambda: self._count != count)
+        finally:
+            self._take(depth)
 
     def notify_all(self) -> None:
         self._count += 1

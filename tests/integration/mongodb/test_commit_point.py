@@ -110,6 +110,26 @@ def test_a_query_that_ends_at_the_present_reads_to_it(lagged: Lagged, make_captu
     assert keys(found) == [("c", "1")]
 
 
+def test_a_new_primary_is_asked_for_the_present_until_it_knows_it(lagged: Lagged, make_capture: Make) -> None:
+    """It has what was acknowledged before the election, and shows less than that at first."""
+    capture = started(lagged, make_capture)
+    lagged.append(insert(101, 1), insert(102, 2), insert(103, 0, t=Int64(2), op="n", ns="", o={"msg": "new primary"}))
+    lagged.change.committed = Timestamp(101, 1)
+    request, reads = lagged.change.request, lagged.change.majority_reads
+
+    def catching_up(document: Document) -> Document | None:
+        if lagged.change.majority_reads >= reads + 3:
+            lagged.change.committed = None
+        return request(document)
+
+    lagged.change.request = catching_up  # type: ignore[method-assign]
+    capture.planner.stop_at_present()
+    found = []
+    while (batch := capture.step()) is not None:
+        found += batch
+    assert keys(found) == [("c", "1"), ("c", "2")]
+
+
 def test_a_start_is_behind_what_a_majority_has(lagged: Lagged, make_capture: Make) -> None:
     lagged.append(insert(100, 0), insert(101, 1))
     lagged.change.committed = Timestamp(100, 1)
@@ -206,6 +226,16 @@ def test_statements_before_one_of_a_session_are_no_part_of_it(lagged: Lagged, ma
         lagged.append(entry)
     assert keys(capture.until(4)) == [("c", "1"), ("c", "2"), ("c", "3"), ("c", "4")]
     assert capture.idle() == []
+
+
+def test_a_statement_does_not_need_the_one_before_it(lagged: Lagged, make_capture: Make) -> None:
+    capture = started(lagged, make_capture)
+    session = {"lsid": {"id": b"1" * 16}, "txnNumber": Int64(7), "multiOpType": 1}
+    operations = [{"op": "i", "ns": "shop.c", "o": {"_id": 1}, "o2": {"_id": 1}}]
+    # that one has fallen off the log
+    before = {"ts": Timestamp(99, 1), "t": Int64(1)}
+    lagged.append(insert(101, 0, op="c", ns="admin.$cmd", o={"applyOps": operations}, prevOpTime=before, **session))
+    assert keys(capture.until(1)) == [("c", "1")]
 
 
 def test_the_invariant_sees_a_position_that_no_majority_has(lagged: Lagged, make_capture: Make) -> None:

@@ -59,9 +59,10 @@ def test_reading_goes_on_after_connections_are_cut(
         (10107, "NotWritablePrimary", ["ResumableChangeStreamError"]),
         (11602, "InterruptedDueToReplStateChange", ["ResumableChangeStreamError"]),
         (43, "CursorNotFound", []),
+        (136, "CappedPositionLost", []),
     ],
 )
-def test_reading_goes_on_after_a_primary_steps_down(
+def test_reading_goes_on_after_a_primary_steps_down_or_a_cursor_is_lost(
     mongo_database: MongoDatabase,
     mongo_proxy_to: Through,
     mongo_query: Queries,

@@ -227,6 +227,19 @@ def test_the_state_that_events_give_is_the_database_s_while_documents_change(
     assert {int(key): value["v"] for key, value in state.items()} == {d["_id"]: d["v"] for d in collection.find()}
 
 
+def test_a_window_is_read_though_its_watermarks_fill_the_spool(
+    mongo_database: MongoDatabase, make_capture: Make
+) -> None:
+    mongo_database["c"].insert_many([{"_id": number} for number in range(20)])
+    capture = signalled(
+        make_capture, mongo_database, max_queue_size_in_bytes="1", incremental_snapshot_window_chunks="1"
+    )
+    ask(mongo_database, "s", "c")
+    # the signal, and five windows with two watermarks and four documents
+    found = capture.until(1 + 5 * 6) + capture.idle(5)
+    assert keys(documents(found)) == [("r", str(number)) for number in range(20)]
+
+
 def test_a_restart_reads_the_last_window_again_and_loses_none(
     mongo_database: MongoDatabase, make_capture: Make
 ) -> None:

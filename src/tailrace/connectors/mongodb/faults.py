@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.runtime import THREADS, Runtime
 
 log = logging.getLogger("tailrace")
+
+Result = TypeVar("Result")
 
 _LOST = {
     286: "The change stream's resume token is no longer in the oplog",
     280: "The change stream cannot go on from its resume token",
     260: "The server does not know the change stream's resume token",
     222: "The change stream's resume token is not in the oplog of this cluster",
-    136: "The oplog has moved past the position where reading stopped",
 }
 _REMEDY_LOST = (
     "The changes between are lost: delete the checkpoint to start again with a snapshot, or set "
@@ -28,12 +31,18 @@ _NOT_A_REPLICA_SET = (40573, 20, 123)
 _NO_MAJORITY = 148
 _LOG_IN = 18
 # A primary that steps down, a cursor that is gone with it, an interruption, a lock, a commit point that is not known.
-_PASSING = frozenset({6, 7, 24, 43, 46, 50, 63, 89, 91, 112, 133, 134, 150, 175, 189, 202, 234, 237, 239, 246, 262, 267,
-                      9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436})  # fmt: skip
+# The entry that a cursor stands on may be older than what was read last (136): the next cursor sees what is there.
+_PASSING = frozenset({6, 7, 24, 43, 46, 50, 63, 89, 91, 112, 133, 134, 136, 150, 175, 189, 202, 234, 237, 239, 246, 262,
+                      267, 9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436})  # fmt: skip
 
 
 class NotYetCommitted(Exception):
     """The server has the entry at which reading stopped, but does not yet know that a majority has it."""
+
+
+def is_not_yet_committed(error: BaseException) -> bool:
+    """Whether a new primary has to learn first what a majority has."""
+    return isinstance(error, NotYetCommitted)
 
 
 def is_passing(error: BaseException) -> bool:
@@ -97,6 +106,21 @@ def explained_error(error: BaseException) -> TailraceError:
     )
 
 
+def explained(call: Callable[..., Result]) -> Callable[..., Result]:
+    """The planner's call with the driver's errors in the words of tailrace."""
+
+    @wraps(call)
+    def inner(*arguments: Any, **named: Any) -> Result:
+        from pymongo.errors import PyMongoError
+
+        try:
+            return call(*arguments, **named)
+        except (PyMongoError, NotYetCommitted) as error:
+            raise explained_error(error) from None
+
+    return inner
+
+
 def _tls_fault(error: BaseException) -> ConnectionFailed | None:
     """What is wrong with a server's certificate or a client's, as OpenSSL's words within the driver's tell."""
     text = str(error)
@@ -132,7 +156,14 @@ _TLS = (
 """OpenSSL's words, what they mean, and the remedy."""
 
 
-def patiently(call: Callable[[], None], attempts: int, delay: float, longest: float) -> None:
+def patiently(
+    call: Callable[[], Result],
+    attempts: int,
+    delay: float,
+    longest: float,
+    runtime: Runtime = THREADS,
+    passes: Callable[[BaseException], bool] = is_passing,
+) -> Result:
     """Do the call, and again `attempts` times (-1: for ever) while what it meets passes by itself.
 
     Pauses double from `delay` to `longest` seconds.
@@ -141,13 +172,13 @@ def patiently(call: Callable[[], None], attempts: int, delay: float, longest: fl
         try:
             return call()
         except Exception as error:
-            if not attempts or not is_passing(error):
+            if not attempts or not passes(error):
                 raise
             fault = _tls_fault(error)
             reason = type(error).__name__ if fault is None else fault.message.rstrip(".")
             log.warning("reading the log is interrupted (%s): it is tried again", reason)
         attempts -= 1
-        time.sleep(delay)
+        runtime.sleep(delay)
         delay = min(2 * delay, longest)
 
 

@@ -30,6 +30,7 @@ from tailrace.connectors.mongodb.position import WHOLE, Position
 from tailrace.connectors.mongodb.raw import Answer, RawCursor, concern
 from tailrace.connectors.mongodb.segment import Segment, read_documents, segments, selected
 from tailrace.connectors.mongodb.snapshot import condition, encoded_id, index_bound
+from tailrace.runtime import Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
@@ -91,7 +92,9 @@ class Incremental:
         kind: str,
         present: Callable[[MongoClient[Any]], int],
         sees_majority: Callable[[Namespace], bool],
+        runtime: Runtime,
     ) -> None:
+        self._runtime = runtime
         self._connect = connect
         self._is_captured = is_captured
         self._kind = kind
@@ -136,7 +139,7 @@ class Incremental:
             return None
         from pymongo.errors import PyMongoError
 
-        began = time.monotonic()
+        began = self._runtime.monotonic()
         try:
             window = self._read(progress)
         except PyMongoError as error:
@@ -149,7 +152,7 @@ class Incremental:
         if not found:
             log.warning("a window of incremental snapshot %s is void: the log is behind", progress.state.id)
             return None
-        took = time.monotonic() - began
+        took = self._runtime.monotonic() - began
         if not self._fixed:
             self._chunks = max(1, min(MOST_CHUNKS, self._chunks * 2 if took < WINDOW_PACE else self._chunks // 2))
         self._next = window
@@ -333,8 +336,9 @@ class Incremental:
 
     def _places(self, window: Window, reader: LogReader, start: Position) -> bool:
         """Find where the watermarks are in the log, as soon as it has been read so far."""
-        until = time.monotonic() + WINDOW_SECONDS
-        while time.monotonic() < until:
+        reader.demand(Position(window.high, WHOLE))
+        until = self._runtime.monotonic() + WINDOW_SECONDS
+        while self._runtime.monotonic() < until:
             # nothing but a watermark has its timestamp
             marked = self._watermarks is not None and reader.reached.time >= window.high
             if marked or reader.has_read(window.high):

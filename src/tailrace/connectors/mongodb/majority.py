@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.mongodb.chunk import Namespace
-from tailrace.connectors.mongodb.faults import lacks_majority_reads
+from tailrace.connectors.mongodb.faults import NotYetCommitted, lacks_majority_reads
 from tailrace.connectors.mongodb.oplog import newest
 from tailrace.connectors.mongodb.position import Position
 
@@ -46,6 +46,17 @@ class Majority:
     def newest(self) -> Position:
         """The newest position of the oplog that a majority has; the newest of all where the server cannot say."""
         return newest(self._connect(), majority=self.is_seen())
+
+    def present(self) -> Position:
+        """The newest position that a majority has, of a primary that knows it; else raises NotYetCommitted.
+
+        A new primary does not, until a majority has an entry of its own: before, it shows less than it did as a member.
+        """
+        latest = newest(self._connect())
+        found = self.newest()
+        if found.term != latest.term:
+            raise NotYetCommitted
+        return found
 
     def after(self, names: Sequence[Namespace], *positions: Position) -> int:
         """The timestamp that documents of a snapshot of `names` are to have seen: the latest of `positions`.

@@ -28,7 +28,7 @@ from tailrace.serde.memory import readonly
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
-_ENTRY = ("ts", "op", "ns", "o", "h", "fromMigrate", "t", "prevOpTime")
+_ENTRY = ("ts", "op", "ns", "o", "h", "fromMigrate", "t", "prevOpTime", "multiOpType")
 _COMMAND = ("applyOps", "partialTxn", "prepare", "commitTransaction")
 # What an entry that another one of its transaction follows has one of.
 _CONTINUED = ("partialTxn", "prepare")
@@ -36,6 +36,8 @@ _OPS = np.zeros(256, np.uint8)
 for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
     _OPS[ord(_letter)] = ord(_code)
 _COMMAND_OP = ord("c")
+# The multiOpType of a statement of retryable writes: it takes effect by itself, though prevOpTime leads to another one.
+_BY_ITSELF = 1
 _MOST_NESTED = 16
 REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
 
@@ -366,7 +368,7 @@ def _located(answer: Answer) -> _Entries:
         object=places[3],
         object_kind=kinds[3],
         previous=places[7],
-        previous_kind=kinds[7],
+        previous_kind=np.where(fields.int64s(data, places[8], kinds[8]) == _BY_ITSELF, fields.ABSENT, kinds[7]),
     )
 
 

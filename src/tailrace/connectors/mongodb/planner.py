@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
 from tailrace.connectors.base import Offset, Task
@@ -22,14 +19,21 @@ from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb import snapshot as snapshots
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.chunk import Namespace, Rows
-from tailrace.connectors.mongodb.connection import Address, connect, retries
-from tailrace.connectors.mongodb.faults import explained_error, is_passing, patiently
+from tailrace.connectors.mongodb.connection import Address, retries
+from tailrace.connectors.mongodb.faults import (
+    explained,
+    explained_error,
+    is_not_yet_committed,
+    is_passing,
+    patiently,
+)
 from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.majority import Majority
 from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.notices import CollectionNotices
 from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.oplog import OplogFeed, newest, operation_time
+from tailrace.connectors.mongodb.outside import OUTSIDE, Outside
 from tailrace.connectors.mongodb.partition import tasks_of
 from tailrace.connectors.mongodb.placing import placed
 from tailrace.connectors.mongodb.position import WHOLE, Committed, Position, releasable
@@ -61,23 +65,6 @@ START_SECONDS = 60.0
 TARGET_AWAIT_MS = 50
 _UNLIMITED = 1 << 62
 
-Result = TypeVar("Result")
-
-
-def explained(call: Callable[..., Result]) -> Callable[..., Result]:
-    """The planner's call with the driver's errors in the words of tailrace."""
-
-    @wraps(call)
-    def inner(*arguments: Any, **named: Any) -> Result:
-        from pymongo.errors import PyMongoError
-
-        try:
-            return call(*arguments, **named)
-        except PyMongoError as error:
-            raise explained_error(error) from None
-
-    return inner
-
 
 class MongoPlanner:
     """Implements `tailrace.connectors.base.Planner` for MongoDB.
@@ -86,7 +73,9 @@ class MongoPlanner:
     reader of the log starts when no snapshot is running. A call that raises has changed nothing: it may come again.
     """
 
-    def __init__(self, config: Config, settings: EventSettings) -> None:
+    def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
+        self._outside = outside
+        self._runtime = outside.runtime
         self._config = config
         self._events = settings
         self._captured = CollectionFilter(config)
@@ -98,14 +87,14 @@ class MongoPlanner:
         self._client: MongoClient[Any] | None = None
         # what cursors are opened with, by the reader's thread too
         self._router: MongoClient[Any] | None = None
-        self._lock = threading.Lock()
+        self._lock = self._runtime.condition()
         self._settings: MongoSettings | None = None
         self._reader: LogReader | None = None
         self._begun = False
         # where the last batch ends that was planned
         self._planned = Position()
         self._target: int | None = None
-        self._idle_since = time.monotonic()
+        self._idle_since = self._runtime.monotonic()
         self._idle_bytes = 0
         self._heartbeats = Heartbeats(config["heartbeat.interval.ms"])
         self._delay = StreamingDelay(config)
@@ -123,13 +112,14 @@ class MongoPlanner:
                 kind=self._kind,
                 present=operation_time if self._streams else lambda client: newest(client).time,
                 sees_majority=self._majority.is_seen,
+                runtime=self._runtime,
             )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
     def initial_offset(self) -> Offset:
         # The query's first call: what the reader needs is imported while Spark goes on with its own start.
-        threading.Thread(target=_import_reader, name="tailrace-import", daemon=True).start()
+        self._runtime.start(_import_reader, "tailrace-import")
         return MongoOffset().to_json()
 
     @explained
@@ -229,7 +219,7 @@ class MongoPlanner:
     def stop_at_present(self) -> None:
         # the timestamp of an entry that the feed will come upon
         self._shape()
-        self._target = operation_time(self._connect()) if self._streams else self._majority.newest().time
+        self._target = operation_time(self._connect()) if self._streams else self._majority_present()
 
     def status(self) -> Offset | None:
         if self._reader is None:
@@ -253,7 +243,7 @@ class MongoPlanner:
 
     def _connect(self) -> MongoClient[Any]:
         if self._client is None:
-            self._client = connect(Address.of(self._config))
+            self._client = self._outside.connect(Address.of(self._config))
         return self._client
 
     def _cursors(self) -> MongoClient[Any]:
@@ -263,7 +253,7 @@ class MongoPlanner:
                 return self._router
             if self._router is not None:
                 self._router.close()
-            self._router = for_cursors(self._connect(), Address.of(self._config))
+            self._router = for_cursors(self._connect(), Address.of(self._config), self._outside.connect)
             return self._router
 
     def _shape(self) -> MongoSettings:
@@ -305,10 +295,10 @@ class MongoPlanner:
             # no token: the first answer of a stream that begins there holds changes already
             return Position(at, 0)
         feed = self._feed()
-        until = time.monotonic() + START_SECONDS
+        until = self._runtime.monotonic() + START_SECONDS
         try:
             feed.open(Position())
-            while time.monotonic() < until:
+            while self._runtime.monotonic() < until:
                 chunk = feed.read()
                 if chunk is not None and chunk.reached.token:
                     return chunk.reached
@@ -330,7 +320,11 @@ class MongoPlanner:
             finally:
                 feed.close()
 
-        patiently(look, *retries(self._config))
+        patiently(look, *retries(self._config), self._runtime)
+
+    def _majority_present(self) -> int:
+        """The timestamp of the newest entry that a majority has; waits for a new primary to know that."""
+        return patiently(self._majority.present, *retries(self._config), self._runtime, is_not_yet_committed).time
 
     def _is_lost(self, position: Position) -> bool:
         """Whether the log can no longer be read from `position`."""
@@ -358,7 +352,7 @@ class MongoPlanner:
             # it was started for the replay of a batch, and reads from elsewhere
             self._reader.close()
             self._reader = None
-        time.sleep(self._config["snapshot.delay.ms"] / 1000)
+        self._runtime.sleep(self._config["snapshot.delay.ms"] / 1000)
         at = self._present()
         position = self._first_position() if self._mode.streams else since.log
         if self._mode.streams and not self._streams:
@@ -475,6 +469,7 @@ class MongoPlanner:
                 max_retries=attempts,
                 retry_delay=longest,
                 first_delay=first,
+                runtime=self._runtime,
             )
             self._reader.start()
         return self._reader
@@ -533,7 +528,7 @@ class MongoPlanner:
 
         Returns `start` as well while changes are to gather, which they do until the target at most.
         """
-        began = time.monotonic()
+        began = self._runtime.monotonic()
         patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
         deadline = began + patience
         target = self._target
@@ -544,27 +539,27 @@ class MongoPlanner:
         while True:
             # in this order: what is read between the two calls must not be missed
             reached = target is not None and reader.has_read(target)
-            if reader.is_filling(max_bytes) and time.monotonic() < began + FILL_SECONDS:
+            if reader.is_filling(max_bytes) and self._runtime.monotonic() < began + FILL_SECONDS:
                 reader.wait(0.05)
                 continue
             whole = reader.plan(start, _UNLIMITED, _UNLIMITED) if self._dispatch.seconds else start
             found = reader.plan(start, max_rows, max_bytes, upto)
             if found != start:
-                self._idle_since, self._idle_bytes = time.monotonic(), reader.read_bytes
+                self._idle_since, self._idle_bytes = self._runtime.monotonic(), reader.read_bytes
                 self._dispatch.begun(is_cut=found.is_before(whole))
                 return found
-            left = deadline - time.monotonic()
+            left = deadline - self._runtime.monotonic()
             if reached or (target is None and left <= 0):
                 return self._idle(reader, start)
             reader.wait(left if target is None else 0.5)
 
     def _idle(self, reader: LogReader, start: Position) -> Position:
         """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""
-        waited = time.monotonic() - self._idle_since
+        waited = self._runtime.monotonic() - self._idle_since
         read = reader.read_bytes - self._idle_bytes
         moved = self._beyond(reader, start) if read >= IDLE_BYTES or waited >= IDLE_SECONDS else start
         if moved != start:
-            self._idle_since, self._idle_bytes = time.monotonic(), reader.read_bytes
+            self._idle_since, self._idle_bytes = self._runtime.monotonic(), reader.read_bytes
         return moved
 
     @staticmethod

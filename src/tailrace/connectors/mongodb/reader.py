@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections import deque
 from typing import Protocol
 
@@ -13,6 +11,7 @@ from tailrace.connectors.mongodb.chunk import Chunk, Rows
 from tailrace.connectors.mongodb.faults import explained_error, is_passing
 from tailrace.connectors.mongodb.position import Position, Read, Releasable
 from tailrace.errors import TailraceError
+from tailrace.runtime import THREADS, Runtime, Thread
 
 log = logging.getLogger("tailrace")
 
@@ -57,7 +56,9 @@ class LogReader:
         max_retries: int = -1,
         retry_delay: float = 10.0,
         first_delay: float = 0.1,
+        runtime: Runtime = THREADS,
     ) -> None:
+        self._runtime = runtime
         self._feed = feed
         self._limit = memory_limit
         self._max_retries = max_retries
@@ -75,11 +76,11 @@ class LogReader:
         self._read_to = 0
         self._error: BaseException | None = None
         self._closed = False
-        self._change = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="tailrace-mongodb-reader", daemon=True)
+        self._change = runtime.condition()
+        self._thread: Thread | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._thread = self._runtime.start(self._run, "tailrace-mongodb-reader")
 
     # --- the thread ----------------------------------------------------------------------------------------------
 
@@ -118,9 +119,9 @@ class LogReader:
             self._change.notify_all()
 
     def _pause(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not self._closed and time.monotonic() < until:
-            time.sleep(0.05)
+        until = self._runtime.monotonic() + seconds
+        while not self._closed and self._runtime.monotonic() < until:
+            self._runtime.sleep(0.05)
 
     def _keep(self, chunk: Chunk | None) -> None:
         with self._change:
@@ -249,18 +250,22 @@ class LogReader:
                 found.append(chunk.rows.part(slice(first, last)))
         return found
 
+    def demand(self, end: Position) -> None:
+        """Read on to `end` though the spool is full: one batch has to hold all of it."""
+        with self._change:
+            if self._needed.is_before(end):
+                self._needed = end
+                self._change.notify_all()
+
     def read_through(self, end: Position, seconds: float) -> bool:
         """Wait until everything up to `end` has been read; False when that takes longer than `seconds`.
 
         Until then the spool may hold more than its limit. Raises what the thread met before it came there.
         """
-        with self._change:
-            if self._needed.is_before(end):
-                self._needed = end
-                self._change.notify_all()
-        until = time.monotonic() + seconds
+        self.demand(end)
+        until = self._runtime.monotonic() + seconds
         while self.reached.is_before(end) and self._read_to <= end.time:
-            left = until - time.monotonic()
+            left = until - self._runtime.monotonic()
             if left <= 0:
                 return False
             self.wait(min(left, 0.5))
@@ -271,7 +276,7 @@ class LogReader:
         with self._change:
             self._closed = True
             self._change.notify_all()
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join(5.0)
 
 

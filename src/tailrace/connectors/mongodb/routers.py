@@ -5,6 +5,7 @@ PyMongo takes any mongos for each command. Its own cursors remember theirs; ours
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,10 @@ PATIENCE = 2.0
 """Seconds after which a router that does not answer counts as gone."""
 
 
-def for_cursors(client: MongoClient[Any], address: Address) -> MongoClient[Any]:
-    """A new client of the nearest of several routers; `client` itself where there is no choice.
+def for_cursors(
+    client: MongoClient[Any], address: Address, open_: Callable[[Address], MongoClient[Any]] = connect
+) -> MongoClient[Any]:
+    """A new client of the nearest of several routers, made by `open_`; `client` itself where there is no choice.
 
     Raises PyMongo's errors when no server answers.
     """
@@ -29,7 +32,7 @@ def for_cursors(client: MongoClient[Any], address: Address) -> MongoClient[Any]:
     if known.topology_type_name != "Sharded" or len(routers) < 2:
         return client
     for one in sorted(routers, key=lambda one: one.round_trip_time or 0.0):
-        found = connect(_of_one(address, *one.address))
+        found = open_(_of_one(address, *one.address))
         if answers(found):
             return found
         # what is known of it is of before
