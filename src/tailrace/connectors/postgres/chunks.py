@@ -24,6 +24,7 @@ from tailrace.connectors.postgres.snapshot import (
     override_error,
     override_statement,
     select_statement,
+    take_over,
 )
 from tailrace.connectors.postgres.tasks import SnapshotTask
 from tailrace.errors import ConfigError, PrerequisiteError
@@ -47,8 +48,8 @@ _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 class Snapshots:
     """The snapshots of one query, at most one at a time.
 
-    `control` gives the planner's ordinary connection; `admit` checks a schema and gives it its key. All methods raise
-    TailraceError.
+    `connect` opens sessions, `control` gives the planner's ordinary one; `admit` checks a schema and gives it its key.
+    All methods raise TailraceError.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class Snapshots:
         config: Config,
         settings: EventSettings,
         tables: TableFilter,
+        connect: connections.Connect,
         control: Callable[[], psycopg.Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
     ) -> None:
         self._config = config
         self._settings = settings
         self._filter = tables
+        self._connect = connect
         self._control = control
         self._admit = admit
         self._session: SnapshotSession | None = None
@@ -160,7 +163,7 @@ class Snapshots:
         """A session whose tables are held and described; whether it shows the `exported` snapshot."""
         for _ in range(_ATTEMPTS):
             self.close()
-            self._session = SnapshotSession(connections.connect(self._config), exported, self._control())
+            self._session = SnapshotSession(self._connect(self._config), exported, self._control())
             catalog = self._session.catalog(self._config["database.dbname"], self._settings.shaping.comments)
             captured = setup.captured_tables(catalog.tables(), self._filter)
             by_name = {str(entry[1]): entry for entry in captured}
@@ -291,10 +294,10 @@ class Snapshots:
 
     def history_at(self, exported: str) -> History:
         """The same for a snapshot of which no rows are wanted."""
-        connection = connections.connect(self._config)
+        connection = self._connect(self._config)
         try:
             connection.execute("begin isolation level repeatable read read only")
-            connection.execute(f"set transaction snapshot '{exported}'".encode())
+            take_over(connection, exported)
             catalog = Catalog(connection, self._config["database.dbname"], self._settings.shaping.comments)
             captured = setup.captured_tables(catalog.tables(), self._filter)
             return _history(catalog, list(catalog.schemas([oid for oid, _, _ in captured]).values()))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from tailrace.connectors.postgres.segment import transactions_of
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
+from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, Notifications
@@ -97,6 +98,7 @@ class Incremental:
         is_captured: Callable[[str, str], bool],
         admit: Callable[[TableSchema], TableSchema],
         comments: bool,
+        runtime: Runtime = THREADS,
     ) -> None:
         self._comments = comments
         self._admit = admit
@@ -122,11 +124,11 @@ class Incremental:
         )
         self._notifications = Notifications(config["topic.prefix"])
         self._obedience = Obedience(captured, self._notifications, refusal(config))
-        self._windows = Windows(settings, connect, self._describe, self._notifications)
+        self._windows = Windows(settings, connect, self._describe, self._notifications, runtime)
         self._open: _Open | None = None
         # With one chunk in each, batches end with their windows, so that events come as from Debezium.
         self.opens_ahead = config["incremental.snapshot.window.chunks"] != 1
-        self._opener = ThreadPoolExecutor(1, "tailrace-window")
+        self._opener = runtime.helper("tailrace-window")
         # the next window, which is opened while the batch of the last one is read
         self._ahead: Future[Window | None] | None = None
         self._resumed = False
@@ -135,7 +137,7 @@ class Incremental:
         self.streamed = Streamed()
 
     def close(self) -> None:
-        self._opener.shutdown(cancel_futures=True)
+        self._opener.close()
         self._windows.close()
         self._channels.close()
 
@@ -157,7 +159,7 @@ class Incremental:
         self._pace.returned()
         if self._ahead is not None:
             # it uses the sessions that are needed from here on
-            wait([self._ahead])
+            self._opener.wait(self._ahead)
         state = progress.state
         if len(self.streamed) > UNSETTLED:
             self._windows.settle(self.streamed)
