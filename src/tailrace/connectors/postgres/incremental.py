@@ -26,6 +26,7 @@ from tailrace.connectors.postgres.pace import Pace
 from tailrace.connectors.postgres.position import lsn_text
 from tailrace.connectors.postgres.reconcile import NOTHING, Superseded, Unclear, superseded
 from tailrace.connectors.postgres.segment import transactions_of
+from tailrace.connectors.postgres.server import waiting
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
@@ -147,10 +148,9 @@ class Incremental:
         Who waits is shown to members of pg_read_all_stats alone. Others take every running transaction for one that
         waits, where the server has standbys to wait for: the first window then comes when these have ended.
         """
-        rows = control.execute(_WAITING).fetchall()
-        waiting = np.array([row[0] for row in rows], np.int64)
-        if len(waiting):
-            self.streamed.add(waiting, np.zeros(len(waiting), np.int64))
+        found = np.array(waiting(control), np.int64)
+        if len(found):
+            self.streamed.add(found, np.zeros(len(found), np.int64))
 
     # --- the course of a batch -----------------------------------------------------------------------------------
 
@@ -326,16 +326,6 @@ class Incremental:
         return shown, row[1], found.key, catalog.output_functions(found.columns)
 
 
-# A transaction keeps the lock of its id until new snapshots show it. Servers hide the rows of others by nulls.
-_WAITING = """
-select backend_xid::text::int8 from pg_catalog.pg_stat_activity
-where wait_event = 'SyncRep' and backend_xid is not null
-union
-select transactionid::text::int8 from pg_catalog.pg_locks
-where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted and pid <> pg_catalog.pg_backend_pid()
-  and not pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
-  and pg_catalog.current_setting('synchronous_standby_names') <> ''
-"""
 _TABLE = """
 select c.oid::int8, c.relkind::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')

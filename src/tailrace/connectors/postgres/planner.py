@@ -100,7 +100,13 @@ class PostgresPlanner:
         self._captured: list[setup.CapturedTable] = []
         self._reader: LogReader | None = None
         self._snapshots = Snapshots(
-            config, self._settings, self._tables, self._outside.connect, self._connect, self._names.admit
+            config,
+            self._settings,
+            self._tables,
+            self._outside.connect,
+            self._connect,
+            self._names.admit,
+            self._runtime,
         )
         self._prepared = False
         self._begun = False

@@ -33,7 +33,7 @@ from tailrace.connectors.postgres.keyed import (
     literal,
 )
 from tailrace.connectors.postgres.position import FlushedLsn
-from tailrace.connectors.postgres.server import flushed_end, present
+from tailrace.connectors.postgres.server import flushed_end, flushed_present
 from tailrace.connectors.postgres.snapshot import Visible, takes_over
 from tailrace.errors import ConnectionFailed
 from tailrace.runtime import THREADS, Runtime
@@ -291,21 +291,12 @@ class Windows:
         """An LSN that the log is sent up to, behind every commit that the snapshot shows; None if that takes too long.
 
         The commit of a closing watermark has flushed all that was before it. Without one, `wait` for the server's own
-        flushes: a commit under synchronous_commit=off is shown before it is flushed, which takes three times
-        wal_writer_delay at most, unless the server is too busy for that.
+        flushes.
         """
-        if not wait:
-            return flushed_end(connection)
-        target = present(connection)
-        row = connection.execute("select setting::int from pg_settings where name = 'wal_writer_delay'").fetchone()
-        assert row is not None
-        deadline = self._runtime.monotonic() + 3.5 * row[0] / 1000
-        while (flushed := flushed_end(connection)) < target:
-            if self._runtime.monotonic() > deadline:
-                log.info("the server has not flushed its log in time; the incremental snapshot waits")
-                return None
-            self._runtime.sleep(_PAUSE)
-        return flushed
+        found = flushed_present(connection, self._runtime) if wait else flushed_end(connection)
+        if found is None:
+            log.info("the server has not flushed its log in time; the incremental snapshot waits")
+        return found
 
     def _write_open(self, connection: psycopg.Connection[Any], name: str) -> datetime:
         now = datetime.now(UTC)
