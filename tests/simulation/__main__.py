@@ -9,17 +9,20 @@ import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields
+from itertools import repeat
 
-from tests.simulation.history import Totals, run
+from tests.simulation.history import History, Totals, run
+from tests.simulation.rows import RowsHistory
 
 BLOCK = 200
+KINDS = {"log": History, "rows": RowsHistory}
 
 
-def block(first: int, last: int) -> tuple[Totals, str]:
+def block(kind: str, first: int, last: int) -> tuple[Totals, str]:
     """The totals of the histories `[first, last)`, and what the first one that failed has to say."""
     logging.getLogger("tailrace").setLevel(logging.CRITICAL)
     try:
-        return run(range(first, last)), ""
+        return run(range(first, last), KINDS[kind]), ""
     except BaseException:
         return Totals(), traceback.format_exc()
 
@@ -27,6 +30,7 @@ def block(first: int, last: int) -> tuple[Totals, str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--histories", type=int, default=100_000)
+    parser.add_argument("--of", choices=KINDS, default="log", help="the log alone, or tables with rows and snapshots")
     parser.add_argument("--seed", type=int, default=0, help="of the first one")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
@@ -35,7 +39,7 @@ def main() -> int:
     firsts = range(asked.seed, last, BLOCK)
     with ProcessPoolExecutor(asked.processes) as pool:
         for number, (found, text) in enumerate(
-            pool.map(block, firsts, [min(first + BLOCK, last) for first in firsts]), 1
+            pool.map(block, repeat(asked.of), firsts, [min(first + BLOCK, last) for first in firsts]), 1
         ):
             for one in fields(Totals):
                 setattr(totals, one.name, getattr(totals, one.name) + getattr(found, one.name))

@@ -6,7 +6,8 @@ is never told to forget what Spark has not committed. The position is lost only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,11 +20,12 @@ from tailrace.connectors.postgres.reading import Outside
 from tailrace.connectors.postgres.spill import Place, Spill, spool_failed
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
-from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading
+from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading, Transaction
 from tests.simulation.server import SLOT, Odds, Server, sessions
-from tests.simulation.spark import Checkpoint, Query, Row
+from tests.simulation.spark import Batch, Checkpoint, Query, Row
 from tests.simulation.world import Process, World, noting
 
+Limits = Callable[[], tuple[int | None, int | None]]
 TURNS = 150
 """How many steps things go wrong for."""
 EXPECTED = (ConnectionFailed, SpoolFailed, SlotInUse)
@@ -88,12 +90,14 @@ class History:
             unseen=rng.choice([0.0, 0.0, 0.5]),
             jump=rng.choice([0.0, 0.03]),
         )
-        self.server = Server(rng, odds, lambda: self.checkpoint.forgettable)
+        self.server = self._server(odds)
         self.world = World(rng)
         self.config = parse("postgres", self._options())
         self.settings = EventSettings.from_options(self.config, "run")
         self.process: Process | None = None
         self.query: Query | None = None
+        # how probable it is at each step that commits are seen by all
+        self.seen = 0.1
         self.is_lost = self.is_calm = False
         # what the log held before each promotion; whether something was delivered that the new server does not have
         self.pasts: list[dict[str, list[Row]]] = []
@@ -101,6 +105,9 @@ class History:
         self.delivered: dict[str, int] = {}
         self.starts = 0
         self._known: tuple[int, int, Reading, dict[str, list[Row]]] = -1, 0, Reading(), {}
+
+    def _server(self, odds: Odds) -> Server:
+        return Server(self.rng, odds, lambda: self.checkpoint.forgettable)
 
     def _options(self) -> dict[str, str]:
         rng = self.rng
@@ -140,12 +147,12 @@ class History:
             server.notice()
         if rng.random() < 0.02:
             server.checkpoint()
-        if rng.random() < 0.1:
+        if rng.random() < self.seen:
             server.unseen.clear()
         if rng.random() < faults.crash:
             server.crash()
         if rng.random() < faults.promotion:
-            self.pasts.append({topic: list(rows) for topic, rows in self._expected().items()})
+            self.pasts.append(defaultdict(list, {topic: list(rows) for topic, rows in self._expected().items()}))
             server.promote()
         if rng.random() < faults.kill:
             self._end()
@@ -173,13 +180,17 @@ class History:
                 self._check_lost(failure)
                 self.is_lost = True
                 return
-            if not isinstance(failure, EXPECTED):
+            if not self._is_expected(failure):
                 raise failure
         elif query is not None and query.is_over:
             self._check_present()
             self._end()
         if self.process is None:
             self._begin()
+
+    def _is_expected(self, failure: BaseException) -> bool:
+        """Whether a query may end with it."""
+        return isinstance(failure, EXPECTED)
 
     def _begin(self) -> None:
         self.starts += 1
@@ -188,17 +199,15 @@ class History:
         connect, arrow = sessions(self.server, process)
         planner = PostgresPlanner(self.config, self.settings, Outside(connect, arrow, process))
         limits = rng.choice([(None, 1 << 30), (3, 1 << 30), (None, 200), (1, 1 << 30)])
-        self.query = Query(
-            self.checkpoint,
-            planner,
-            process,
-            self._check,
-            lambda: (None, 1 << 30) if self.is_calm else limits,
-            available_now=rng.random() < 0.2,
+        self.query = self._query(
+            planner, process, lambda: (None, 1 << 30) if self.is_calm else limits, rng.random() < 0.2
         )
         # what others see committed when an AvailableNow query begins
         self.present = self.server.end
         process.start(self.query.run, "query")
+
+    def _query(self, planner: PostgresPlanner, process: Process, limits: Limits, available_now: bool) -> Query:
+        return Query(self.checkpoint, planner, process, self._check, limits, available_now)
 
     def _end(self) -> None:
         """Kill the query, if one runs."""
@@ -215,22 +224,27 @@ class History:
         """What each topic gets of the log as it is now."""
         server, (cuts, records, reading, found) = self.server, self._known
         if cuts != server.cuts:
-            records, reading, found = 0, Reading(), {name: [] for name in (*CAPTURED.values(), "messages")}
+            records, reading, found = 0, Reading(), defaultdict(list)
         for one in reading.transactions(server.records[records:]):
-            for ordinal, (_, change, _) in enumerate(one.changes):
-                row = (change.kind, 0 if change.kind == "T" else change.number, one.commit_lsn, ordinal)
-                if change.kind == "L":
-                    found["messages"].append(row)
-                for oid in change.tables:
-                    if oid in CAPTURED:
-                        found[CAPTURED[oid]].append(row)
+            for topic, row in self._rows(one):
+                found[topic].append(row)
         self._known = server.cuts, len(server.records), reading, found
         return found
+
+    def _rows(self, one: Transaction) -> Iterator[tuple[str, Row]]:
+        """What the topics get of a transaction."""
+        for ordinal, (_, change, _) in enumerate(one.changes):
+            row = (change.kind, 0 if change.kind == "T" else change.number, one.commit_lsn, ordinal)
+            if change.kind == "L":
+                yield "messages", row
+            for oid in change.tables:
+                if oid in CAPTURED:
+                    yield CAPTURED[oid], row
 
     def _check(self, batch: int) -> None:
         """A batch has been committed: what it holds follows what was delivered before."""
         expected = self._expected()
-        for topic, rows in self.checkpoint.sink[batch].items():
+        for topic, rows in self._logged(self.checkpoint.sink[batch]).items():
             first = self.delivered.get(topic, 0)
             self.delivered[topic] = first + len(rows)
             wanted, *older = (log[topic][first : first + len(rows)] for log in (expected, *self.pasts))
@@ -243,6 +257,10 @@ class History:
         for topic, rows in expected.items():
             for row in rows[self.delivered.get(topic, 0) :][:1]:
                 assert self.checkpoint.forgettable <= row[2], f"{topic}: {row} is still to come, and may be forgotten"
+
+    def _logged(self, batch: Batch) -> Batch:
+        """What of a batch is of the log."""
+        return batch
 
     def _is_delivered(self) -> bool:
         if self.is_lost or self.has_diverged:
@@ -279,12 +297,12 @@ class _Disk:
         setattr(spool, "Spill", Spill)  # noqa: B010
 
 
-def run(seeds: Iterable[int]) -> Totals:
+def run(seeds: Iterable[int], kind: Callable[[int], History] = History) -> Totals:
     """Run the histories. What fails has its seed in a note."""
     totals = Totals()
     for seed in seeds:
         with noting(seed):
-            one = History(seed)
+            one = kind(seed)
             one.run()
         totals.add(one)
     return totals

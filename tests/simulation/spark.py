@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.segment import MessageSegment, Segment
 from tailrace.connectors.postgres.tasks import LogTask, MessageTask
 from tests.simulation.world import Process
 
-Row = tuple[str, int, int, int]
+Row = tuple[Any, ...]
 """Kind and number of a change, the LSN of its commit, its ordinal."""
 Batch = dict[str, list[Row]]
 """The rows of each topic, in the order in which they are delivered."""
@@ -46,7 +46,8 @@ class Checkpoint:
 class Query:
     """One run of a query, from its start to its end, its failure or its being killed.
 
-    `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each.
+    `done(batch)` is called when a batch has been committed, with `limits` of rows and bytes asked for each. `read` does
+    the tasks of a batch, `logged` gives what must be the same whenever it is read.
     """
 
     checkpoint: Checkpoint
@@ -56,6 +57,8 @@ class Query:
     limits: Callable[[], tuple[int | None, int | None]]
     available_now: bool = False
     is_over: bool = False
+    read: Callable[[Any], Batch] = field(default_factory=lambda: read_tasks)
+    logged: Callable[[Batch], Batch] = lambda batch: batch
 
     def run(self) -> None:
         """The thread that runs the query."""
@@ -88,17 +91,19 @@ class Query:
         self.process.step()
         tasks = self.planner.partitions(start, end)
         self.process.step()
-        rows = _read(tasks)
+        rows = self.read(tasks)
         number = checkpoint.commits
         if number in checkpoint.sink:
-            assert checkpoint.sink[number] == rows, "a batch that is read again is another one"
+            before, again = self.logged(checkpoint.sink[number]), self.logged(rows)
+            assert before == again, f"a batch that is read again is another one: {before}, and then {again}"
         checkpoint.sink[number] = rows
         self.process.step()
         checkpoint.commit()
         self.done(number)
 
 
-def _read(tasks: Any) -> Batch:
+def read_tasks(tasks: Any) -> Batch:
+    """The rows of a batch's tasks."""
     found: Batch = {}
     for task in tasks:
         if isinstance(task, LogTask):
