@@ -19,8 +19,6 @@ from tailrace.connectors.postgres import (
     chunks,
     evolution,
     gears,
-    history,
-    incremental,
     indexing,
     keyed,
     planner,
@@ -233,11 +231,6 @@ def what_is_in_progress_counts_as_shown() -> contextlib.AbstractContextManager[N
     return replaced(evolution.Present, "shows", wrong)
 
 
-def a_replay_asks_the_catalog() -> contextlib.AbstractContextManager[None]:
-    """What a batch was planned with is not taken from its offset when it is read again."""
-    return replaced(history.SchemaHistory, "is_decided", lambda self, oid, place: False)
-
-
 def versions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None]:
     """What a run has brought of tables stays when the run fails, and the next one begins behind it."""
     announce = relations.Relations.announce
@@ -259,11 +252,6 @@ def versions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None
             yield
 
     return both()
-
-
-def rows_that_have_moved_are_not_looked_for() -> contextlib.AbstractContextManager[None]:
-    """A snapshot that goes on under another one reads the pages that are left, and nothing else."""
-    return replaced(chunks.Snapshots, "_moved", lambda self, progress, first: [])
 
 
 def snapshots_do_not_wait_for_standbys() -> contextlib.AbstractContextManager[None]:
@@ -311,36 +299,16 @@ def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[N
     return replaced(keyed, "read_rows", wrong)
 
 
-def unseen_changes_are_overtaken() -> contextlib.AbstractContextManager[None]:
-    """A window's snapshot need not show what was delivered before."""
-    return replaced(windows.Streamed, "hidden", lambda self, visible, upto_lsn=None: 0)
-
-
-def a_window_is_not_read_again() -> contextlib.AbstractContextManager[None]:
-    """A planner that starts anew goes on behind the window of a batch that it only replays."""
-    begin = incremental.Incremental.begin
-
-    def wrong(self: Any, progress: Any) -> Any:
-        self._resumed = True
-        return begin(self, progress)
-
-    return replaced(incremental.Incremental, "begin", wrong)
-
-
 OF_ROWS: tuple[Mutant, ...] = (
     altered_tables_are_not_waited_for,
     what_is_in_progress_counts_as_shown,
-    a_replay_asks_the_catalog,
     versions_stay_after_a_failed_run,
-    rows_that_have_moved_are_not_looked_for,
     snapshots_do_not_wait_for_standbys,
     snapshots_are_read_before_they_are_flushed,
     a_snapshot_shows_nothing_of_the_log,
     a_window_closes_early,
     rows_beside_their_changes,
     a_lost_snapshot_is_an_altered_table,
-    unseen_changes_are_overtaken,
-    a_window_is_not_read_again,
 )
 OF_TABLES: tuple[Mutant, ...] = (
     transactions_without_rows_are_not_passed,

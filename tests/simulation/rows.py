@@ -22,7 +22,7 @@ from tests.simulation.database import NAMES, SIGNALS, Database
 from tests.simulation.history import History, Limits
 from tests.simulation.log import BEGIN_LSN, UNCHANGED, Reading, Transaction
 from tests.simulation.mutants import replaced
-from tests.simulation.server import SLOT, Odds, Slot
+from tests.simulation.server import SLOT, Odds
 from tests.simulation.sessions import Kept
 from tests.simulation.spark import Batch, Query, Row
 from tests.simulation.tables import KEY, Column, RowChange, Shape, Version
@@ -39,6 +39,8 @@ class RowsHistory(History):
     """One history from its seed."""
 
     server: Database
+    signalled = 0.6
+    """How many histories have signals."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -69,7 +71,7 @@ class RowsHistory(History):
             "event.order.segments": rng.choice(["1", "2"]),
             "snapshot.mode": rng.choice(["initial", "initial", "no_data"]),
         }
-        self.has_signals = rng.random() < 0.6
+        self.has_signals = rng.random() < self.signalled
         if self.has_signals:
             found |= {
                 "snapshot.mode": rng.choice(["initial", "no_data", "no_data"]),
@@ -290,32 +292,6 @@ class RowsHistory(History):
                     names = {name.split(".")[1] for name in json.loads(str(data))["data-collections"]}
                     found = found | names if kind == "execute-snapshot" else found - names
         return found
-
-
-class WaitingHistory(RowsHistory):
-    """One whose commits wait for a standby for long, while a query takes its first snapshot."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.seen, self.server.odds.unseen, self.faults.kill = 0.01, 0.5, 0.04
-
-    def _options(self) -> dict[str, str]:
-        self.has_signals = False
-        return History._options(self) | {"event.order.segments": "1", "snapshot.mode": "initial"}
-
-
-class CrashingHistory(RowsHistory):
-    """One whose server flushes its log late and crashes, while a query with an older slot takes its first snapshot."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.server.odds.flush, self.server.alters = 0.1, 0.0
-        self.faults.crash, self.faults.promotion = 0.03, 0.0
-        self.server.slots.setdefault(SLOT, Slot(BEGIN_LSN, BEGIN_LSN))
-
-    def _options(self) -> dict[str, str]:
-        self.has_signals = False
-        return History._options(self) | {"event.order.segments": "1", "snapshot.mode": "initial"}
 
 
 class State:

@@ -8,15 +8,12 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres import catalog
+from tests.simulation import mutants
 from tests.simulation.database import Database
 from tests.simulation.history import run
-from tests.simulation.mutants import (
-    OF_ROWS,
-    Mutant,
-    snapshots_are_read_before_they_are_flushed,
-    snapshots_do_not_wait_for_standbys,
-)
-from tests.simulation.rows import CrashingHistory, RowsHistory, WaitingHistory
+from tests.simulation.kinds import AlteringHistory, CrashingHistory, WaitingHistory, WindowsHistory
+from tests.simulation.mutants import OF_ROWS, Mutant
+from tests.simulation.rows import RowsHistory
 from tests.simulation.server import Odds, Rows
 from tests.simulation.sessions import TableSession
 from tests.simulation.world import Process
@@ -25,10 +22,16 @@ HISTORIES = 150
 ENOUGH = 300
 """A mutant must be found by so many histories."""
 KINDS = {
-    snapshots_do_not_wait_for_standbys: WaitingHistory,
-    snapshots_are_read_before_they_are_flushed: CrashingHistory,
+    mutants.altered_tables_are_not_waited_for: AlteringHistory,
+    mutants.what_is_in_progress_counts_as_shown: AlteringHistory,
+    mutants.versions_stay_after_a_failed_run: AlteringHistory,
+    mutants.a_window_closes_early: WindowsHistory,
+    mutants.rows_beside_their_changes: WindowsHistory,
+    mutants.a_lost_snapshot_is_an_altered_table: WindowsHistory,
+    mutants.snapshots_do_not_wait_for_standbys: WaitingHistory,
+    mutants.snapshots_are_read_before_they_are_flushed: CrashingHistory,
 }
-"""Those of which one in a thousand plain histories would find a fault."""
+"""The histories that find a fault soon, where others need many."""
 
 
 def test_tables_are_delivered_as_they_were_and_wholly() -> None:
@@ -39,9 +42,9 @@ def test_tables_are_delivered_as_they_were_and_wholly() -> None:
     assert totals.lost < HISTORIES // 10
 
 
-@pytest.mark.parametrize("kind", [WaitingHistory, CrashingHistory])
-def test_a_snapshot_shows_what_lasts_and_all_that_the_log_does_not_bring(kind: type[RowsHistory]) -> None:
-    run(range(40), kind)
+@pytest.mark.parametrize("kind", [AlteringHistory, WaitingHistory, CrashingHistory, WindowsHistory])
+def test_what_is_seldom_elsewhere(kind: type[RowsHistory]) -> None:
+    run(range(25), kind)
 
 
 @pytest.mark.parametrize("mutant", OF_ROWS, ids=lambda mutant: mutant.__name__)
