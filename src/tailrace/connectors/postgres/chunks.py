@@ -20,6 +20,7 @@ from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.history import History
 from tailrace.connectors.postgres.offset import SnapshotProgress
+from tailrace.connectors.postgres.reading import Outside
 from tailrace.connectors.postgres.server import flushed_present, waiting
 from tailrace.connectors.postgres.snapshot import (
     SnapshotOrigin,
@@ -32,7 +33,6 @@ from tailrace.connectors.postgres.snapshot import (
 from tailrace.connectors.postgres.tasks import SnapshotTask
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tailrace.events.settings import EventSettings
-from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
 from tailrace.snapshot.selection import by_row_count, overrides, selected
 
@@ -54,7 +54,7 @@ _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 class Snapshots:
     """The snapshots of one query, at most one at a time.
 
-    `connect` opens sessions, `control` gives the planner's ordinary one; `admit` checks a schema and gives it its key.
+    `outside` opens sessions, `control` gives the planner's ordinary one; `admit` checks a schema and gives it its key.
     All methods raise TailraceError.
     """
 
@@ -63,16 +63,14 @@ class Snapshots:
         config: Config,
         settings: EventSettings,
         tables: TableFilter,
-        connect: connections.Connect,
+        outside: Outside,
         control: Callable[[], psycopg.Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
-        runtime: Runtime = THREADS,
     ) -> None:
-        self._runtime = runtime
         self._config = config
         self._settings = settings
         self._filter = tables
-        self._connect = connect
+        self._connect, self._runtime = outside.connect, outside.runtime
         self._control = control
         self._admit = admit
         self._session: SnapshotSession | None = None

@@ -100,13 +100,7 @@ class PostgresPlanner:
         self._captured: list[setup.CapturedTable] = []
         self._reader: LogReader | None = None
         self._snapshots = Snapshots(
-            config,
-            self._settings,
-            self._tables,
-            self._outside.connect,
-            self._connect,
-            self._names.admit,
-            self._runtime,
+            config, self._settings, self._tables, self._outside, self._connect, self._names.admit
         )
         self._prepared = False
         self._begun = False
