@@ -11,9 +11,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+Result = TypeVar("Result")
 
 
 class Condition(Protocol):
@@ -62,6 +65,22 @@ class Bell(Protocol):
     def close(self) -> None: ...
 
 
+class Helper(Protocol):
+    """A thread that does one thing after another for the one that started it; as an executor of one thread."""
+
+    def submit(self, call: Callable[..., Result], /, *args: Any) -> Future[Result]:
+        """Have `call(*args)` done."""
+        ...
+
+    def wait(self, future: Future[Any]) -> None:
+        """Wait until what was submitted is done, or has failed."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what is being done; nothing else is begun."""
+        ...
+
+
 class Runtime(Protocol):
     """How time passes and who runs."""
 
@@ -79,6 +98,10 @@ class Runtime(Protocol):
 
     def start(self, run: Callable[[], None], name: str) -> Thread:
         """Run `run` beside the caller; the process may end without it."""
+        ...
+
+    def helper(self, name: str) -> Helper:
+        """A thread of its own for what is submitted; it begins with the first thing."""
         ...
 
     def ready(self, descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
@@ -111,6 +134,22 @@ class _SocketBell:
         self._far.close()
 
 
+class _ThreadHelper:
+    """A pool of one thread."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(1, name)
+
+    def submit(self, call: Callable[..., Result], /, *args: Any) -> Future[Result]:
+        return self._pool.submit(call, *args)
+
+    def wait(self, future: Future[Any]) -> None:
+        wait([future])
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
 class Threads:
     """The machine's own time, threads and descriptors."""
 
@@ -133,6 +172,9 @@ class Threads:
         thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
         return thread
+
+    def helper(self, name: str) -> Helper:
+        return _ThreadHelper(name)
 
     def ready(self, descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
         # `select` fails for a descriptor above 1,023, and a program around this one may have as many open

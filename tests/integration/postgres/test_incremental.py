@@ -503,14 +503,14 @@ def test_a_window_whose_snapshot_has_gone_before_its_chunks_are_found_is_opened_
     take = windows.Windows._take_snapshot
     ended = []
 
-    def once(exporter: Any, *others: Any) -> Any:
-        taken = take(exporter, *others)
+    def once(self: Any, exporter: Any, *others: Any) -> Any:
+        taken = take(self, exporter, *others)
         if not ended:
             ended.append(exporter.info.backend_pid)
             end(database, ended)
         return taken
 
-    monkeypatch.setattr(windows.Windows, "_take_snapshot", staticmethod(once))
+    monkeypatch.setattr(windows.Windows, "_take_snapshot", once)
     execute(database, "public.t")
     run(one, lambda q: bool(reads(q)))
     run(one, is_over)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Task
@@ -18,15 +20,18 @@ from tailrace.connectors.postgres import connection as connections
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.history import History
 from tailrace.connectors.postgres.offset import SnapshotProgress
+from tailrace.connectors.postgres.reading import Outside
+from tailrace.connectors.postgres.server import flushed_present, waiting
 from tailrace.connectors.postgres.snapshot import (
     SnapshotOrigin,
     SnapshotSession,
     override_error,
     override_statement,
     select_statement,
+    take_over,
 )
 from tailrace.connectors.postgres.tasks import Consecutive, SnapshotTask
-from tailrace.errors import ConfigError, PrerequisiteError
+from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
 from tailrace.snapshot.selection import by_row_count, overrides, selected
@@ -36,6 +41,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
+# How long a snapshot waits for transactions that wait for a standby, and the pause between two looks, in s.
+UNSEEN_SECONDS, UNSEEN_PAUSE = 60.0, 0.1
 # How often a snapshot is taken again because tables were altered before they could be locked.
 _ATTEMPTS = 5
 # The most tasks that look for rows that have moved, and how many numbers of chunks there are (see `as_reads`).
@@ -47,8 +54,8 @@ _ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
 class Snapshots:
     """The snapshots of one query, at most one at a time.
 
-    `control` gives the planner's ordinary connection; `admit` checks a schema and gives it its key. All methods raise
-    TailraceError.
+    `outside` opens sessions, `control` gives the planner's ordinary one; `admit` checks a schema and gives it its key.
+    All methods raise TailraceError.
     """
 
     def __init__(
@@ -56,12 +63,14 @@ class Snapshots:
         config: Config,
         settings: EventSettings,
         tables: TableFilter,
+        outside: Outside,
         control: Callable[[], psycopg.Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
     ) -> None:
         self._config = config
         self._settings = settings
         self._filter = tables
+        self._connect, self._runtime = outside.connect, outside.runtime
         self._control = control
         self._admit = admit
         self._session: SnapshotSession | None = None
@@ -160,7 +169,7 @@ class Snapshots:
         """A session whose tables are held and described; whether it shows the `exported` snapshot."""
         for _ in range(_ATTEMPTS):
             self.close()
-            self._session = SnapshotSession(connections.connect(self._config), exported, self._control())
+            self._session = self._take(exported)
             catalog = self._session.catalog(self._config["database.dbname"], self._settings.shaping.comments)
             captured = setup.captured_tables(catalog.tables(), self._filter)
             by_name = {str(entry[1]): entry for entry in captured}
@@ -186,6 +195,31 @@ class Snapshots:
             f"Tables were altered at each of {_ATTEMPTS} attempts to take a snapshot of them.",
             "Start again when no schema change is running.",
         )
+
+    def _take(self, exported: str | None) -> SnapshotSession:
+        """A session with the `exported` snapshot, else with a new one.
+
+        A new one must show what the log has brought before its slot begins, whoever waits for a standby with it: it
+        would be in no row and in no change. And what it shows must be flushed: a crash would take it back, and give its
+        transactions' ids to others. Raises ConnectionFailed where that takes too long.
+        """
+        unseen = np.array([] if exported else waiting(self._control()), np.int64)
+        waited = 0.0
+        while True:
+            session = SnapshotSession(self._connect(self._config), exported, self._control())
+            if exported is not None:
+                return session
+            if session.visible.shows(unseen).all() and flushed_present(self._control(), self._runtime) is not None:
+                return session
+            session.close()
+            if waited >= UNSEEN_SECONDS:
+                raise ConnectionFailed(
+                    "A new snapshot does not show what the log has already as committed, or shows what is not flushed.",
+                    "Transactions wait for a synchronous standby (see pg_stat_replication and "
+                    "synchronous_standby_names), or the server is too busy to flush its log.",
+                )
+            self._runtime.sleep(UNSEEN_PAUSE)
+            waited += UNSEEN_PAUSE
 
     def tasks(self, progress: SnapshotProgress, first: int, most: int) -> list[Task]:
         """The tasks of the chunks `[first, done)` of `progress`, about `most` of them at most: small chunks are read
@@ -292,10 +326,10 @@ class Snapshots:
 
     def history_at(self, exported: str) -> History:
         """The same for a snapshot of which no rows are wanted."""
-        connection = connections.connect(self._config)
+        connection = self._connect(self._config)
         try:
             connection.execute("begin isolation level repeatable read read only")
-            connection.execute(f"set transaction snapshot '{exported}'".encode())
+            take_over(connection, exported)
             catalog = Catalog(connection, self._config["database.dbname"], self._settings.shaping.comments)
             captured = setup.captured_tables(catalog.tables(), self._filter)
             return _history(catalog, list(catalog.schemas([oid for oid, _, _ in captured]).values()))

@@ -206,6 +206,18 @@ def own_path(connection: psycopg.Connection[Any]) -> Iterator[None]:
             connection.execute(PINNED.encode())
 
 
+@contextmanager
+def one_moment(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """Inside, all queries of a connection in autocommit mode see what is committed at the first one: a table that is
+    altered meanwhile is not half the old one."""
+    connection.execute("begin isolation level repeatable read read only")
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute("rollback")
+
+
 def hold_open(connection: psycopg.Connection[Any]) -> None:
     """Let the session keep a transaction open for as long as it takes, whatever the server's defaults say."""
     connection.execute("set idle_in_transaction_session_timeout = 0")

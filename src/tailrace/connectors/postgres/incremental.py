@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,11 @@ from tailrace.connectors.postgres.pace import Pace
 from tailrace.connectors.postgres.position import lsn_text
 from tailrace.connectors.postgres.reconcile import NOTHING, Superseded, Unclear, superseded
 from tailrace.connectors.postgres.segment import transactions_of
+from tailrace.connectors.postgres.server import waiting
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.connectors.postgres.spool import Rows
 from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
+from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, IncrementalSnapshot, Notification, Notifications
@@ -97,6 +99,7 @@ class Incremental:
         is_captured: Callable[[str, str], bool],
         admit: Callable[[TableSchema], TableSchema],
         comments: bool,
+        runtime: Runtime = THREADS,
     ) -> None:
         self._comments = comments
         self._admit = admit
@@ -122,11 +125,11 @@ class Incremental:
         )
         self._notifications = Notifications(config["topic.prefix"])
         self._obedience = Obedience(captured, self._notifications, refusal(config))
-        self._windows = Windows(settings, connect, self._describe, self._notifications)
+        self._windows = Windows(settings, connect, self._describe, self._notifications, runtime)
         self._open: _Open | None = None
         # With one chunk in each, batches end with their windows, so that events come as from Debezium.
         self.opens_ahead = config["incremental.snapshot.window.chunks"] != 1
-        self._opener = ThreadPoolExecutor(1, "tailrace-window")
+        self._opener = runtime.helper("tailrace-window")
         # the next window, which is opened while the batch of the last one is read
         self._ahead: Future[Window | None] | None = None
         self._resumed = False
@@ -135,7 +138,7 @@ class Incremental:
         self.streamed = Streamed()
 
     def close(self) -> None:
-        self._opener.shutdown(cancel_futures=True)
+        self._opener.close()
         self._windows.close()
         self._channels.close()
 
@@ -145,10 +148,9 @@ class Incremental:
         Who waits is shown to members of pg_read_all_stats alone. Others take every running transaction for one that
         waits, where the server has standbys to wait for: the first window then comes when these have ended.
         """
-        rows = control.execute(_WAITING).fetchall()
-        waiting = np.array([row[0] for row in rows], np.int64)
-        if len(waiting):
-            self.streamed.add(waiting, np.zeros(len(waiting), np.int64))
+        found = np.array(waiting(control), np.int64)
+        if len(found):
+            self.streamed.add(found, np.zeros(len(found), np.int64))
 
     # --- the course of a batch -----------------------------------------------------------------------------------
 
@@ -157,7 +159,7 @@ class Incremental:
         self._pace.returned()
         if self._ahead is not None:
             # it uses the sessions that are needed from here on
-            wait([self._ahead])
+            self._opener.wait(self._ahead)
         state = progress.state
         if len(self.streamed) > UNSETTLED:
             self._windows.settle(self.streamed)
@@ -324,16 +326,6 @@ class Incremental:
         return shown, row[1], found.key, catalog.output_functions(found.columns)
 
 
-# A transaction keeps the lock of its id until new snapshots show it. Servers hide the rows of others by nulls.
-_WAITING = """
-select backend_xid::text::int8 from pg_catalog.pg_stat_activity
-where wait_event = 'SyncRep' and backend_xid is not null
-union
-select transactionid::text::int8 from pg_catalog.pg_locks
-where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted and pid <> pg_catalog.pg_backend_pid()
-  and not pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
-  and pg_catalog.current_setting('synchronous_standby_names') <> ''
-"""
 _TABLE = """
 select c.oid::int8, c.relkind::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')

@@ -99,7 +99,9 @@ class PostgresPlanner:
         config = self._config
         self._captured: list[setup.CapturedTable] = []
         self._reader: LogReader | None = None
-        self._snapshots = Snapshots(config, self._settings, self._tables, self._connect, self._names.admit)
+        self._snapshots = Snapshots(
+            config, self._settings, self._tables, self._outside, self._connect, self._names.admit
+        )
         self._prepared = False
         self._begun = False
         self._idle_since = self._runtime.monotonic()
@@ -121,6 +123,7 @@ class PostgresPlanner:
                 is_captured=self._tables.includes,
                 admit=lambda table: shaping.read(self._names.admit(table)),
                 comments=shaping.comments,
+                runtime=self._runtime,
             )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
@@ -311,7 +314,9 @@ class PostgresPlanner:
                 setup.warn_of_failover(control, self._config["slot.name"])
         setup.set_replica_identities(control, self._config["replica.identity.autoset.values"], self._captured)
         setup.warn_of_identities(control, self._captured)
-        for schema in catalog.schemas([oid for oid, _, _ in self._captured]).values():
+        with connections.one_moment(control):
+            schemas = catalog.schemas([oid for oid, _, _ in self._captured])
+        for schema in schemas.values():
             self._names.admit(schema)
         prefixes = self._config["message.prefix.include.list"] or self._config["message.prefix.exclude.list"]
         if prefixes and control.info.server_version < 140000:

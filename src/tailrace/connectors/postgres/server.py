@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.position import FlushedLsn, TargetLsn, lsn_text, lsn_value
 from tailrace.errors import PositionLost
+from tailrace.runtime import Runtime
 
 if TYPE_CHECKING:
     import psycopg
+
+# How often it is asked whether the server has flushed its log, in s.
+FLUSH_PAUSE = 0.01
 
 
 def flushed_end(connection: psycopg.Connection[Any]) -> FlushedLsn:
@@ -37,6 +41,42 @@ def present(connection: psycopg.Connection[Any]) -> TargetLsn:
     if is_ahead:
         connection.execute("select txid_current()")
     return TargetLsn(int(inserted))
+
+
+def flushed_present(connection: psycopg.Connection[Any], runtime: Runtime) -> FlushedLsn | None:
+    """An LSN that the log is flushed to, behind every commit that others can see now; None if that takes too long.
+
+    The server flushes by itself within three times wal_writer_delay, unless it is too busy for that.
+    """
+    target = present(connection)
+    flushed = flushed_end(connection)
+    if flushed < target:
+        row = connection.execute("select setting::int from pg_settings where name = 'wal_writer_delay'").fetchone()
+        assert row is not None
+        deadline = runtime.monotonic() + 3.5 * row[0] / 1000
+        while (flushed := flushed_end(connection)) < target:
+            if runtime.monotonic() > deadline:
+                return None
+            runtime.sleep(FLUSH_PAUSE)
+    return flushed
+
+
+# A transaction keeps the lock of its id until new snapshots show it. Servers hide the rows of others by nulls.
+_WAITING = """
+select backend_xid::text::int8 from pg_catalog.pg_stat_activity
+where wait_event = 'SyncRep' and backend_xid is not null
+union
+select transactionid::text::int8 from pg_catalog.pg_locks
+where locktype = 'transactionid' and mode = 'ExclusiveLock' and granted and pid <> pg_catalog.pg_backend_pid()
+  and not pg_catalog.pg_has_role('pg_read_all_stats', 'usage')
+  and pg_catalog.current_setting('synchronous_standby_names') <> ''
+"""
+
+
+def waiting(connection: psycopg.Connection[Any]) -> list[int]:
+    """The ids, of 32 bits, of transactions that are in the log as committed and wait for a synchronous standby: no new
+    snapshot shows them yet. Also others that are running, where the role may not see who waits."""
+    return [row[0] for row in connection.execute(_WAITING).fetchall()]
 
 
 @dataclass(frozen=True, slots=True)

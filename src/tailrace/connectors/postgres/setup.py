@@ -372,6 +372,9 @@ def create_slot(replication: psycopg.Connection[Any], name: str, failover: bool 
     try:
         row = replication.execute(f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput {options}".encode())
     except psycopg.Error as error:
+        if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
+            # the session has ended, and says nothing of the slot
+            raise
         raise PrerequisiteError(
             f"The replication slot {name} cannot be created: {error.diag.message_primary or error}.",
             "Set wal_level=logical, keep max_replication_slots above the slots in use, and give the user REPLICATION.",

@@ -150,7 +150,7 @@ class SnapshotSession:
         hold_open(connection)
         connection.execute("begin isolation level repeatable read read only")
         if slot_snapshot is not None:
-            connection.execute(f"set transaction snapshot '{slot_snapshot}'")
+            take_over(connection, slot_snapshot)
         row = connection.execute(
             "select pg_export_snapshot(), pg_current_snapshot()::text, "
             "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
@@ -341,6 +341,26 @@ class SnapshotSession:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def takes_over(connection: psycopg.Connection[Any], snapshot: str) -> bool:
+    """Whether the transaction now reads under the exported `snapshot`; not where that snapshot's session has ended."""
+    import psycopg
+
+    try:
+        connection.execute(f"set transaction snapshot '{snapshot}'".encode())
+    except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):
+        return False
+    return True
+
+
+def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
+    """Read under the snapshot that the creation of a slot has exported. Raises ConnectionFailed where it is gone."""
+    if not takes_over(connection, snapshot):
+        raise ConnectionFailed(
+            "The session that has created the replication slot has ended, and its snapshot with it.",
+            "Start again with the same checkpoint when the server is back.",
+        )
 
 
 def only(relkind: str) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,9 +33,10 @@ from tailrace.connectors.postgres.keyed import (
     literal,
 )
 from tailrace.connectors.postgres.position import FlushedLsn
-from tailrace.connectors.postgres.server import flushed_end, present
-from tailrace.connectors.postgres.snapshot import Visible
+from tailrace.connectors.postgres.server import flushed_end, flushed_present
+from tailrace.connectors.postgres.snapshot import Visible, takes_over
 from tailrace.errors import ConnectionFailed
+from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
 from tailrace.snapshot.signals import WINDOW_CLOSE, WINDOW_OPEN
 
@@ -143,8 +143,10 @@ class Windows:
         connect: Callable[[], psycopg.Connection[Any]],
         describe: Callable[[psycopg.Connection[Any], Collection], Described | None],
         notifications: Notifications,
+        runtime: Runtime = THREADS,
     ) -> None:
         self.settings = settings
+        self._runtime = runtime
         self._connect = connect
         self._describe = describe
         self._notifications = notifications
@@ -167,7 +169,7 @@ class Windows:
 
         The exported snapshot lasts until the call after the next one.
         """
-        if time.monotonic() < self._due:
+        if self._runtime.monotonic() < self._due:
             return None
         try:
             planning, exporter = self._planning(), self._exporter()
@@ -184,12 +186,14 @@ class Windows:
         planning.execute("begin isolation level repeatable read read only")
         planned = None
         try:
-            if _takes_over(planning, snapshot):
+            if not takes_over(planning, snapshot):
+                log.warning("the session that holds a window's snapshot has ended; the window is opened again")
+            else:
                 planning.execute(f"set local lock_timeout = {LOCK_MS}".encode())
                 planned = self._plan(planning, state, count)
         except ChangedTable as error:
             log.info("%s is being altered, or cannot be read now; the incremental snapshot waits", error)
-            self._due = time.monotonic() + ALTERED_PAUSE
+            self._due = self._runtime.monotonic() + ALTERED_PAUSE
         finally:
             planning.execute("rollback")
         watermark = self._write_close(planning, name, opened)
@@ -230,7 +234,7 @@ class Windows:
     def rest(self) -> None:
         """No window is open, and none comes soon: end the snapshots' transactions, which keep vacuum from its work."""
         for exporter in self._exporters:
-            if exporter is not None and exporter.pgconn.transaction_status and not is_lost(exporter):
+            if exporter is not None and exporter.pgconn.transaction_status and not is_lost(exporter, self._runtime):
                 exporter.execute("rollback")
 
     def close(self) -> None:
@@ -243,7 +247,7 @@ class Windows:
 
     def _planning(self) -> psycopg.Connection[Any]:
         """The session that writes watermarks and finds chunks."""
-        if self._session is None or is_lost(self._session):
+        if self._session is None or is_lost(self._session, self._runtime):
             if self._session is not None:
                 self._session.close()
             self._session = self._connect()
@@ -257,7 +261,7 @@ class Windows:
         """The session whose turn it is to export a snapshot; its last one is of no use any more."""
         self._exporters.reverse()
         exporter = self._exporters[0]
-        if exporter is None or is_lost(exporter):
+        if exporter is None or is_lost(exporter, self._runtime):
             if exporter is not None:
                 exporter.close()
             exporter = self._connect()
@@ -265,9 +269,8 @@ class Windows:
             self._exporters[0] = exporter
         return exporter
 
-    @staticmethod
     def _take_snapshot(
-        exporter: psycopg.Connection[Any], streamed: Streamed, upto_lsn: int
+        self, exporter: psycopg.Connection[Any], streamed: Streamed, upto_lsn: int
     ) -> tuple[str, Visible, int] | None:
         for _ in range(_TRIES):
             exporter.execute("rollback")
@@ -280,30 +283,20 @@ class Windows:
             visible = Visible.parse(row[1])
             if not streamed.hidden(visible, upto_lsn):
                 return row[0], visible, row[2]
-            time.sleep(_PAUSE)
+            self._runtime.sleep(_PAUSE)
         log.warning("a transaction of the log is not visible to new snapshots yet; the incremental snapshot waits")
         return None
 
-    @staticmethod
-    def _behind(connection: psycopg.Connection[Any], wait: bool) -> FlushedLsn | None:
+    def _behind(self, connection: psycopg.Connection[Any], wait: bool) -> FlushedLsn | None:
         """An LSN that the log is sent up to, behind every commit that the snapshot shows; None if that takes too long.
 
         The commit of a closing watermark has flushed all that was before it. Without one, `wait` for the server's own
-        flushes: a commit under synchronous_commit=off is shown before it is flushed, which takes three times
-        wal_writer_delay at most, unless the server is too busy for that.
+        flushes.
         """
-        if not wait:
-            return flushed_end(connection)
-        target = present(connection)
-        row = connection.execute("select setting::int from pg_settings where name = 'wal_writer_delay'").fetchone()
-        assert row is not None
-        deadline = time.monotonic() + 3.5 * row[0] / 1000
-        while (flushed := flushed_end(connection)) < target:
-            if time.monotonic() > deadline:
-                log.info("the server has not flushed its log in time; the incremental snapshot waits")
-                return None
-            time.sleep(_PAUSE)
-        return flushed
+        found = flushed_present(connection, self._runtime) if wait else flushed_end(connection)
+        if found is None:
+            log.info("the server has not flushed its log in time; the incremental snapshot waits")
+        return found
 
     def _write_open(self, connection: psycopg.Connection[Any], name: str) -> datetime:
         now = datetime.now(UTC)
@@ -433,18 +426,6 @@ _REASONS = {
     "NO_PRIMARY_KEY": "it has no primary key, and the signal names no surrogate-key",
     "SQL_EXCEPTION": "its query fails; see the filter of the signal and the user's privileges",
 }
-
-
-def _takes_over(connection: psycopg.Connection[Any], snapshot: str) -> bool:
-    """Whether the transaction now reads under the exported `snapshot`; not where that snapshot's session has ended."""
-    import psycopg
-
-    try:
-        connection.execute(f"set transaction snapshot '{snapshot}'".encode())
-    except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):
-        log.warning("the session that holds a window's snapshot has ended; the window is opened again")
-        return False
-    return True
 
 
 def _instant(at: datetime) -> str:
