@@ -18,7 +18,7 @@ from tailrace.connectors.postgres.endings import SlotInUse
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.reading import Outside
-from tailrace.connectors.postgres.segment import MessageSegment, Segment
+from tailrace.connectors.postgres.segment import MessageSegment, MixedSegment, Segment
 from tailrace.connectors.postgres.spill import Place, Spill, spool_failed
 from tailrace.connectors.postgres.tasks import LogTask, MessageTask
 from tailrace.connectors.registry import parse
@@ -79,9 +79,9 @@ class Segments:
         for task in tasks:
             if isinstance(task, LogTask):
                 for segment in task.segments:
-                    topic = segment.table.id.table
-                    assert topic not in found, "two tasks have changes of a topic"
-                    found[topic] = [_row(segment, place) for place in range(len(segment))]
+                    for topic, rows in _by_topic(segment).items():
+                        assert topic not in found, "two tasks have changes of a topic"
+                        found[topic] = rows
             elif isinstance(task, MessageTask):
                 found["messages"] = [_row(task.segment, place) for place in range(len(task.segment))]
             else:
@@ -93,7 +93,15 @@ class Segments:
         return rows
 
 
-def _row(segment: Segment | MessageSegment, place: int) -> Row:
+def _by_topic(segment: Segment | MixedSegment) -> Batch:
+    found: Batch = {}
+    for place in range(len(segment)):
+        table = segment.table if isinstance(segment, Segment) else segment.tables[segment.table[place]]
+        found.setdefault(table.id.table, []).append(_row(segment, place))
+    return found
+
+
+def _row(segment: Segment | MixedSegment | MessageSegment, place: int) -> Row:
     message = pgoutput.parse(segment.data[segment.offsets[place] : segment.offsets[place + 1]].tobytes())
     commit_lsn = int(segment.transactions.commit_lsn[segment.transaction[place]])
     ordinal = int(segment.ordinal[place])
