@@ -16,14 +16,8 @@ from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.keyed import read_rows
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.snapshot import read_chunk
-from tailrace.connectors.postgres.tasks import (
-    Consecutive,
-    LogTask,
-    MessageTask,
-    ReadTask,
-    Rehearsal,
-    SnapshotTask,
-)
+from tailrace.connectors.postgres.snapshot_tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
+from tailrace.connectors.postgres.tasks import LogTask, MessageTask
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import Notification

@@ -15,7 +15,7 @@ from tailrace.connectors.mongodb.shell_json import strict_json
 from tailrace.connectors.postgres.history import Attributes, Change, ColumnFacts, History, IndexFacts
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.snapshot import Visible
+from tailrace.connectors.postgres.visible import Visible
 from tailrace.connectors.registry import read as read_file
 from tailrace.snapshot.channels import parse
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, requested

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from tailrace.connectors.postgres import windows
-from tailrace.connectors.postgres.tasks import ReadTask
+from tailrace.connectors.postgres.snapshot_tasks import ReadTask
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.snapshot.progress import NO_PROGRESS
 from tests.fix_capture import StillClock

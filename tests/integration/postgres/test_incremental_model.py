@@ -25,7 +25,8 @@ from tailrace.columns.batch import ChangeBatch, Marker
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.decoder import decode
 from tailrace.connectors.postgres.keyed import read_rows
-from tailrace.connectors.postgres.tasks import LogTask, ReadTask
+from tailrace.connectors.postgres.snapshot_tasks import ReadTask
+from tailrace.connectors.postgres.tasks import LogTask
 from tailrace.connectors.postgres.windows import Windows
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple

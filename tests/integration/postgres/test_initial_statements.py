@@ -13,7 +13,7 @@ import pytest
 from tailrace.columns.table import TableId
 from tailrace.connectors.postgres.connection import Address
 from tailrace.connectors.postgres.reading import ReaderSettings
-from tailrace.connectors.postgres.tasks import SnapshotTask
+from tailrace.connectors.postgres.snapshot_tasks import SnapshotTask
 from tailrace.errors import PrerequisiteError
 from tests.fix_postgres import Database
 from tests.fix_query import simple

@@ -10,7 +10,8 @@ import pytest
 
 from tailrace.config import TableFilter
 from tailrace.connectors.postgres import connection as connections
-from tailrace.connectors.postgres import setup
+from tailrace.connectors.postgres import setup, slots
+from tailrace.connectors.postgres.captured import captured_tables
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.snapshot import SnapshotSession
 from tailrace.connectors.registry import parse
@@ -29,7 +30,7 @@ def publication(database: Database) -> tuple[Any, ...] | None:
 def prepare(database: Database, **options: str) -> None:
     config = parse("postgres", database.options(**{"topic.prefix": "s", **options}))
     with database.connect() as connection:
-        captured = setup.captured_tables(Catalog(connection, database.name).tables(), TableFilter(config))
+        captured = captured_tables(Catalog(connection, database.name).tables(), TableFilter(config))
         setup.prepare_publication(connection, config, captured)
 
 
@@ -118,11 +119,11 @@ def test_a_slot_that_standbys_keep_needs_a_server_that_can_do_it(database: Datab
     with connections.connect(config, replication=True) as replication:
         if database.server.version < 17:
             with pytest.raises(PrerequisiteError, match=r"slot\.failover needs PostgreSQL 17"):
-                setup.create_slot(replication, name, failover=True)
+                slots.create_slot(replication, name, failover=True)
             return
-        setup.create_slot(replication, name, failover=True)
+        slots.create_slot(replication, name, failover=True)
     with database.connect() as connection:
-        assert setup.warn_of_failover(connection, name) == ""
+        assert slots.warn_of_failover(connection, name) == ""
 
 
 def test_parameters_of_the_stream_reach_the_server_in_both_gears(database: Database, query: Any) -> None:
@@ -180,11 +181,11 @@ def test_a_publication_that_lists_the_tables_already_is_left_to_its_owner(databa
     filtered = TableFilter(config)
     with connections.connect(config) as connection:
         tables = Catalog(connection, database.name).tables()
-        setup.prepare_publication(connection, config, setup.captured_tables(tables, filtered))
+        setup.prepare_publication(connection, config, captured_tables(tables, filtered))
         database.execute("create table u (id int primary key)")
         tables = Catalog(connection, database.name).tables()
         with pytest.raises(PrerequisiteError, match="may not create or change"):
-            setup.prepare_publication(connection, config, setup.captured_tables(tables, filtered))
+            setup.prepare_publication(connection, config, captured_tables(tables, filtered))
     database.execute(f"drop role {name}", "alter publication dbz_publication set table t where (id > 1), u")
     prepare(database, **{"publication.autocreate.mode": "filtered"})
     with database.connect() as connection:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tailrace.connectors.postgres.connection import explained
-from tailrace.connectors.postgres.setup import create_slot
+from tailrace.connectors.postgres.slots import create_slot
 from tailrace.connectors.postgres.snapshot import take_over
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 

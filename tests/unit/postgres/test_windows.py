@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrace.connectors.postgres.snapshot import Visible
-from tailrace.connectors.postgres.windows import Streamed
+from tailrace.connectors.postgres.visible import Streamed, Visible
 
 LATE = Visible.parse("3000000000:3000000010:3000000005")
 

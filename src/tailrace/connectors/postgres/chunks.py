@@ -15,22 +15,23 @@ import numpy as np
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Task
-from tailrace.connectors.postgres import conditions, setup
+from tailrace.connectors.postgres import conditions
 from tailrace.connectors.postgres import connection as connections
+from tailrace.connectors.postgres.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.history import History
-from tailrace.connectors.postgres.offset import SnapshotProgress
 from tailrace.connectors.postgres.reading import Outside
 from tailrace.connectors.postgres.server import flushed_present, waiting
 from tailrace.connectors.postgres.snapshot import (
     SnapshotOrigin,
+    SnapshotProgress,
     SnapshotSession,
     override_error,
     override_statement,
     select_statement,
     take_over,
 )
-from tailrace.connectors.postgres.tasks import Consecutive, SnapshotTask
+from tailrace.connectors.postgres.snapshot_tasks import Consecutive, SnapshotTask
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
@@ -74,7 +75,7 @@ class Snapshots:
         self._control = control
         self._admit = admit
         self._session: SnapshotSession | None = None
-        self._tables: dict[str, setup.CapturedTable] = {}
+        self._tables: dict[str, CapturedTable] = {}
         self._catalog: Catalog | None = None
         self._storage: dict[int, int] = {}
         self._forms: dict[int, str] = {}
@@ -104,7 +105,7 @@ class Snapshots:
         names = frozenset(name for name in self._planned if not (wholly and name in self._statements))
         return None if names == set(self._tables) else names
 
-    def _selected(self, captured: Mapping[str, setup.CapturedTable]) -> list[str]:
+    def _selected(self, captured: Mapping[str, CapturedTable]) -> list[str]:
         """The names of the tables to read; Debezium 1.7 reads partitions, and not the tables that they belong to."""
         if self._chosen is None:
             names = selected(self._config, list(captured))
@@ -171,7 +172,7 @@ class Snapshots:
             self.close()
             self._session = self._take(exported)
             catalog = self._session.catalog(self._config["database.dbname"], self._settings.shaping.comments)
-            captured = setup.captured_tables(catalog.tables(), self._filter)
+            captured = captured_tables(catalog.tables(), self._filter)
             by_name = {str(entry[1]): entry for entry in captured}
             read = [by_name[name] for name in self._selected(by_name)]
             altered = self._session.hold(read)
@@ -331,7 +332,7 @@ class Snapshots:
             connection.execute("begin isolation level repeatable read read only")
             take_over(connection, exported)
             catalog = Catalog(connection, self._config["database.dbname"], self._settings.shaping.comments)
-            captured = setup.captured_tables(catalog.tables(), self._filter)
+            captured = captured_tables(catalog.tables(), self._filter)
             return _history(catalog, list(catalog.schemas([oid for oid, _, _ in captured]).values()))
         finally:
             connection.close()

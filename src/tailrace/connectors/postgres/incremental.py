@@ -29,7 +29,8 @@ from tailrace.connectors.postgres.segment import transactions_of
 from tailrace.connectors.postgres.server import waiting
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.connectors.postgres.spool import Rows
-from tailrace.connectors.postgres.windows import Described, Streamed, Window, Windows, WindowSettings
+from tailrace.connectors.postgres.visible import Streamed
+from tailrace.connectors.postgres.windows import Described, Window, Windows, WindowSettings
 from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.conditions import refusal

@@ -9,22 +9,10 @@ from tailrace.connectors.checkpoint import understood
 from tailrace.connectors.postgres.history import NOTHING, History
 from tailrace.connectors.postgres.position import START, LogPosition
 from tailrace.connectors.postgres.server import ServerId
-from tailrace.connectors.postgres.snapshot import SnapshotOrigin, Visible
+from tailrace.connectors.postgres.snapshot import SnapshotOrigin, SnapshotProgress
+from tailrace.connectors.postgres.visible import Visible
 from tailrace.snapshot.plan import SnapshotPlan
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotProgress:
-    """A snapshot of which `done` chunks have been read."""
-
-    plan: SnapshotPlan
-    origin: SnapshotOrigin
-    done: int
-
-    @property
-    def is_complete(self) -> bool:
-        return self.done >= len(self.plan)
 
 
 @dataclass(frozen=True, slots=True)

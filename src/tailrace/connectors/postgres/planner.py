@@ -17,7 +17,8 @@ from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.postgres import connection as connections
-from tailrace.connectors.postgres import segments, setup
+from tailrace.connectors.postgres import segments, setup, slots
+from tailrace.connectors.postgres.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.chunks import Snapshots
 from tailrace.connectors.postgres.form import FORM
@@ -25,22 +26,18 @@ from tailrace.connectors.postgres.heartbeats import StatementHeartbeats
 from tailrace.connectors.postgres.history import History, SchemaHistory
 from tailrace.connectors.postgres.incremental import Incremental
 from tailrace.connectors.postgres.notices import TableNotices
-from tailrace.connectors.postgres.offset import PostgresOffset, SnapshotProgress
+from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.position import Committed, LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.reader import LogReader
 from tailrace.connectors.postgres.reading import OUTSIDE, Connections, Outside, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
 from tailrace.connectors.postgres.segment import MixedSegment, Segment
-from tailrace.connectors.postgres.server import CatalogXmin, present
-from tailrace.connectors.postgres.snapshot import BATCHES, Visible
+from tailrace.connectors.postgres.server import CatalogXmin, present, refuse_standby
+from tailrace.connectors.postgres.snapshot import BATCHES, SnapshotProgress
+from tailrace.connectors.postgres.snapshot_tasks import Consecutive, ReadTask, Rehearsal
 from tailrace.connectors.postgres.spool import Rows
-from tailrace.connectors.postgres.tasks import (
-    Consecutive,
-    LogTask,
-    MessageTask,
-    ReadTask,
-    Rehearsal,
-)
+from tailrace.connectors.postgres.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.visible import Visible
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.admission import Admission
@@ -97,7 +94,7 @@ class PostgresPlanner:
     def _begin_anew(self) -> None:
         """Nothing has been read or prepared: what a planner is at first, and after a call that has failed."""
         config = self._config
-        self._captured: list[setup.CapturedTable] = []
+        self._captured: list[CapturedTable] = []
         self._reader: LogReader | None = None
         self._snapshots = Snapshots(
             config, self._settings, self._tables, self._outside, self._connect, self._names.admit
@@ -252,7 +249,7 @@ class PostgresPlanner:
 
     @connections.explained
     def stop_at_present(self) -> None:
-        setup.refuse_standby(self._connect())
+        refuse_standby(self._connect())
         self._target = present(self._connect())
 
     def status(self) -> Offset | None:
@@ -303,15 +300,15 @@ class PostgresPlanner:
         if self._prepared:
             return
         control = self._connect()
-        setup.refuse_standby(control)
+        refuse_standby(control)
         catalog = Catalog(control, self._config["database.dbname"], self._settings.shaping.comments)
-        self._captured = setup.captured_tables(catalog.tables(), self._tables)
+        self._captured = captured_tables(catalog.tables(), self._tables)
         guard_number(self._config, len(self._captured))
         if self._mode.streams:
             setup.prepare_publication(control, self._config, self._captured)
             setup.warn_of_unpublished(control, self._config["publication.name"], self._captured)
             if self._config["slot.failover"]:
-                setup.warn_of_failover(control, self._config["slot.name"])
+                slots.warn_of_failover(control, self._config["slot.name"])
         setup.set_replica_identities(control, self._config["replica.identity.autoset.values"], self._captured)
         setup.warn_of_identities(control, self._captured)
         with connections.one_moment(control):
@@ -340,14 +337,14 @@ class PostgresPlanner:
 
     def _lost(self, since: PostgresOffset) -> bool:
         """Whether the log no longer reaches the checkpoint; then a slot that cannot be read any more is dropped."""
-        reason = setup.lost_position(self._connect(), self._config, since.log, since.server, self._outside.connect)
+        reason = slots.lost_position(self._connect(), self._config, since.log, since.server, self._outside.connect)
         if reason:
             log.warning("%s: a new snapshot is taken", reason)
         return bool(reason)
 
     def _slot_start(self) -> PostgresOffset:
         """Where a query without snapshot starts to read: the slot's position, and the tables when it was created."""
-        with closing(setup.slot_start(self._connect(), self._config, self._outside.connect)) as slot:
+        with closing(slots.slot_start(self._connect(), self._config, self._outside.connect)) as slot:
             schemas = History() if slot.snapshot is None else self._snapshots.history_at(slot.snapshot)
             return PostgresOffset(slot.position, schemas=schemas, server=slot.server)
 
@@ -364,7 +361,7 @@ class PostgresPlanner:
         server, exported = since.server, None
         with ExitStack() as until_taken_over:
             if self._mode.streams and (since.is_initial or lost):
-                slot = setup.slot_start(self._connect(), self._config, self._outside.connect)
+                slot = slots.slot_start(self._connect(), self._config, self._outside.connect)
                 until_taken_over.enter_context(closing(slot))
                 position, server, exported = slot.position, slot.server, slot.snapshot
             plan, is_cut = self._snapshots.start(exported, self._parallelism)
@@ -483,7 +480,7 @@ class PostgresPlanner:
     def _captured_names(self) -> list[tuple[str, str]]:
         """The tables that are captured now; some may have been made since the query began."""
         catalog = Catalog(self._connect(), self._config["database.dbname"])
-        self._captured = setup.captured_tables(catalog.tables(), self._tables)
+        self._captured = captured_tables(catalog.tables(), self._tables)
         return [(table.schema, table.table) for _, table, _ in self._captured]
 
     # --- the log -------------------------------------------------------------------------------------------------
@@ -494,7 +491,7 @@ class PostgresPlanner:
             return self._reader
         self._prepare()
         config = self._config
-        if setup.find_slot(self._connect(), config) is None:
+        if slots.find_slot(self._connect(), config) is None:
             raise PositionLost(
                 f"The replication slot {config['slot.name']} is gone.",
                 "The changes since the last commit are lost: delete the checkpoint to start again with a snapshot.",

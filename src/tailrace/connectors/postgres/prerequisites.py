@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
 from tailrace.connectors.postgres.advice import advice
+from tailrace.connectors.postgres.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import connect
-from tailrace.connectors.postgres.setup import NAME_PRIMARY, CapturedTable, captured_tables
+from tailrace.connectors.postgres.server import NAME_PRIMARY
 from tailrace.connectors.postgres.signal_table import SignalTable
 from tailrace.connectors.postgres.snapshot import quoted
 from tailrace.errors import TailraceError

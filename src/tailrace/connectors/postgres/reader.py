@@ -43,11 +43,9 @@ from tailrace.connectors.postgres.position import (
 )
 from tailrace.connectors.postgres.reading import Connections, ReaderSettings
 from tailrace.connectors.postgres.relations import Relations
-from tailrace.connectors.postgres.server import ServerId, flushed_end, identify
-from tailrace.connectors.postgres.setup import decodes_behind_standbys, refuse_standby
-from tailrace.connectors.postgres.snapshot import Visible
+from tailrace.connectors.postgres.server import ServerId, decodes_behind_standbys, flushed_end, identify, refuse_standby
 from tailrace.connectors.postgres.spool import Rows, Spool
-from tailrace.connectors.postgres.windows import Streamed
+from tailrace.connectors.postgres.visible import Streamed, Visible
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, SpoolFailed
 from tailrace.runtime import THREADS, Runtime, Thread
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.connectors.postgres.position import FlushedLsn, TargetLsn, lsn_text, lsn_value
-from tailrace.errors import PositionLost
+from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -168,3 +168,28 @@ class CatalogXmin:
             self._known = 0 if row is None else int(row[0])
             self._due = now + self._interval
         return self._known
+
+
+def refuse_standby(connection: psycopg.Connection[Any]) -> None:
+    """Raises PrerequisiteError when the server is a standby: nothing can be made there, no publication and no slot."""
+    row = connection.execute("select pg_is_in_recovery()").fetchone()
+    if row is not None and row[0]:
+        raise PrerequisiteError("The server is a standby.", NAME_PRIMARY)
+
+
+NAME_PRIMARY = "Name the primary in database.hostname: changes are read from primaries only."
+"""The remedy for a configuration that names a standby."""
+
+
+def decodes_behind_standbys(connection: psycopg.Connection[Any], slot: str) -> bool:
+    """Whether the server sends no more of the log than standbys have confirmed (synchronized_standby_slots).
+
+    It does so for slots that standbys keep, and not for copies of them.
+    """
+    row = connection.execute(
+        "select coalesce((to_jsonb(s) ->> 'failover')::bool, false) and "
+        "coalesce(current_setting('synchronized_standby_slots', true), '') <> '' "
+        "from pg_replication_slots s where slot_name = %s",
+        (slot,),
+    ).fetchone()
+    return row is not None and bool(row[0])

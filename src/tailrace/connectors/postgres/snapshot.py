@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.columns.batch import ChangeBatch, Flags, Image, Int64s, Marker, Transactions
+from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.postgres import conditions
 from tailrace.connectors.postgres.arrow import ArrowConnection
 from tailrace.connectors.postgres.catalog import Catalog
 from tailrace.connectors.postgres.connection import OWN, hold_open, own_path
 from tailrace.connectors.postgres.texts import selected, texts
+from tailrace.connectors.postgres.visible import Visible
 from tailrace.errors import ConfigError, ConnectionFailed
 from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
 
@@ -52,57 +53,16 @@ class SnapshotOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class Visible:
-    """The transactions that a snapshot shows, by `pg_current_snapshot()`; `before_lsn`: the log's end just after.
+class SnapshotProgress:
+    """A snapshot of which `done` chunks have been read."""
 
-    The log holds them too when the slot is older than the snapshot: they are left out there, by id, because a
-    transaction's commit record can be in the log before new snapshots show it. `tables` are those that were read, as
-    `schema.table`, None for all that are captured: changes of the others are not left out.
-    """
+    plan: SnapshotPlan
+    origin: SnapshotOrigin
+    done: int
 
-    xmin: int
-    xmax: int
-    in_progress: frozenset[int]
-    before_lsn: int
-    tables: frozenset[str] | None = None
-
-    def __call__(self, xid: int, commit_lsn: int) -> bool:
-        """Whether the transaction with the 32-bit id `xid` that committed at `commit_lsn` is shown."""
-        if commit_lsn >= self.before_lsn:
-            return False
-        full = (self.xmax & ~0xFFFFFFFF) | xid
-        if full > self.xmax + 0x7FFFFFFF:
-            full -= 1 << 32
-        elif full < self.xmax - 0x7FFFFFFF:
-            full += 1 << 32
-        return full < self.xmin or (full < self.xmax and full not in self.in_progress)
-
-    def shows(self, xids: Int64s) -> Flags:
-        """Which of the 32-bit ids `xids` belong to transactions that are shown, whatever their place in the log."""
-        full = (np.int64(self.xmax) & ~np.int64(0xFFFFFFFF)) | xids
-        full = np.where(full > self.xmax + 0x7FFFFFFF, full - (1 << 32), full)
-        full = np.where(full < self.xmax - 0x7FFFFFFF, full + (1 << 32), full)
-        running = np.isin(full, np.array(sorted(self.in_progress), np.int64))
-        shown: Flags = (full < self.xmin) | ((full < self.xmax) & ~running)
-        return shown
-
-    @classmethod
-    def parse(cls, snapshot: str, before_lsn: int = 0) -> Visible:
-        """What `pg_current_snapshot()` says: `xmin:xmax:xip,…`."""
-        xmin, xmax, listed = snapshot.split(":")
-        return cls(int(xmin), int(xmax), frozenset(int(xid) for xid in listed.split(",") if xid), before_lsn)
-
-    def to_json(self) -> str | dict[str, Any]:
-        listed = ",".join(str(xid) for xid in sorted(self.in_progress))
-        text = f"{self.xmin}:{self.xmax}:{listed}@{self.before_lsn}"
-        return text if self.tables is None else {"tables": sorted(self.tables), "transactions": text}
-
-    @classmethod
-    def from_json(cls, fields: str | dict[str, Any]) -> Visible:
-        text = fields if isinstance(fields, str) else fields["transactions"]
-        snapshot, _, before = text.partition("@")
-        tables = None if isinstance(fields, str) else frozenset(fields["tables"])
-        return replace(cls.parse(snapshot, int(before)), tables=tables)
+    @property
+    def is_complete(self) -> bool:
+        return self.done >= len(self.plan)
 
 
 # What makes up each table and the tables that are read with it: heap, and columns by number and name.

@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.connection import OWN_HERE, hold_open, is_lost
@@ -34,7 +30,8 @@ from tailrace.connectors.postgres.keyed import (
 )
 from tailrace.connectors.postgres.position import FlushedLsn
 from tailrace.connectors.postgres.server import flushed_end, flushed_present
-from tailrace.connectors.postgres.snapshot import Visible, takes_over
+from tailrace.connectors.postgres.snapshot import takes_over
+from tailrace.connectors.postgres.visible import Streamed, Visible
 from tailrace.errors import ConnectionFailed
 from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
@@ -51,42 +48,6 @@ _TRIES, _PAUSE = 50, 0.01
 LOCK_MS = 200
 # How long no window is opened after that, in s: each try writes watermarks.
 ALTERED_PAUSE = 0.5
-
-
-class Streamed:
-    """The transactions that have been read from the log and may be invisible to new snapshots still.
-
-    The reader's thread adds, the planner asks.
-    """
-
-    def __init__(self) -> None:
-        self._parts: list[tuple[Int64s, Int64s]] = []
-        self._lock = threading.Lock()
-
-    def add(self, xids: Int64s, commit_lsn: Int64s) -> None:
-        """Transactions that were read, and where they committed; 0 stands for none, as a message alone has."""
-        real = xids != 0
-        if not real.all():
-            xids, commit_lsn = xids[real], commit_lsn[real]
-        with self._lock:
-            self._parts.append((xids, commit_lsn))
-
-    def hidden(self, visible: Visible, upto_lsn: int | None = None) -> int:
-        """How many of those that committed up to `upto_lsn` the snapshot does not show; the others are forgotten."""
-        with self._lock:
-            parts, self._parts = self._parts, []
-        if not parts:
-            return 0
-        xids, commits = (np.concatenate(column) for column in zip(*parts, strict=True))
-        left = ~visible.shows(xids)
-        xids, commits = xids[left], commits[left]
-        if len(xids):
-            self.add(xids, commits)
-        return len(xids) if upto_lsn is None else int((commits <= upto_lsn).sum())
-
-    def __len__(self) -> int:
-        with self._lock:
-            return sum(len(xids) for xids, _ in self._parts)
 
 
 @dataclass(frozen=True, slots=True)

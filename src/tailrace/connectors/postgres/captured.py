@@ -1,0 +1,20 @@
+"""The tables that are captured, as the catalog lists them. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tailrace.columns.table import TableId
+from tailrace.config import TableFilter
+
+if TYPE_CHECKING:
+    pass
+
+
+CapturedTable = tuple[int, TableId, str]
+
+
+def captured_tables(tables: Sequence[CapturedTable], lists: TableFilter) -> list[CapturedTable]:
+    """The tables that the include and exclude lists leave, ordered by name."""
+    return [entry for entry in tables if lists.includes(entry[1].schema, entry[1].table)]
