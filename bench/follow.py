@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tailrace.connectors.postgres.position import lsn_value
+from tailrace.connectors.postgres.protocol.position import lsn_value
 
 Progress = Mapping[str, Any]
 

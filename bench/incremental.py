@@ -20,7 +20,7 @@ from bench import baseline
 from bench.drain import frame, options
 from bench.follow import delivered, ended, ended_at, newest, offset, told_by
 from bench.workload import Workload, wait
-from tailrace.connectors.postgres.pgoutput import Begin, Insert, parse
+from tailrace.connectors.postgres.protocol.pgoutput import Begin, Insert, parse
 from tailrace.sinks.interruption import briefly
 
 RATE = 500

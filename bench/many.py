@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from bench.drain import frame
 from bench.follow import delivered, ended, ended_at, newest, told_by
 from bench.workload import Workload, wait
-from tailrace.connectors.postgres.position import lsn_value
+from tailrace.connectors.postgres.protocol.position import lsn_value
 
 TABLES = 1_000
 ROWS = 10

@@ -12,7 +12,7 @@ import pytest
 
 from tailrace.connectors import dispatch
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.connectors.postgres.position import FlushedLsn
+from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tests import fix_invariant

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tailrace.connectors.postgres.position import FlushedLsn
+from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.embedded import THROWAWAY, Server
 from tests import fix_invariant
 

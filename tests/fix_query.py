@@ -11,13 +11,13 @@ import pytest
 from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.base import Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
-from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.decoder import decode
-from tailrace.connectors.postgres.keyed import read_rows
+from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.connectors.postgres.snapshot import read_chunk
-from tailrace.connectors.postgres.snapshot_tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
-from tailrace.connectors.postgres.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.protocol.decoder import decode
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.snapshot.keyed import read_rows
+from tailrace.connectors.postgres.snapshot.session import read_chunk
+from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.incremental import Notification

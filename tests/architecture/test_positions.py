@@ -12,10 +12,10 @@ callers = partial(typing_rules.callers, "postgres")
 MIXED = """
 from dataclasses import replace
 
-from tailrace.connectors.postgres import position as p
-from tailrace.connectors.postgres.gears import CatchUp, Streaming
-from tailrace.connectors.postgres.reader import LogReader
-from tailrace.connectors.postgres.server import flushed_end, present
+from tailrace.connectors.postgres.protocol import position as p
+from tailrace.connectors.postgres.log.gears import CatchUp, Streaming
+from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.identity import flushed_end, present
 
 
 def acknowledge(gear: Streaming, read: p.ReadLsn, flushed: p.FlushedLsn, committed: p.Committed) -> None:
@@ -69,7 +69,7 @@ def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten()
     assert callers("Committed") == ["planner.latest_offset"]
     assert callers("may_forget") == ["reader.committed"]
     # a new slot, one that was found, and what is known before there is one
-    assert set(callers("confirmed")) == {"setup.create_slot", "setup.find_slot", "reader._resume"} | {
+    assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "reader._resume"} | {
         "gears.__init__",
         "reader.__init__",
     }

@@ -30,7 +30,7 @@ def check_refused(source: str, folder: Path) -> None:
 def callers(connector: str, name: str) -> list[str]:
     """The functions of a connector that call `name`, as `file.function`."""
     found = []
-    for path in sorted((CONNECTORS / connector).glob("*.py")):
+    for path in sorted((CONNECTORS / connector).rglob("*.py")):
         for function in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(function, ast.FunctionDef):
                 calls = [one for one in ast.walk(function) if isinstance(one, ast.Call)]

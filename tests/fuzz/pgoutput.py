@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from tailrace.columns.batch import ChangeBatch, Image, Transactions
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.postgres import decoder, gears, scan
-from tailrace.connectors.postgres.indexing import Indexer
-from tailrace.connectors.postgres.numbering import Numbering
-from tailrace.connectors.postgres.pgoutput import (
+from tailrace.connectors.postgres.log import gears
+from tailrace.connectors.postgres.log.indexing import Indexer
+from tailrace.connectors.postgres.log.numbering import Numbering
+from tailrace.connectors.postgres.protocol import decoder, scan
+from tailrace.connectors.postgres.protocol.pgoutput import (
     UNAVAILABLE,
     Delete,
     Insert,
@@ -28,8 +29,8 @@ from tailrace.connectors.postgres.pgoutput import (
     parse,
     reference_decode,
 )
-from tailrace.connectors.postgres.position import START
-from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.protocol.position import START
+from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError, TailraceError
 from tailrace.runtime import THREADS
 from tests.fuzz.guarded import Guarded

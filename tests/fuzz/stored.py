@@ -12,10 +12,10 @@ from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.offset import SnapshotChunk, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.shell_json import strict_json
-from tailrace.connectors.postgres.history import Attributes, Change, ColumnFacts, History, IndexFacts
+from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.visible import Visible
+from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.schema.history import Attributes, Change, ColumnFacts, History, IndexFacts
 from tailrace.connectors.registry import read as read_file
 from tailrace.snapshot.channels import parse
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, requested

@@ -17,7 +17,7 @@ import pytest
 
 from tailrace.columns import TableId, TableSchema
 from tailrace.columns.logical import LogicalType
-from tailrace.connectors.postgres.form import FORM
+from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events import boundaries, heartbeat, messages
 from tailrace.events.envelope import event_schemas
 from tailrace.events.settings import EventSettings

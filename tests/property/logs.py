@@ -10,13 +10,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.postgres.evolution import Moment
-from tailrace.connectors.postgres.indexing import Chunk, Indexer
-from tailrace.connectors.postgres.numbering import Numbering
-from tailrace.connectors.postgres.pgoutput import Relation
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.relations import UNCAPTURED
-from tailrace.connectors.postgres.spool import Rows
+from tailrace.connectors.postgres.log.indexing import Chunk, Indexer
+from tailrace.connectors.postgres.log.numbering import Numbering
+from tailrace.connectors.postgres.log.spool import Rows
+from tailrace.connectors.postgres.protocol.pgoutput import Relation
+from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.schema.evolution import Moment
+from tailrace.connectors.postgres.schema.relations import UNCAPTURED
 
 TABLES = (10, 20, 30)
 CAPTURED = (10, 20)

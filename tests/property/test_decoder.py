@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tailrace.columns.batch import ChangeBatch, Image, Transactions
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.postgres import scan
-from tailrace.connectors.postgres.decoder import decode
-from tailrace.connectors.postgres.pgoutput import (
+from tailrace.connectors.postgres.protocol import scan
+from tailrace.connectors.postgres.protocol.decoder import decode
+from tailrace.connectors.postgres.protocol.pgoutput import (
     UNAVAILABLE,
     Delete,
     Insert,
@@ -26,7 +26,7 @@ from tailrace.connectors.postgres.pgoutput import (
     parse,
     reference_decode,
 )
-from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
 
 OID = 0xF000_0001

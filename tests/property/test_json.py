@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.columns import ROW_SCHEMA, ChangeBatch, Column, TableId, TableSchema
-from tailrace.connectors.postgres.form import FORM
-from tailrace.connectors.postgres.values import plan_columns
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas
 from tailrace.events.form import Form

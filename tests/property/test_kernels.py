@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.columns import Column, TableId, TableSchema
-from tailrace.connectors.postgres.values import plan_columns
+from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.serde.fragments import column_fragment, integers_fragment, json_array, plain_json
 from tests.event_settings import event_settings
 

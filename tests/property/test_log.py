@@ -8,11 +8,11 @@ from collections import defaultdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.connectors.postgres import segments
-from tailrace.connectors.postgres.decoder import decode
-from tailrace.connectors.postgres.indexing import Chunk
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.spool import Spool
+from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.indexing import Chunk
+from tailrace.connectors.postgres.log.spool import Spool
+from tailrace.connectors.postgres.protocol.decoder import decode
+from tailrace.connectors.postgres.protocol.position import LogPosition
 from tests.property.logs import SCHEMAS, Change, changes, index, logs, rows, rows_of
 
 

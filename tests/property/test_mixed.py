@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tailrace.columns import ChangeBatch, Image, TableId, TableSchema, Transactions
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
-from tailrace.connectors.postgres import mixed, segments
-from tailrace.connectors.postgres.mixed import _apart, records
-from tailrace.connectors.postgres.segment import MixedSegment, Segment
-from tailrace.connectors.postgres.tasks import LogTask
+from tailrace.connectors.postgres.log import mixed, segments
+from tailrace.connectors.postgres.log.mixed import _apart, records
+from tailrace.connectors.postgres.log.tasks import LogTask
+from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import TailraceError
 from tailrace.events.settings import EventSettings
 from tailrace.events.shaping import Shaping

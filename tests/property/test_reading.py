@@ -15,12 +15,12 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.connectors.postgres.gears import Messages
-from tailrace.connectors.postgres.history import NOTHING, SchemaHistory
-from tailrace.connectors.postgres.pgoutput import Relation
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.reader import LogReader
-from tailrace.connectors.postgres.reading import ReaderSettings
+from tailrace.connectors.postgres.log.gears import Messages
+from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.reading import ReaderSettings
+from tailrace.connectors.postgres.protocol.pgoutput import Relation
+from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.schema.history import NOTHING, SchemaHistory
 from tests.property.logs import SCHEMAS, Change, Known, index, log, logs, places, rows, rows_of
 
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)

@@ -18,7 +18,7 @@ from tailrace.columns.row import made_columns, row_schema
 from tailrace.connectors.mongodb import partition
 from tailrace.connectors.mongodb.documents.entrance import transform
 from tailrace.connectors.mongodb.segment import OPLOG
-from tailrace.connectors.postgres.form import FORM
+from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER
 from tailrace.events.boundaries import boundary_rows

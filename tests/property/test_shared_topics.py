@@ -17,11 +17,11 @@ from tailrace.columns.table import Column, TableSchema
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.connectors import interleaving
-from tailrace.connectors.postgres import segments
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.segment import Segment
-from tailrace.connectors.postgres.spool import Rows, Spool
-from tailrace.connectors.postgres.tasks import LogTask
+from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.spool import Rows, Spool
+from tailrace.connectors.postgres.log.tasks import LogTask
+from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tests.event_settings import event_settings

@@ -13,14 +13,15 @@ from random import Random
 from typing import Any
 
 from tailrace.connectors.base import Offset
-from tailrace.connectors.postgres import pgoutput, spool
-from tailrace.connectors.postgres.endings import SlotInUse
+from tailrace.connectors.postgres.log import spool
+from tailrace.connectors.postgres.log.endings import SlotInUse
+from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.log.spill import Place, Spill, spool_failed
+from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.connectors.postgres.reading import Outside
-from tailrace.connectors.postgres.segment import MessageSegment, MixedSegment, Segment
-from tailrace.connectors.postgres.spill import Place, Spill, spool_failed
-from tailrace.connectors.postgres.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.protocol import pgoutput
+from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedSegment, Segment
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings

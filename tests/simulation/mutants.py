@@ -21,8 +21,9 @@ from tailrace.connectors.mongodb.oplog import OplogFeed
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.position import WHOLE
 from tailrace.connectors.mongodb.reader import LogReader as MongoReader
-from tailrace.connectors.postgres import gears, indexing, planner, reader, server, spool
-from tailrace.connectors.postgres.position import NOWHERE, FlushedLsn, confirmed, sent
+from tailrace.connectors.postgres import planner
+from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool
+from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.errors import SpoolFailed
 
 
@@ -94,7 +95,7 @@ def _written_end(connection: Any) -> FlushedLsn:
 
 def the_present_is_what_was_flushed() -> contextlib.AbstractContextManager[None]:
     """An AvailableNow query ends where the log was flushed to, though more had been committed."""
-    return replaced(planner, "present", server.flushed_end)
+    return replaced(planner, "present", identity.flushed_end)
 
 
 def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:

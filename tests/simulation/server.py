@@ -18,9 +18,9 @@ import psycopg
 import pyarrow as pa
 from psycopg import pq
 
-from tailrace.connectors.postgres import catalog
-from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.connection import Address
+from tailrace.connectors.postgres.schema import catalog
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.connection import Address
 from tests.simulation.log import BEGIN_LSN, CAPTURED, TABLES, Change, Decoder, Record
 from tests.simulation.world import Process
 
@@ -455,7 +455,7 @@ class Arrow:
 
 
 def sessions(server: Server, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
-    """`connect` and `arrow` of `tailrace.connectors.postgres.reading.Outside`."""
+    """`connect` and `arrow` of `tailrace.connectors.postgres.log.reading.Outside`."""
 
     def connect(
         config: Mapping[str, Any], /, *, replication: bool = False, any_bytes: bool = False, limited: bool = True

@@ -17,9 +17,9 @@ from tailrace.connectors.mongodb.offset import SnapshotProgress as MongoProgress
 from tailrace.connectors.mongodb.plan import planned
 from tailrace.connectors.mongodb.position import WHOLE, Position
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.snapshot import SnapshotOrigin
-from tailrace.connectors.postgres.snapshot import SnapshotProgress as PostgresProgress
+from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin
+from tailrace.connectors.postgres.snapshot.session import SnapshotProgress as PostgresProgress
 from tailrace.connectors.registry import OWN, find
 from tailrace.connectors.source_status import SnapshotStatus, SourceStatus, TableProgress
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot

@@ -204,7 +204,7 @@ class Demo:
         return registry.read(path)
 
     def _create_tables(self, run: RunConfig) -> None:
-        from tailrace.connectors.postgres.connection import connect
+        from tailrace.connectors.postgres.server.connection import connect
 
         with connect({**run.source, "database.dbname": "postgres"}) as connection:
             connection.execute(f"create database {inventory.DATABASE}".encode())
@@ -230,7 +230,7 @@ class Demo:
 
     def _watch(self, pipeline: Pipeline, run: RunConfig, stack: ExitStack) -> None:
         """The snapshot, then the workload step by step, each with the records that it gives."""
-        from tailrace.connectors.postgres.connection import connect
+        from tailrace.connectors.postgres.server.connection import connect
 
         screen = self._screen
         written = RecordFiles(Path(run.sink.options["path"]))

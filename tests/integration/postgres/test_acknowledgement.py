@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import windows
+from tailrace.connectors.postgres.log.identity import flushed_end, present
+from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.reading import ReaderSettings
-from tailrace.connectors.postgres.server import flushed_end, present
-from tailrace.connectors.postgres.windows import Windows
+from tailrace.connectors.postgres.snapshot import windows
+from tailrace.connectors.postgres.snapshot.windows import Windows
 from tailrace.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost
 from tests.fix_postgres import Database, Postgres, create, describe, drop

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import prerequisites
+from tailrace.connectors.postgres.setup import prerequisites
 from tailrace.connectors.registry import parse
 from tailrace.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost, PrerequisiteError

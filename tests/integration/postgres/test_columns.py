@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from tailrace.connectors.postgres.snapshot_tasks import SnapshotTask
+from tailrace.connectors.postgres.snapshot.tasks import SnapshotTask
 from tailrace.errors import ConfigError
 from tests.fix_capture import Captures
 from tests.fix_postgres import Database

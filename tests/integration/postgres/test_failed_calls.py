@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import setup
-from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.chunks import Snapshots
+from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.patience import PatientPlanner
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.connectors.postgres.reader import LogReader
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.setup import publications, slots
+from tailrace.connectors.postgres.snapshot.chunks import Snapshots
 from tailrace.errors import ConnectionFailed
 from tests import fix_query
 from tests.fix_postgres import Database
@@ -39,8 +39,8 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, after: boo
 @pytest.mark.parametrize(
     ("owner", "name", "after"),
     [
-        (setup, "prepare_publication", True),
-        (setup, "create_slot", True),
+        (publications, "prepare_publication", True),
+        (slots, "create_slot", True),
         (Snapshots, "start", False),
         (Snapshots, "start", True),
         (Catalog, "tables", False),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.snapshot_tasks import ReadTask, SnapshotTask
+from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
 from tailrace.errors import TailraceError
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple

@@ -11,8 +11,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from tailrace.connectors.postgres import windows
-from tailrace.connectors.postgres.snapshot_tasks import ReadTask
+from tailrace.connectors.postgres.snapshot import windows
+from tailrace.connectors.postgres.snapshot.tasks import ReadTask
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 from tailrace.snapshot.progress import NO_PROGRESS
 from tests.fix_capture import StillClock

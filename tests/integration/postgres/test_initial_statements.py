@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableId
-from tailrace.connectors.postgres.connection import Address
-from tailrace.connectors.postgres.reading import ReaderSettings
-from tailrace.connectors.postgres.snapshot_tasks import SnapshotTask
+from tailrace.connectors.postgres.log.reading import ReaderSettings
+from tailrace.connectors.postgres.server.connection import Address
+from tailrace.connectors.postgres.snapshot.tasks import SnapshotTask
 from tailrace.errors import PrerequisiteError
 from tests.fix_postgres import Database
 from tests.fix_query import simple

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import gears
+from tailrace.connectors.postgres.log import gears
 from tests import fix_invariant
 from tests.fix_postgres import Database
 

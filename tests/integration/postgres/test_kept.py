@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tailrace.connectors.postgres import arrow
-from tailrace.connectors.postgres import connection as connections
-from tailrace.connectors.postgres.arrow import KeptConnection
-from tailrace.connectors.postgres.connection import Address
+from tailrace.connectors.postgres.server import arrow
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.server.arrow import KeptConnection
+from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.registry import parse
 from tests.fix_postgres import Database
 

@@ -9,11 +9,11 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from tailrace.connectors.postgres import connection as connections
-from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.keyed import KeyedTable, UnusableTable, WindowOrigin, fingerprint, read_rows
-from tailrace.connectors.postgres.reconcile import NOTHING, Superseded
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.snapshot.keyed import KeyedTable, UnusableTable, WindowOrigin, fingerprint, read_rows
+from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded
 from tailrace.connectors.registry import parse
 from tailrace.snapshot.incremental import Collection, Cursor
 from tests.fix_postgres import Database

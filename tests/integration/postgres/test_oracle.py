@@ -17,8 +17,8 @@ import psycopg
 import pyarrow as pa
 import pytest
 
-from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.values import plan_columns
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tests.event_settings import event_settings

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import gears
+from tailrace.connectors.postgres.log import gears
+from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.connectors.postgres.reading import ReaderSettings
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
@@ -290,7 +290,7 @@ def test_a_snapshot_beside_an_older_slot_shows_each_transaction_once(database: D
 def test_a_large_table_is_read_in_chunks_and_a_crash_reads_the_rest_only(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.session.CHUNK_PAGES", 2)
     database.execute(
         "create table t (id int primary key, v text)", "insert into t select i, 'v' from generate_series(1, 5000) i"
     )

@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from tailrace.config import Config
-from tailrace.connectors.postgres.advice import is_open_to_others
-from tailrace.connectors.postgres.connection import Address, connect
-from tailrace.connectors.postgres.prerequisites import Finding, check, demand
+from tailrace.connectors.postgres.server.connection import Address, connect
+from tailrace.connectors.postgres.setup.advice import is_open_to_others
+from tailrace.connectors.postgres.setup.prerequisites import Finding, check, demand
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tests.fix_postgres import Database

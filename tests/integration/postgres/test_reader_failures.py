@@ -11,11 +11,11 @@ from typing import IO, Any, cast
 import psycopg
 import pytest
 
-from tailrace.connectors.postgres import gears, spill
-from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.log import gears, spill
+from tailrace.connectors.postgres.log.reading import ReaderSettings
+from tailrace.connectors.postgres.log.spool import Spool
 from tailrace.connectors.postgres.planner import PostgresPlanner
-from tailrace.connectors.postgres.reading import ReaderSettings
-from tailrace.connectors.postgres.spool import Spool
+from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.errors import SpoolFailed
 from tests.fix_postgres import Database
 from tests.fix_query import Query

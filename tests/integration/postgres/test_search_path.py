@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import prerequisites
-from tailrace.connectors.postgres.connection import connect
+from tailrace.connectors.postgres.server.connection import connect
+from tailrace.connectors.postgres.setup import prerequisites
 from tailrace.connectors.registry import parse
 from tests.fix_postgres import Database
 from tests.integration.postgres.signalled import SIGNALS, execute, is_over, reads, run

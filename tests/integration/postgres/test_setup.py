@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from tailrace.config import TableFilter
-from tailrace.connectors.postgres import connection as connections
-from tailrace.connectors.postgres import setup, slots
-from tailrace.connectors.postgres.captured import captured_tables
-from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.snapshot import SnapshotSession
+from tailrace.connectors.postgres.schema.captured import captured_tables
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.setup import publications, slots
+from tailrace.connectors.postgres.snapshot.session import SnapshotSession
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tests.fix_postgres import Database
@@ -31,7 +31,7 @@ def prepare(database: Database, **options: str) -> None:
     config = parse("postgres", database.options(**{"topic.prefix": "s", **options}))
     with database.connect() as connection:
         captured = captured_tables(Catalog(connection, database.name).tables(), TableFilter(config))
-        setup.prepare_publication(connection, config, captured)
+        publications.prepare_publication(connection, config, captured)
 
 
 def test_a_publication_is_made_with_the_operations_that_give_events(database: Database) -> None:
@@ -91,15 +91,15 @@ def test_replica_identities_are_set_by_expressions_and_index_names_keep_their_ca
         captured = Catalog(connection, database.name).tables()
         values = ["public[.]a.*:FULL", "public.b:INDEX Bv", "public.none:NOTHING"]
         for _ in range(2):
-            found = setup.set_replica_identities(connection, values, captured)
+            found = publications.set_replica_identities(connection, values, captured)
             assert found == ["replica.identity.autoset.values: public.none matches no captured table"]
             assert identities(database) == {"a1": "f", "a2": "f", "b": "i", "rest": "d"}
-        assert setup.set_replica_identities(connection, ["public.b:default"], captured) == []
+        assert publications.set_replica_identities(connection, ["public.b:default"], captured) == []
         assert identities(database)["b"] == "d"
         with pytest.raises(ConfigError, match=r"public\.a1 to be full and nothing"):
-            setup.set_replica_identities(connection, ["public.a1:FULL", "public.a.:NOTHING"], captured)
+            publications.set_replica_identities(connection, ["public.a1:FULL", "public.a.:NOTHING"], captured)
         with pytest.raises(PrerequisiteError, match=r"public\.b"):
-            setup.set_replica_identities(connection, ["public.b:INDEX missing"], captured)
+            publications.set_replica_identities(connection, ["public.b:INDEX missing"], captured)
     assert identities(database)["a1"] == "f"
 
 
@@ -108,7 +108,7 @@ def test_a_replica_identity_that_may_not_be_set_is_told_of(database: Database) -
     with database.connect() as connection:
         captured = Catalog(connection, database.name).tables()
         connection.execute("set role pg_monitor")
-        (found,) = setup.set_replica_identities(connection, ["public.t:FULL"], captured)
+        (found,) = publications.set_replica_identities(connection, ["public.t:FULL"], captured)
     assert found.startswith("the replica identity of public.t stays as it is")
     assert identities(database) == {"t": "d"}
 
@@ -181,11 +181,11 @@ def test_a_publication_that_lists_the_tables_already_is_left_to_its_owner(databa
     filtered = TableFilter(config)
     with connections.connect(config) as connection:
         tables = Catalog(connection, database.name).tables()
-        setup.prepare_publication(connection, config, captured_tables(tables, filtered))
+        publications.prepare_publication(connection, config, captured_tables(tables, filtered))
         database.execute("create table u (id int primary key)")
         tables = Catalog(connection, database.name).tables()
         with pytest.raises(PrerequisiteError, match="may not create or change"):
-            setup.prepare_publication(connection, config, captured_tables(tables, filtered))
+            publications.prepare_publication(connection, config, captured_tables(tables, filtered))
     database.execute(f"drop role {name}", "alter publication dbz_publication set table t where (id > 1), u")
     prepare(database, **{"publication.autocreate.mode": "filtered"})
     with database.connect() as connection:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import segments
+from tailrace.connectors.postgres.log import segments
 from tests.fix_capture import has_read
 from tests.fix_postgres import Database
 from tests.fix_query import Query

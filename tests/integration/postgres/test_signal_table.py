@@ -9,8 +9,8 @@ import pytest
 from tailrace import cli
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding
-from tailrace.connectors.postgres.prerequisites import check
-from tailrace.connectors.postgres.signal_table import SignalTable
+from tailrace.connectors.postgres.setup.prerequisites import check
+from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tailrace.snapshot.signals import Signal

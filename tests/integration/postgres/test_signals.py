@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.snapshot_tasks import ReadTask
+from tailrace.connectors.postgres.snapshot.tasks import ReadTask
 from tests.fix_postgres import Database
 from tests.fix_query import simple
 from tests.integration.postgres.signalled import SIGNALS, SINK, execute, is_over, kinds, reads, run

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.postgres import chunks
-from tailrace.connectors.postgres.snapshot import select_statement
+from tailrace.connectors.postgres.snapshot import chunks
+from tailrace.connectors.postgres.snapshot.session import select_statement
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost
 from tailrace.snapshot.plan import PlannedTable, SnapshotPlan
 from tests.fix_postgres import Database
@@ -259,7 +259,7 @@ def test_a_table_altered_between_the_snapshot_and_its_lock_is_read_under_another
 def test_a_table_altered_in_the_middle_of_its_snapshot_is_read_on_in_its_new_form(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.session.CHUNK_PAGES", 2)
     database.execute(
         "create table t (id int primary key, v int, w int)",
         "insert into t select i, i, -i from generate_series(1, 3000) i",
@@ -307,7 +307,7 @@ def test_a_chunk_whose_table_is_altered_before_it_is_read_is_an_error_that_a_res
 def test_a_table_written_anew_between_two_runs_of_its_snapshot_loses_no_row(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.session.CHUNK_PAGES", 2)
     database.execute(
         "create table t (id int primary key, v text)",
         "insert into t select i, 'v' from generate_series(1, 3000) i",
@@ -329,7 +329,7 @@ def test_a_table_written_anew_between_two_runs_of_its_snapshot_loses_no_row(
 def test_a_table_dropped_between_two_runs_of_its_snapshot_is_left_out(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.session.CHUNK_PAGES", 2)
     three_tables(database)
     database.execute("insert into a select i from generate_series(3, 3000) i")
     one = query(**{"event.order.segments": "1"})
@@ -349,7 +349,7 @@ def half_read(database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, b
 
     The pages that were read have room for other rows. `before` is called when the slot has been made.
     """
-    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.CHUNK_PAGES", 2)
+    monkeypatch.setattr("tailrace.connectors.postgres.snapshot.session.CHUNK_PAGES", 2)
     database.execute(
         "create table t (id int primary key, n int, v text)",
         "alter table t alter v set storage external",

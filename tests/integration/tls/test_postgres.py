@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from tailrace.config import Config
-from tailrace.connectors.postgres.arrow import ArrowConnection
-from tailrace.connectors.postgres.connection import Address, connect, parameters
-from tailrace.connectors.postgres.prerequisites import check
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.connection import Address, connect, parameters
+from tailrace.connectors.postgres.setup.prerequisites import check
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed
 from tests.fix_capture import Capture

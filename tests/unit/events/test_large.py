@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tailrace.columns import ChangeBatch, Column, Marker
-from tailrace.connectors.postgres.form import FORM
+from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.form import Form
 from tailrace.events.records import numbered_rows

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tailrace.columns import ChangeBatch, Column
-from tailrace.connectors.postgres.form import FORM
-from tailrace.connectors.postgres.plain import precision_and_scale
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.values.plain import precision_and_scale
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tests.event_settings import event_settings

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tailrace.columns import ChangeBatch, Column, Marker
-from tailrace.connectors.postgres.form import FORM
+from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import catalog
-from tailrace.connectors.postgres.catalog import Catalog
+from tailrace.connectors.postgres.schema import catalog
+from tailrace.connectors.postgres.schema.catalog import Catalog
 
 
 class Row(tuple[Any, ...]):

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.evolution import (
+from tailrace.connectors.postgres.protocol.pgoutput import Relation, RelationColumn
+from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.schema.evolution import (
     Moment,
     Present,
     PresentColumn,
@@ -15,7 +17,7 @@ from tailrace.connectors.postgres.evolution import (
     evolve,
     is_after,
 )
-from tailrace.connectors.postgres.history import (
+from tailrace.connectors.postgres.schema.history import (
     Attributes,
     Change,
     ColumnFacts,
@@ -24,8 +26,6 @@ from tailrace.connectors.postgres.history import (
     SchemaHistory,
     TypeFacts,
 )
-from tailrace.connectors.postgres.pgoutput import Relation, RelationColumn
-from tailrace.connectors.postgres.position import LogPosition
 
 INT = 23
 

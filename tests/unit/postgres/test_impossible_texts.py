@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
-from tailrace.connectors.postgres.values import plan_columns
+from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.serde import fragments, scalar
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json

@@ -10,8 +10,13 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.endings import classify
-from tailrace.connectors.postgres.gears import AfterCommit, StreamedTransactions, TooMuchInProgress, UnclearTransaction
+from tailrace.connectors.postgres.log.endings import classify
+from tailrace.connectors.postgres.log.gears import (
+    AfterCommit,
+    StreamedTransactions,
+    TooMuchInProgress,
+    UnclearTransaction,
+)
 from tailrace.errors import DecodeError
 
 TOP, FIRST, SECOND = 700, 701, 702

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
-from tailrace.connectors.postgres.values import plan_columns
+from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.serde.conversion import ColumnPlan, Kernel
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tests.event_settings import event_settings

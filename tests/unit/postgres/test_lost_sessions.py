@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tailrace.connectors.postgres.connection import explained
-from tailrace.connectors.postgres.slots import create_slot
-from tailrace.connectors.postgres.snapshot import take_over
+from tailrace.connectors.postgres.server.connection import explained
+from tailrace.connectors.postgres.setup.slots import create_slot
+from tailrace.connectors.postgres.snapshot.session import take_over
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 
 

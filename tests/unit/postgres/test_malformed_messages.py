@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tailrace.connectors.postgres import gears
-from tailrace.connectors.postgres.indexing import Indexer
-from tailrace.connectors.postgres.position import START
+from tailrace.connectors.postgres.log import gears
+from tailrace.connectors.postgres.log.indexing import Indexer
+from tailrace.connectors.postgres.protocol.position import START
 from tailrace.errors import ConnectionFailed, DecodeError
 from tailrace.runtime import THREADS
 from tests.fuzz.pgoutput import _Session
@@ -76,7 +76,7 @@ def index(messages: Sequence[bytes], numbered: bool = False) -> None:
 
 
 def gears_numbering() -> Any:
-    from tailrace.connectors.postgres.numbering import Numbering
+    from tailrace.connectors.postgres.log.numbering import Numbering
 
     return Numbering(logs.SCHEMAS, frozenset())
 

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tailrace.connectors.postgres import pace as module
-from tailrace.connectors.postgres.pace import LONGEST, WINDOW_PACE, Pace
+from tailrace.connectors.postgres.snapshot import pace as module
+from tailrace.connectors.postgres.snapshot.pace import LONGEST, WINDOW_PACE, Pace
 
 
 @pytest.fixture

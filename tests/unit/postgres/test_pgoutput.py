@@ -10,8 +10,8 @@ import pytest
 
 from tailrace.columns.batch import Transactions
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.postgres import decoder, pgoutput, scan
-from tailrace.connectors.postgres.pgoutput import (
+from tailrace.connectors.postgres.protocol import decoder, pgoutput, scan
+from tailrace.connectors.postgres.protocol.pgoutput import (
     UNAVAILABLE,
     Begin,
     Commit,
@@ -30,7 +30,7 @@ from tailrace.connectors.postgres.pgoutput import (
     Update,
     parse,
 )
-from tailrace.connectors.postgres.segment import Segment
+from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
 
 ONE = b"\x00\x02t\x00\x00\x00\x011n"  # the tuple ("1", null)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from tailrace.columns import Column, Marker, Transactions
-from tailrace.connectors.postgres import quarantine as postgres_quarantine
-from tailrace.connectors.postgres.form import FORM
-from tailrace.connectors.postgres.segment import MessageSegment, Segment
-from tailrace.connectors.postgres.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.log import quarantine as postgres_quarantine
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.protocol.segment import MessageSegment, Segment
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import quarantine

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.postgres.evolution import Moment, Present, PresentColumn
-from tailrace.connectors.postgres.history import ColumnFacts as Facts
-from tailrace.connectors.postgres.history import History, SchemaHistory
-from tailrace.connectors.postgres.pgoutput import Relation, RelationColumn
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.relations import Relations
+from tailrace.connectors.postgres.protocol.pgoutput import Relation, RelationColumn
+from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.connectors.postgres.schema.evolution import Moment, Present, PresentColumn
+from tailrace.connectors.postgres.schema.history import ColumnFacts as Facts
+from tailrace.connectors.postgres.schema.history import History, SchemaHistory
+from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.errors import ConnectionFailed
 from tailrace.runtime import Threads
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tailrace.columns import Column, TableSchema
-from tailrace.connectors.postgres import declared
-from tailrace.connectors.postgres.form import FORM
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.values import declared
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.events.admission import Admission

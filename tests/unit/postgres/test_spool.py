@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import spill
-from tailrace.connectors.postgres.endings import classify, exhausted
-from tailrace.connectors.postgres.indexing import Chunk
-from tailrace.connectors.postgres.position import LogPosition
-from tailrace.connectors.postgres.spool import Spool
+from tailrace.connectors.postgres.log import spill
+from tailrace.connectors.postgres.log.endings import classify, exhausted
+from tailrace.connectors.postgres.log.indexing import Chunk
+from tailrace.connectors.postgres.log.spool import Spool
+from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.errors import SpoolFailed
 from tests.property.logs import Change, index, rows, rows_of
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.gears import Streaming
+from tailrace.connectors.postgres.log.gears import Streaming
 from tailrace.runtime import THREADS
 
 

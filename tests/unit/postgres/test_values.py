@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.logical import ABSENT
-from tailrace.connectors.postgres.values import plan_columns
+from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, plain_json
 from tests.event_settings import event_settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tailrace.connectors.postgres.visible import Streamed, Visible
+from tailrace.connectors.postgres.log.visible import Streamed, Visible
 
 LATE = Visible.parse("3000000000:3000000010:3000000005")
 

@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 
 from tailrace.columns.batch import Marker
+from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.position import LogPosition, lsn_text, lsn_value
-from tailrace.connectors.postgres.snapshot import SnapshotOrigin, SnapshotProgress
-from tailrace.connectors.postgres.visible import Visible
+from tailrace.connectors.postgres.protocol.position import LogPosition, lsn_text, lsn_value
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, SnapshotProgress
 from tailrace.snapshot.plan import PlannedTable, SnapshotPlan, markers
 
 PLAN = SnapshotPlan((PlannedTable("s", "a", 1), PlannedTable("s", "b", 25), PlannedTable("s", "c", 10)), 10)

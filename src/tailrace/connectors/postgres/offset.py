@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.connectors.checkpoint import understood
-from tailrace.connectors.postgres.history import NOTHING, History
-from tailrace.connectors.postgres.position import START, LogPosition
-from tailrace.connectors.postgres.server import ServerId
-from tailrace.connectors.postgres.snapshot import SnapshotOrigin, SnapshotProgress
-from tailrace.connectors.postgres.visible import Visible
+from tailrace.connectors.postgres.log.identity import ServerId
+from tailrace.connectors.postgres.log.visible import Visible
+from tailrace.connectors.postgres.protocol.position import START, LogPosition
+from tailrace.connectors.postgres.schema.history import NOTHING, History
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, SnapshotProgress
 from tailrace.snapshot.plan import SnapshotPlan
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 

@@ -16,28 +16,29 @@ from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
-from tailrace.connectors.postgres import connection as connections
-from tailrace.connectors.postgres import segments, setup, slots
-from tailrace.connectors.postgres.captured import CapturedTable, captured_tables
-from tailrace.connectors.postgres.catalog import Catalog
-from tailrace.connectors.postgres.chunks import Snapshots
-from tailrace.connectors.postgres.form import FORM
-from tailrace.connectors.postgres.heartbeats import StatementHeartbeats
-from tailrace.connectors.postgres.history import History, SchemaHistory
-from tailrace.connectors.postgres.incremental import Incremental
-from tailrace.connectors.postgres.notices import TableNotices
+from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby
+from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings
+from tailrace.connectors.postgres.log.spool import Rows
+from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.position import Committed, LogPosition, TargetLsn, lsn_text
-from tailrace.connectors.postgres.reader import LogReader
-from tailrace.connectors.postgres.reading import OUTSIDE, Connections, Outside, ReaderSettings
-from tailrace.connectors.postgres.relations import Relations
-from tailrace.connectors.postgres.segment import MixedSegment, Segment
-from tailrace.connectors.postgres.server import CatalogXmin, present, refuse_standby
-from tailrace.connectors.postgres.snapshot import BATCHES, SnapshotProgress
-from tailrace.connectors.postgres.snapshot_tasks import Consecutive, ReadTask, Rehearsal
-from tailrace.connectors.postgres.spool import Rows
-from tailrace.connectors.postgres.tasks import LogTask, MessageTask
-from tailrace.connectors.postgres.visible import Visible
+from tailrace.connectors.postgres.protocol.position import Committed, LogPosition, TargetLsn, lsn_text
+from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
+from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.history import History, SchemaHistory
+from tailrace.connectors.postgres.schema.relations import Relations
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.server.heartbeats import StatementHeartbeats
+from tailrace.connectors.postgres.setup import publications, slots
+from tailrace.connectors.postgres.snapshot.chunks import Snapshots
+from tailrace.connectors.postgres.snapshot.incremental import Incremental
+from tailrace.connectors.postgres.snapshot.notices import TableNotices
+from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
+from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.admission import Admission
@@ -49,7 +50,7 @@ from tailrace.snapshot.progress import Progress
 if TYPE_CHECKING:
     import psycopg
 
-    from tailrace.connectors.postgres import pgoutput
+    from tailrace.connectors.postgres.protocol import pgoutput
 
 log = logging.getLogger("tailrace")
 
@@ -305,12 +306,12 @@ class PostgresPlanner:
         self._captured = captured_tables(catalog.tables(), self._tables)
         guard_number(self._config, len(self._captured))
         if self._mode.streams:
-            setup.prepare_publication(control, self._config, self._captured)
-            setup.warn_of_unpublished(control, self._config["publication.name"], self._captured)
+            publications.prepare_publication(control, self._config, self._captured)
+            publications.warn_of_unpublished(control, self._config["publication.name"], self._captured)
             if self._config["slot.failover"]:
                 slots.warn_of_failover(control, self._config["slot.name"])
-        setup.set_replica_identities(control, self._config["replica.identity.autoset.values"], self._captured)
-        setup.warn_of_identities(control, self._captured)
+        publications.set_replica_identities(control, self._config["replica.identity.autoset.values"], self._captured)
+        publications.warn_of_identities(control, self._captured)
         with connections.one_moment(control):
             schemas = catalog.schemas([oid for oid, _, _ in self._captured])
         for schema in schemas.values():
@@ -589,6 +590,6 @@ def _import_reader() -> None:
     """Load the driver and the compiled kernels of the planner."""
     import adbc_driver_postgresql  # noqa: F401
 
-    from tailrace.connectors.postgres import scan
+    from tailrace.connectors.postgres.protocol import scan
 
     scan.load()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.position import LogPosition, lsn_text
+from tailrace.connectors.postgres.protocol.position import LogPosition, lsn_text
 from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, tables
 from tailrace.snapshot.plan import SnapshotPlan
 

@@ -1,0 +1,151 @@
+"""PostgreSQL's own part of events: txId, lsn, xmin and sequence in source blocks, names of transactions."""
+
+from __future__ import annotations
+
+import json
+import struct as binary
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns import ChangeBatch, Column, Marker, TableSchema, Transactions
+from tailrace.columns.logical import INT64, STRING, Field
+from tailrace.connectors.postgres.protocol.position import lsn_text
+from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.values import declared
+from tailrace.connectors.postgres.values.conversions import plan_columns, plan_key
+from tailrace.events.boundaries import numbered_name
+from tailrace.events.form import Place, PlainSource, Records
+from tailrace.events.settings import EventSettings
+from tailrace.serde.assemble import CHANGE, SOURCE, TRANSACTION, Programs
+from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.fragments import integers_fragment, text_fragment
+from tailrace.serde.json_text import dumps
+
+
+class _Parts:
+    """See events.form.SourceParts."""
+
+    def __init__(self, batch: ChangeBatch, settings: EventSettings) -> None:
+        self.batch, self.settings = batch, settings
+        transactions = transactions_of(batch)
+        # One entry more than transactions: what rows of an incremental snapshot show instead.
+        self.name = pa.array(transactions.xid).cast(pa.string())
+        self.xid = text_fragment(pa.concat_arrays([self.name, pa.array(["null"])]))
+        seen = transactions.previous_end >= 0
+        ends = pc.binary_join_element_wise('\\"', pa.array(transactions.previous_end).cast(pa.string()), '\\"', "")
+        self.previous_end = text_fragment(pc.if_else(pa.array(seen), ends, "null"))
+        self.position = pa.array([f"{lsn:016X}" for lsn in transactions.commit_lsn.tolist()], pa.string())
+
+    def block(self, records: Records) -> _Block:
+        return _Block(self, records)
+
+
+class _Block:
+    """See events.form.SourceBlock."""
+
+    def __init__(self, parts: _Parts, records: Records) -> None:
+        self.parts, self.records = parts, records
+        batch = parts.batch
+        lsn = batch.lsn[records.low : records.high]
+        self.lsn = self.shown_lsn = integers_fragment(lsn)
+        if records.marker is None or parts.settings.legacy:
+            # the 1.7 form shows the transaction and LSN of the window's end
+            return
+        hidden = records.marker == Marker.INCREMENTAL
+        if hidden.any():
+            records.index[SOURCE] = np.where(hidden, len(batch.transactions), records.transaction)
+            flags = np.zeros(len(lsn), np.bool_)
+            flags[records.index[CHANGE][hidden]] = True
+            self.shown_lsn = text_fragment(pc.fill_null(pa.array(lsn, mask=flags).cast(pa.string()), "null"))
+
+    def sequence(self, programs: Programs) -> None:
+        programs.literal(b'"[')
+        programs.fragment(self.parts.previous_end, TRANSACTION)
+        programs.literal(b',\\"')
+        programs.fragment(self.lsn, CHANGE)
+        programs.literal(b'\\"]"')
+
+    def tail(self, programs: Programs) -> None:
+        programs.literal(b',"txId":')
+        programs.fragment(self.parts.xid, SOURCE)
+        programs.literal(b',"lsn":')
+        programs.fragment(self.shown_lsn, CHANGE)
+        programs.literal(f',"xmin":{dumps(self.parts.batch.xmin)}'.encode())
+        if not self.parts.settings.legacy:
+            programs.literal(b',"origin":null,"origin_lsn":null')
+
+    def positions(self) -> pa.Array:
+        return self.parts.position.take(pa.array(self.records.transaction))
+
+    def transaction_names(self) -> pa.Array:
+        batch = self.parts.batch
+        name = pa.array(transactions_of(batch).xid[self.records.transaction]).cast(pa.string())
+        if self.parts.settings.legacy:
+            return name
+        return pc.binary_join_element_wise(name, pa.array(batch.lsn[self.records.change]).cast(pa.string()), ":")
+
+
+class PostgresForm:
+    """See events.form.Form."""
+
+    def source_fields(self, settings: EventSettings) -> tuple[Field, ...]:
+        number = INT64.with_optional(True)
+        fields = [Field(name, number) for name in ("txId", "lsn", "xmin")]
+        if not settings.legacy:
+            fields += [Field("origin", STRING.with_optional(True)), Field("origin_lsn", number)]
+        return tuple(fields)
+
+    def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
+        return plan_columns(table, settings)
+
+    def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
+        return plan_key(table, settings)
+
+    def is_text(self, column: Column) -> bool:
+        return declared.is_text(column)
+
+    def parts(self, batch: ChangeBatch, settings: EventSettings) -> _Parts:
+        return _Parts(batch, settings)
+
+    def source(self, batch: ChangeBatch, change: int, marker: Marker, settings: EventSettings) -> PlainSource:
+        transactions, number = transactions_of(batch), batch.transaction[change]
+        lsn, xid = int(batch.lsn[change]), int(transactions.xid[number])
+        previous = int(transactions.previous_end[number])
+        hidden = marker is Marker.INCREMENTAL and not settings.legacy
+        tail: dict[str, Any] = {
+            "txId": None if hidden else xid,
+            "lsn": None if hidden else lsn,
+            "xmin": batch.xmin,
+        }
+        if not settings.legacy:
+            tail |= {"origin": None, "origin_lsn": None}
+        sequence = json.dumps([None if previous < 0 else str(previous), str(lsn)], separators=(",", ":"))
+        return PlainSource(sequence, tail, numbered_name(xid, lsn, settings))
+
+    def place(self, batch: ChangeBatch, change: int) -> Place:
+        transactions, number = transactions_of(batch), int(batch.transaction[change])
+        return place(transactions, number, int(batch.lsn[change]))
+
+    def message(self, batch: ChangeBatch, change: int) -> bytes:
+        """The raw message; for a row of a snapshot, which has none, the Insert that would carry it."""
+        if batch.messages is not None:
+            data, offsets = batch.messages
+            return data[offsets[change] : offsets[change + 1]].tobytes()
+        columns = [] if batch.after is None else batch.after.columns
+        parts = [b"I", binary.pack(">I", batch.table.oid), b"N", binary.pack(">H", len(columns))]
+        for column in columns:
+            text = column[change].as_py()
+            parts.append(b"n" if text is None else b"t" + binary.pack(">I", len(text)) + text)
+        return b"".join(parts)
+
+
+def place(transactions: Transactions, number: int, lsn: int) -> Place:
+    """Where the change at `lsn` of transaction `number` stands."""
+    commit = int(transactions.commit_lsn[number])
+    return Place(lsn_text(lsn), lsn_text(commit), f"{commit:016X}", str(int(transactions.xid[number])))
+
+
+FORM = PostgresForm()

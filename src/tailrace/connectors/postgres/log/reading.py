@@ -1,0 +1,95 @@
+"""How the log is read: the reader's settings and its connections, from a configuration. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.postgres.options import stream_parameters
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.connection import Address, Connect, connect, has_no_encoding
+from tailrace.runtime import THREADS, Runtime
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """What the reader needs to know, all sizes in bytes and times in seconds.
+
+    A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes`
+    (the first one `first_slice_bytes`, so that the first batch starts early), down to `stream_below`. A lost session
+    is tried again `max_retries` times in a row (-1: for ever), a slot that another client holds `slot_retries` times,
+    with growing pauses of at most the delays, a disk that takes nothing `disk_retries` times. Up to
+    `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are further ones of pgoutput.
+    """
+
+    slot: str
+    publication: str
+    parameters: tuple[tuple[str, str], ...] = ()
+    status_interval: float = 10.0
+    memory_limit: int = 128 << 20
+    disk_limit: int = 512 << 20
+    in_progress_limit: int = 512 << 20
+    catch_up_above: int = 32 << 20
+    stream_below: int = 4 << 20
+    first_slice_bytes: int = 16 << 20
+    slice_bytes: int = 48 << 20
+    max_retries: int = -1
+    retry_delay: float = 10.0
+    slot_retries: int = 6
+    slot_retry_delay: float = 10.0
+    disk_retries: int = 8
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
+        """Those of a configuration."""
+        queue_bytes = config["max.queue.size.in.bytes"]
+        sizes: dict[str, Any] = (
+            {"memory_limit": queue_bytes, "disk_limit": 0, "in_progress_limit": queue_bytes} if queue_bytes else {}
+        )
+        return cls(
+            slot=config["slot.name"],
+            publication=config["publication.name"],
+            parameters=stream_parameters(config["slot.stream.params"]),
+            status_interval=config["status.update.interval.ms"] / 1000,
+            max_retries=config["errors.max.retries"],
+            retry_delay=config["retriable.restart.connector.wait.ms"] / 1000,
+            slot_retries=config["slot.max.retries"],
+            slot_retry_delay=config["slot.retry.delay.ms"] / 1000,
+            slice_bytes=max(config["max.batch.size.in.bytes"], 1 << 20),
+            **sizes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """All that a planner has of the world: how it opens sessions with a server, and how time passes meanwhile."""
+
+    connect: Connect = connect
+    arrow: Callable[[Address], ArrowConnection] = ArrowConnection
+    runtime: Runtime = THREADS
+
+
+OUTSIDE = Outside()
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """How to open each kind of connection; called by the reader's thread only."""
+
+    control: Callable[[], psycopg.Connection[Any]]
+    replication: Callable[[], psycopg.Connection[Any]]
+    arrow: Callable[[], ArrowConnection]
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any], connection: psycopg.Connection[Any], outside: Outside) -> Connections:
+        """Those of a configuration, to the server that `connection` has been made to."""
+        address, any_bytes = Address.of(config, connection), has_no_encoding(connection)
+        return cls(
+            control=lambda: outside.connect(config, limited=False),
+            replication=lambda: outside.connect(config, replication=True, any_bytes=any_bytes),
+            arrow=lambda: outside.arrow(address),
+        )

@@ -1,0 +1,402 @@
+"""Cutting a batch's rows into segments so that order holds. Planner only.
+
+`event.order=topic` keeps everything of one topic in one task, in log order; `event.order=key` spreads a table over
+several tasks by a hash of its key, each with all changes of its keys in log order. A table with a key change or a
+truncate in the batch stays whole: those order rows of different keys against each other. Tables that share a topic
+share its task, or, by key, the tasks of its keys: each row has its place in the log, by which the task puts the
+records of several tables in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
+from tailrace.columns.table import Column, TableSchema
+from tailrace.connectors.postgres.log.indexing import BOUNDARY, MESSAGE, SEVERAL, Chunk
+from tailrace.connectors.postgres.log.spool import Rows
+from tailrace.connectors.postgres.protocol import scan
+from tailrace.connectors.postgres.protocol.segment import PIECE, MessageSegment, MixedSegment, Segment
+
+# Below this many rows another task costs more than it saves, or, where they are spread over small tables, below this
+# many topics.
+SMALL_BATCH_ROWS = 4096
+MANY_TOPICS = 256
+# The most rows and bytes of a small table in a batch, and how many of those are worth being converted together.
+SMALL_TABLE_ROWS = 1024
+SMALL_TABLE_BYTES = 256 << 10
+MIXED_TABLES = 8
+# A table costs a task as much as this many rows do.
+_TABLE_ROWS = 16
+
+
+# How far the places of two rows are apart at least: a truncate has one for each of its tables.
+_STEP = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Rows of one version in a chunk, in log order; `base` + i is the number of the chunk's row i in the batch."""
+
+    chunk: Chunk
+    rows: Int64s
+    base: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def places(self, version: int) -> Int64s:
+        """See Segment. A truncate's tables follow one another as it names them."""
+        found = (self.rows + self.base) * _STEP
+        for place in np.flatnonzero(self.chunk.version[self.rows] == SEVERAL):
+            found[place] += self.chunk.truncated[int(self.chunk.rows[self.rows[place]])].index(version)
+        return found
+
+
+@dataclass(slots=True)
+class _Unit:
+    """What one task must process one after another."""
+
+    segments: Sequence[Segment | MixedSegment]
+
+    @property
+    def size(self) -> int:
+        return sum(segment.data.nbytes for segment in self.segments)
+
+
+def tasks(
+    rows: Sequence[Rows],
+    versions: Sequence[TableSchema],
+    topic: Callable[[TableSchema], str],
+    by_key: bool,
+    parallelism: int,
+    most: int = 0,
+) -> list[list[Segment | MixedSegment]]:
+    """The segments of a batch, grouped by the task that gets them: at most `parallelism` groups.
+
+    Segments are without the bytes of messages that have more than `most`, where that is not 0.
+    """
+    small = _small_topics(rows, versions, topic, most)
+    picked = _by_version(rows, without=frozenset(version for members in small for version in members))
+    mixed_rows = sum(small.values())
+    total = mixed_rows + sum(len(part) for parts in picked.values() for part in parts)
+    split = by_key and parallelism > 1 and total >= SMALL_BATCH_ROWS
+    topics: dict[str, list[int]] = {}
+    for version in picked:
+        topics.setdefault(topic(versions[version]), []).append(version)
+    units: list[_Unit] = []
+    for members in topics.values():
+        buckets = _buckets(members, picked, versions, parallelism) if split else None
+        if buckets is None:
+            buckets = [_segments(versions, [(version, picked[version]) for version in members])]
+        for bucket in buckets:
+            units.append(
+                _Unit([segment.without_large(most) if most else segment for segment in bucket if len(segment)])
+            )
+    together = not split and (total < SMALL_BATCH_ROWS or parallelism == 1)
+    count = 1 if together and len(small) < MANY_TOPICS else parallelism
+    units.extend(_Unit([_mixed(rows, versions, members)]) for members in _shared_out(small, count))
+    if together and count == 1:
+        return [[segment for unit in units for segment in unit.segments]] if units else []
+    return _spread(units, parallelism)
+
+
+def _small_topics(
+    rows: Sequence[Rows], versions: Sequence[TableSchema], topic: Callable[[TableSchema], str], most: int
+) -> dict[tuple[int, ...], int]:
+    """The topics all of whose tables have few changes, each as its table versions, with the number of its changes.
+
+    Empty where there are not enough of them to gain anything. A table with a truncate, which others may share, is not
+    among them, nor is one with a message of more than `most` bytes.
+    """
+    counts, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
+    barred: set[int] = set()
+    for part in rows:
+        chunk = part.chunk
+        version, messages = chunk.version[part.first : part.last], chunk.rows[part.first : part.last]
+        of_table = version >= 0
+        size = (chunk.offsets[messages + 1] - chunk.offsets[messages])[of_table]
+        counts += np.bincount(version[of_table], minlength=len(versions))
+        sizes += np.bincount(version[of_table], size, len(versions)).astype(np.int64)
+        for row in messages[version == SEVERAL].tolist():
+            barred.update(chunk.truncated.get(row, ()))
+        if most:
+            barred.update(version[of_table][size > most].tolist())
+    is_small = (counts <= SMALL_TABLE_ROWS) & (sizes <= SMALL_TABLE_BYTES)
+    is_small[list(barred)] = False
+    if np.count_nonzero(is_small & (counts > 0)) < MIXED_TABLES:
+        return {}
+    topics: dict[str, list[int]] = {}
+    for number in np.flatnonzero(counts).tolist():
+        topics.setdefault(topic(versions[number]), []).append(number)
+    for number in barred:
+        topics.pop(topic(versions[number]), None)
+    found = {tuple(members): int(counts[members].sum()) for members in topics.values() if is_small[members].all()}
+    return found if len(found) >= MIXED_TABLES else {}
+
+
+def _shared_out(topics: dict[tuple[int, ...], int], count: int) -> list[list[int]]:
+    """The table versions of the topics in at most `count` lists of about as much work each."""
+    shares: list[list[int]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for members in sorted(topics, key=lambda members: -topics[members]):
+        place = loads.index(min(loads))
+        shares[place].extend(members)
+        loads[place] += topics[members] + _TABLE_ROWS * len(members)
+    return [share for share in shares if share]
+
+
+def _mixed(rows: Sequence[Rows], versions: Sequence[TableSchema], members: Sequence[int]) -> MixedSegment:
+    """The messages of the given table versions, in log order."""
+    place = np.full(len(versions), -1, np.int32)
+    place[list(members)] = np.arange(len(members))
+    parts, table = [], []
+    for part in rows:
+        version = part.chunk.version[part.first : part.last]
+        places = np.where(version >= 0, place[np.maximum(version, 0)], -1)
+        mine = np.flatnonzero(places >= 0)
+        if len(mine):
+            parts.append(_Taken(part.chunk, part.first + mine, 0))
+            table.append(places[mine].astype(np.int32))
+    data, offsets = _gathered(parts)
+    transaction, transactions = _transactions(parts)
+    numbers = [(part.chunk.numbers, part.rows) for part in parts]
+    return MixedSegment(
+        tables=tuple(versions[member] for member in members),
+        table=np.concatenate(table),
+        data=data,
+        offsets=offsets,
+        lsn=np.concatenate([part.chunk.lsn[part.rows] for part in parts]),
+        transaction=transaction,
+        ordinal=np.concatenate([part.chunk.ordinal[part.rows] for part in parts]),
+        transactions=transactions,
+        total_order=_joined([of.total[taken] for of, taken in numbers if of is not None]),
+        table_order=_joined([of.table[taken] for of, taken in numbers if of is not None]),
+    )
+
+
+def _joined(parts: Sequence[Int64s]) -> Int64s | None:
+    return np.concatenate(parts) if parts else None
+
+
+def _by_version(
+    rows: Sequence[Rows], only: frozenset[int] | None = None, without: frozenset[int] = frozenset()
+) -> dict[int, list[_Taken]]:
+    """Table version -> the rows of each chunk that belong to it, in log order, truncates included.
+
+    `only` are the versions that are wanted, None all of them but `without`.
+    """
+    picked: dict[int, list[_Taken]] = {}
+    number = 0
+    for part in rows:
+        chunk = part.chunk
+        base = number - part.first
+        number += part.last - part.first
+        taken = np.arange(part.first, part.last)
+        version = chunk.version[part.first : part.last]
+        present = [int(found) for found in np.unique(version) if found >= 0]
+        truncates = [int(row) for row in taken[version == SEVERAL]]
+        extra: dict[int, list[int]] = {}
+        for row in truncates:
+            for named in chunk.truncated.get(int(chunk.rows[row]), ()):
+                extra.setdefault(named, []).append(row)
+        for found in sorted(({*present, *extra} if only is None else {*present, *extra} & only) - without):
+            mine = taken[version == found]
+            if found in extra:
+                mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
+            picked.setdefault(found, []).append(_Taken(chunk, mine, base))
+    return picked
+
+
+def changes_of(rows: Sequence[Rows], versions: Sequence[TableSchema], oid: int) -> list[ChangeBatch]:
+    """The decoded changes of the table `oid` among the rows: batches of each of its versions, one after another."""
+    from tailrace.connectors.postgres.protocol.decoder import decode
+
+    picked = _by_version(rows, frozenset(place for place, table in enumerate(versions) if table.oid == oid))
+    whole = [_segment(versions, version, parts) for version, parts in picked.items()]
+    return [decode(piece) for segment in whole for _, piece in segment.pieces(PIECE)]
+
+
+def _segments(versions: Sequence[TableSchema], taken: Sequence[tuple[int, Sequence[_Taken]]]) -> list[Segment]:
+    """The segments of a topic, or of a part of its keys; with places where there are several."""
+    found = [_segment(versions, version, parts) for version, parts in taken]
+    if len(found) > 1:
+        for segment, (version, parts) in zip(found, taken, strict=True):
+            segment.place = np.concatenate([part.places(version) for part in parts])
+    return found
+
+
+def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Taken]) -> Segment:
+    """One segment of the given rows, all of table version `version`."""
+    data, offsets = _gathered(parts)
+    numbers, transactions = _transactions(parts)
+    orders = [_orders(part.chunk, part.rows, version) for part in parts if part.chunk.numbers is not None]
+    return Segment(
+        table=versions[version],
+        data=data,
+        offsets=offsets,
+        lsn=np.concatenate([part.chunk.lsn[part.rows] for part in parts]),
+        transaction=numbers,
+        ordinal=np.concatenate([part.chunk.ordinal[part.rows] for part in parts]),
+        transactions=transactions,
+        total_order=np.concatenate([total for total, _ in orders]) if orders else None,
+        table_order=np.concatenate([table for _, table in orders]) if orders else None,
+    )
+
+
+def _gathered(parts: Sequence[_Taken]) -> tuple[Bytes, Int64s]:
+    """The messages of the given rows, copied together: their bytes and their offsets."""
+    gathered = [scan.gather(part.chunk.data, part.chunk.offsets, part.chunk.rows[part.rows]) for part in parts]
+    lengths = [np.diff(offsets) for _, offsets in gathered]
+    offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
+    np.cumsum(np.concatenate(lengths), out=offsets[1:])
+    return gathered[0][0] if len(gathered) == 1 else np.concatenate([data for data, _ in gathered]), offsets
+
+
+def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
+    """The logical messages among the rows: they have one topic, and so one task. None when there are none.
+
+    Those that have more than `most` bytes, where that is not 0, are without their bytes.
+    """
+    found = [
+        _Taken(part.chunk, part.first + np.flatnonzero(part.chunk.version[part.first : part.last] == MESSAGE), 0)
+        for part in rows
+    ]
+    parts = [part for part in found if len(part)]
+    if not parts:
+        return None
+    data, offsets = _gathered(parts)
+    transaction, transactions = _transactions(parts)
+    orders = [part.chunk.numbers.total[part.rows] for part in parts if part.chunk.numbers is not None]
+    ordinal = np.concatenate([part.chunk.ordinal[part.rows] for part in parts])
+    segment = MessageSegment(data, offsets, transaction, ordinal, transactions, _joined(orders))
+    return segment.without_large(most) if most else segment
+
+
+def _orders(chunk: Chunk, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
+    """The numbers of the rows' events in their transactions and tables; a truncate has its own for each table."""
+    numbers = chunk.numbers
+    assert numbers is not None
+    total, table = numbers.total[taken], numbers.table[taken]
+    for place in np.flatnonzero(chunk.version[taken] == SEVERAL):
+        message = int(chunk.rows[taken[place]])
+        total[place], table[place] = numbers.truncates[message][chunk.truncated[message].index(version)]
+    return total, table
+
+
+def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
+    """The begins and ends of transactions among the rows, in log order."""
+    found = []
+    for part in rows:
+        chunk = part.chunk
+        ends = dict(zip(chunk.end_commit.tolist(), chunk.end_end.tolist(), strict=True))
+        for row in part.first + np.flatnonzero(chunk.version[part.first : part.last] == BOUNDARY):
+            place = int(chunk.transaction[row])
+            commit_lsn = int(chunk.transactions.commit_lsn[place])
+            begins = chunk.kinds[row] == ord("B")
+            found.append(
+                Boundary(
+                    xid=int(chunk.transactions.xid[place]),
+                    lsn=int(chunk.lsn[row]) if begins else ends[commit_lsn],
+                    commit_lsn=commit_lsn,
+                    commit_us=int(chunk.transactions.commit_us[place]),
+                    ordinal=int(chunk.ordinal[row]),
+                    counts=None if begins else chunk.counts[place],
+                )
+            )
+    return found
+
+
+def _transactions(parts: Sequence[_Taken]) -> tuple[Int32s, Transactions]:
+    """The transactions that the rows belong to, and each row's number among them."""
+    numbers, pieces, base = [], [], 0
+    for part in parts:
+        used, number = np.unique(part.chunk.transaction[part.rows], return_inverse=True)
+        source = part.chunk.transactions
+        pieces.append((source.xid[used], source.commit_lsn[used], source.commit_us[used], source.previous_end[used]))
+        numbers.append((number + base).astype(np.int32))
+        base += len(used)
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    return np.concatenate(numbers), Transactions(*columns)
+
+
+def _buckets(
+    members: Sequence[int],
+    picked: dict[int, list[_Taken]],
+    versions: Sequence[TableSchema],
+    count: int,
+) -> list[list[Segment]] | None:
+    """The rows of a topic by hash of their key, or None when they have to stay together."""
+    hashed = _hashed([versions[version] for version in members])
+    if not hashed:
+        return None
+    chosen: list[list[tuple[int, list[_Taken]]]] = [[] for _ in range(count)]
+    for version in members:
+        table = versions[version]
+        indexes = np.array([table.index(name) for name in hashed], np.int32)
+        split: list[list[_Taken]] = [[] for _ in range(count)]
+        for part in picked[version]:
+            chunk, taken = part.chunk, part.rows
+            if (chunk.version[taken] == SEVERAL).any():
+                return None
+            hashes, moved = scan.key_hashes(chunk.data, chunk.offsets, chunk.rows[taken], indexes, len(table.columns))
+            if moved.any():
+                return None
+            bucket = (hashes >> np.uint64(33)) % np.uint64(count)
+            for number in range(count):
+                mine = taken[bucket == number]
+                if len(mine):
+                    split[number].append(replace(part, rows=mine))
+        for number in range(count):
+            if split[number]:
+                chosen[number].append((version, split[number]))
+    return [_segments(versions, bucket) for bucket in chosen]
+
+
+def _hashed(tables: Sequence[TableSchema]) -> list[str]:
+    """The columns of the key by which the rows of `tables` may be spread: equal keys of events have equal texts there.
+
+    Empty where there are none, or the tables' keys are not alike.
+    """
+    (key, *others) = {table.key for table in tables}
+    if others:
+        return []
+    return [
+        name
+        for name in key
+        if len(found := {_kind_of_text(table.columns[table.index(name)], table) for table in tables}) == 1
+        and None not in found
+    ]
+
+
+# Types of which two texts are never one value in a key, by what tells them apart from the others.
+_KINDS = {16: "bool", 17: "bytes", 20: "whole", 21: "whole", 23: "whole", 26: "whole"}
+_KINDS |= dict.fromkeys((19, 25, 1042, 1043, 2950), "text")
+_NUMERIC, _EXACT_DIGITS = 1700, 15
+
+
+def _kind_of_text(column: Column, table: TableSchema) -> object:
+    """What the texts of a key column are, None where two of them may be the same value in keys of events."""
+    of = column.element if column.kind == "domain" and column.element is not None else column
+    if of.kind == "enum":
+        return "text"
+    if of.type_oid == _NUMERIC and of.modifier > 0 and (of.modifier - 4) >> 16 <= _EXACT_DIGITS:
+        # as many digits behind the point in each, and not too many for a double
+        return _NUMERIC, of.modifier
+    kind = _KINDS.get(of.type_oid)
+    return None if kind == "text" and table.any_bytes else kind
+
+
+def _spread(units: list[_Unit], parallelism: int) -> list[list[Segment | MixedSegment]]:
+    """Units on at most `parallelism` tasks, the largest first to the least loaded."""
+    groups: list[list[Segment | MixedSegment]] = [[] for _ in range(min(parallelism, len(units)))]
+    loads = [0] * len(groups)
+    for unit in sorted(units, key=lambda unit: -unit.size):
+        if unit.segments:
+            place = loads.index(min(loads))
+            groups[place].extend(unit.segments)
+            loads[place] += unit.size
+    return [group for group in groups if group]

@@ -1,0 +1,161 @@
+"""The tasks of a PostgreSQL batch: segments of the log to decode, chunks of a snapshot to read. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tailrace.columns.batch import Int32s, LogicalMessage
+from tailrace.connectors.postgres.protocol.pgoutput import Message, parse
+from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedSegment, Segment
+from tailrace.events.settings import EventSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+# Logical messages that are made into one record batch.
+_MESSAGE_BLOCK = 4096
+# Bytes of logical messages that are made into one record batch; one message alone may exceed them.
+_MESSAGE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """Segments to decode, topic after topic, each in log order. Pure: everything it needs is in it.
+
+    `xmin` is what source blocks tell of the slot, 0 for nothing.
+    """
+
+    segments: tuple[Segment | MixedSegment, ...]
+    settings: EventSettings
+    xmin: int = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        yield from self._by_topic([one for one in self.segments if isinstance(one, Segment)])
+        for segment in self.segments:
+            if isinstance(segment, MixedSegment):
+                yield from self._mixed(segment)
+
+    def _mixed(self, segment: MixedSegment) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.postgres.log.mixed import records
+
+        for part in records(segment, self.settings, self.xmin or None):
+            if isinstance(part, list):
+                yield from self._by_topic(part)
+            else:
+                yield part
+
+    def _by_topic(self, segments: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
+        """The records of the segments, topic after topic, those of a topic in log order."""
+        from tailrace.connectors.interleaving import in_log_order
+        from tailrace.events import names
+
+        topics: dict[str, list[Segment]] = {}
+        for segment in segments:
+            topics.setdefault(names.topic(self.settings, segment.table.id), []).append(segment)
+        for parts in topics.values():
+            places = [part.place for part in parts if part.place is not None]
+            if len(parts) > 1 and len(places) == len(parts):
+                yield from in_log_order(parts, places, Segment.cut, self._records)
+            else:
+                for part in parts:
+                    for rows, _ in self._records(part):
+                        yield rows
+
+    def _records(self, segment: Segment) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+        """The records of a segment, each with the number of its message."""
+        from tailrace.columns.batch import ChangeBatch
+        from tailrace.connectors.postgres.log.form import FORM
+        from tailrace.connectors.postgres.log.quarantine import decoded
+        from tailrace.events.records import numbered_rows
+
+        for first, part in decoded(segment, self.settings):
+            if isinstance(part, ChangeBatch):
+                part.xmin = self.xmin or None
+                for rows, change in numbered_rows(part, self.settings, FORM):
+                    yield rows, change + np.int32(first)
+            else:
+                yield part, np.full(1, first, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageTask:
+    """Logical messages, for the message topic; `xmin` as in LogTask."""
+
+    segment: MessageSegment
+    settings: EventSettings
+    xmin: int = 0
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.postgres.log.form import FORM
+        from tailrace.events.messages import message_rows
+
+        segment, most = self.segment, self.settings.most_change_bytes
+        sizes = np.diff(segment.offsets) if segment.left_out is None else segment.left_out
+        large = np.flatnonzero(sizes > most).tolist() if most else []
+        low = 0
+        for row in [*large, len(segment)]:
+            while low < row:
+                high = int(np.searchsorted(segment.offsets, segment.offsets[low] + _MESSAGE_BYTES, side="right")) - 1
+                high = min(max(high, low + 1), low + _MESSAGE_BLOCK, row)
+                rows = message_rows(self.messages(low, high), self.settings, FORM, self.xmin or None)
+                yield from self._checked(rows, low)
+                low = high
+            if row < len(segment):
+                yield self._too_large(row, int(sizes[row]))
+            low = row + 1
+
+    def _checked(self, rows: pa.RecordBatch, first: int) -> Iterator[pa.RecordBatch]:
+        """The records of the messages from `first` on, those that are too large put aside."""
+        from tailrace.events.size import large_records, record_size
+
+        low = 0
+        for record in [*large_records(rows, self.settings), rows.num_rows]:
+            if low < record:
+                yield rows.slice(low, record - low)
+            if record < rows.num_rows:
+                yield self._too_large(first + record, record_size(rows, record))
+            low = record + 1
+
+    def _too_large(self, row: int, size: int) -> pa.RecordBatch:
+        from tailrace.columns.table import TableId
+        from tailrace.connectors.postgres.log.form import place
+        from tailrace.events.quarantine import Change, too_large
+
+        segment, number = self.segment, int(self.segment.transaction[row])
+        commit = int(segment.transactions.commit_lsn[number])
+        # a message has no table: what has written it stands in its place
+        table = TableId(self.settings.database, "pg_catalog", "pg_logical_emit_message")
+        at_us = int(segment.transactions.commit_us[number])
+        change = Change(table, place(segment.transactions, number, commit), int(segment.ordinal[row]), at_us)
+        return too_large(change, size, self.settings, "m")
+
+    def messages(self, first: int, last: int) -> list[LogicalMessage]:
+        """Messages `[first, last)`, parsed. Raises DecodeError."""
+        segment = self.segment
+        total_order = np.zeros(len(segment), np.int64) if segment.total_order is None else segment.total_order
+        found = []
+        for row in range(first, last):
+            message = parse(segment.data[segment.offsets[row] : segment.offsets[row + 1]].tobytes())
+            assert isinstance(message, Message)
+            place = int(segment.transaction[row])
+            previous = int(segment.transactions.previous_end[place])
+            in_transaction = bool(message.flags & 1)
+            found.append(
+                LogicalMessage(
+                    prefix=message.prefix,
+                    content=message.content,
+                    lsn=message.lsn,
+                    xid=int(segment.transactions.xid[place]) if in_transaction else None,
+                    commit_lsn=int(segment.transactions.commit_lsn[place]),
+                    commit_us=int(segment.transactions.commit_us[place]),
+                    previous_end=previous if previous >= 0 else None,
+                    ordinal=int(segment.ordinal[row]),
+                    total_order=int(total_order[row]) if in_transaction and segment.total_order is not None else None,
+                )
+            )
+        return found

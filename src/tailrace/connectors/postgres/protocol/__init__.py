@@ -1,0 +1,1 @@
+"""The log's messages: positions, parsing, scanning, decoding into columns."""

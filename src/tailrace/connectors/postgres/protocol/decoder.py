@@ -1,0 +1,313 @@
+"""The fast decoder: a segment's messages into Arrow columns, without a Python object per change. Runs in workers.
+
+Three kernels, each one walk over the segment's bytes:
+
+1. `_classify` reads each message's kind, so that only images that exist are allocated;
+2. `_measure` checks every byte and writes offsets, validity and unavailable flags of every column;
+3. `_fill` copies the values.
+
+`pgoutput.reference_decode` is the same thing said plainly; tests hold the two equal. A kernel that meets a message it
+does not accept stops, and `pgoutput.parse_change` says what is wrong with that message.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Image, Int32s, Int64s
+from tailrace.connectors.postgres.protocol.kernel import frozen, kernel, pooled, uint16, uint32
+from tailrace.connectors.postgres.protocol.pgoutput import check_column_bytes, check_offsets, parse_change
+from tailrace.connectors.postgres.protocol.segment import Segment
+from tailrace.errors import DecodeError
+from tailrace.serde.memory import move
+
+_INSERT, _UPDATE, _DELETE, _TRUNCATE = ord("I"), ord("U"), ord("D"), ord("T")
+_NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
+_NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
+_OP_C, _OP_U, _OP_D, _OP_T = ord("c"), ord("u"), ord("d"), ord("t")
+
+_BEFORE, _AFTER, _KEY_ONLY = 1, 2, 4
+
+_ALIGNMENT = 64  # bytes: what Arrow recommends for the start of a buffer
+
+
+class _Target(NamedTuple):
+    """The buffers of one image. A row of a two-dimensional array is one table column."""
+
+    offsets: npt.NDArray[np.int32]
+    validity: npt.NDArray[np.uint8]
+    unavailable: npt.NDArray[np.bool_]
+    sizes: Int64s
+    nulls: Int64s
+    missing: Int64s
+    bases: Int64s
+
+
+def decode(segment: Segment) -> ChangeBatch:
+    """The segment's changes as columns.
+
+    `before` and `after` are None when no row has them, `old_key_only` is None when `before` is. In an update under
+    REPLICA IDENTITY FULL a value that the new tuple leaves out as unchanged is taken from the old tuple. Raises
+    DecodeError with the offset into segment.data, at the first message that is not an Insert, Update, Delete or
+    Truncate of the segment's table with the table's number of columns; and, without an offset, when a column of the
+    batch exceeds 2³¹ - 1 bytes.
+    """
+    data = frozen(segment.data, np.uint8)
+    offsets = frozen(segment.offsets, np.int64)
+    rows = len(segment)
+    check_offsets(data, offsets, rows)
+    op = np.empty(rows, dtype=np.uint8)
+    parts = np.empty(rows, dtype=np.uint8)
+    classified = _classify(data, offsets, op, parts)
+    seen = int(np.bitwise_or.reduce(parts[:classified], initial=0))
+    width = len(segment.table.columns)
+    before = _allocate(rows if seen & _BEFORE else 0, width)
+    after = _allocate(rows if seen & _AFTER else 0, width)
+    accepted = _measure(data, offsets, parts[:classified], segment.table.oid, before, after)
+    if accepted < rows:
+        parse_change(segment, accepted)
+        raise DecodeError("The message is not understood.", int(offsets[accepted]))
+    check_column_bytes(segment.table, before.sizes.tolist())
+    check_column_bytes(segment.table, after.sizes.tolist())
+    before_values, after_values = _place(before), _place(after)
+    _fill(data, offsets, parts, before, before_values, after, after_values)
+    return ChangeBatch(
+        table=segment.table,
+        op=op,
+        lsn=segment.lsn,
+        transaction=segment.transaction,
+        ordinal=segment.ordinal,
+        transactions=segment.transactions,
+        before=_image(before, before_values, parts & _BEFORE != 0) if seen & _BEFORE else None,
+        after=_image(after, after_values, parts & _AFTER != 0) if seen & _AFTER else None,
+        old_key_only=(parts & _KEY_ONLY != 0) if seen & _BEFORE else None,
+    )
+
+
+def _padded(size: int, to: int) -> int:
+    return -(-size // to) * to
+
+
+def _allocate(rows: int, width: int) -> _Target:
+    """Buffers for `rows` rows: all valid, none unavailable; offsets are left for `_measure` to write."""
+    offset_bytes, validity_bytes = _padded(4 * (rows + 1), _ALIGNMENT), _padded(rows // 8 + 1, _ALIGNMENT)
+    offsets = pooled(width * offset_bytes).view(np.int32).reshape(width, offset_bytes // 4)
+    offsets[:, 0] = 0
+    validity = pooled(width * validity_bytes).reshape(width, validity_bytes)
+    validity[:] = 255
+    return _Target(
+        offsets=offsets,
+        validity=validity,
+        unavailable=np.zeros((width, rows), dtype=np.bool_),
+        sizes=np.zeros(width, dtype=np.int64),
+        nulls=np.zeros(width, dtype=np.int64),
+        missing=np.zeros(width, dtype=np.int64),
+        bases=np.zeros(width, dtype=np.int64),
+    )
+
+
+def _place(target: _Target) -> Bytes:
+    """The buffer for the values of all columns, one column after the other; sets where each of them starts."""
+    total = 0
+    for column, size in enumerate(target.sizes.tolist()):
+        target.bases[column] = total
+        total += _padded(size, _ALIGNMENT)
+    return pooled(total)
+
+
+def _image(target: _Target, values: Bytes, present: Flags) -> Image:
+    rows = len(present)
+    columns: list[pa.Array] = []
+    unavailable: list[Flags | None] = []
+    for column, (size, nulls, missing, base) in enumerate(
+        zip(target.sizes.tolist(), target.nulls.tolist(), target.missing.tolist(), target.bases.tolist(), strict=True)
+    ):
+        buffers = [
+            pa.py_buffer(target.validity[column]) if nulls else None,
+            pa.py_buffer(target.offsets[column, : rows + 1]),
+            pa.py_buffer(values[base : base + size]),
+        ]
+        columns.append(pa.Array.from_buffers(pa.binary(), rows, buffers, nulls))
+        unavailable.append(target.unavailable[column] if missing else None)
+    return Image(None if present.all() else present, columns, unavailable)
+
+
+@kernel
+def _classify(data: Bytes, offsets: Int64s, op: Bytes, parts: Bytes) -> int:
+    """Writes each row's op and which images it has; returns how many rows, from the first, have a known kind."""
+    for row in range(len(op)):
+        start, end = offsets[row], offsets[row + 1]
+        if end - start < 6:
+            return row
+        kind, tag = data[start], data[start + 5]
+        if kind == _INSERT:
+            op[row], parts[row] = _OP_C, _AFTER
+        elif kind == _UPDATE:
+            op[row], parts[row] = _OP_U, _AFTER
+            if tag != _NEW:
+                parts[row] = _AFTER | _BEFORE
+        elif kind == _DELETE:
+            op[row], parts[row] = _OP_D, _BEFORE
+        elif kind == _TRUNCATE:
+            op[row], parts[row] = _OP_T, 0
+        else:
+            return row
+        if parts[row] & _BEFORE:
+            if tag == _KEY:
+                parts[row] |= _KEY_ONLY
+            elif tag != _OLD:
+                return row
+        elif kind == _INSERT and tag != _NEW:
+            return row
+    return len(op)
+
+
+@kernel
+def _measure(data: Bytes, offsets: Int64s, parts: Bytes, oid: int, before: _Target, after: _Target) -> int:
+    """Checks the messages and writes all of their columns but the values; returns how many rows are right."""
+    old_lengths = np.empty(len(before.sizes), dtype=np.int64)
+    for row in range(len(parts)):
+        at, end = offsets[row], offsets[row + 1]
+        part = parts[row]
+        if part == 0:
+            if not _truncates(data, at, end, oid):
+                return row
+            _measure_absent(row, before)
+            _measure_absent(row, after)
+            continue
+        if oid != 0 and uint32(data, at + 1) != oid:
+            return row
+        at += 5
+        if part & _BEFORE:
+            at = _measure_tuple(data, at + 1, end, row, before, old_lengths, False)
+            if at < 0:
+                return row
+        else:
+            _measure_absent(row, before)
+        if part & _AFTER:
+            if at >= end or data[at] != _NEW:
+                return row
+            at = _measure_tuple(data, at + 1, end, row, after, old_lengths, part == _AFTER | _BEFORE)
+            if at < 0:
+                return row
+        else:
+            _measure_absent(row, after)
+        if at != end:
+            return row
+    return len(parts)
+
+
+@kernel
+def _truncates(data: Bytes, at: int, end: int, oid: int) -> bool:
+    count = uint32(data, at + 1)
+    if end - at - 6 != 4 * count:
+        return False
+    found = oid == 0
+    for index in range(count):
+        found |= uint32(data, at + 6 + 4 * index) == oid
+    return found
+
+
+@kernel
+def _measure_absent(row: int, target: _Target) -> None:
+    if target.unavailable.shape[1] == 0:  # no row has this image
+        return
+    for column in range(len(target.sizes)):
+        target.validity[column, row >> 3] &= ~np.uint8(1 << (row & 7))
+        target.nulls[column] += 1
+        target.offsets[column, row + 1] = target.sizes[column]
+
+
+@kernel
+def _measure_tuple(
+    data: Bytes, at: int, end: int, row: int, target: _Target, old_lengths: Int64s, restore: bool
+) -> int:
+    """Checks the tuple at `at`; returns the position behind it, -1 when it is wrong.
+
+    Each tuple leaves its values' lengths in `old_lengths` (-1: no text), and with `restore` takes an unchanged value's
+    length from there, where the old tuple of the same message has left it.
+    """
+    width = len(target.sizes)
+    if end - at < 2 or uint16(data, at) != width:
+        return -1
+    at += 2
+    for column in range(width):
+        if at >= end:
+            return -1
+        kind = data[at]
+        at += 1
+        length = -1
+        if kind == _TEXT:
+            if end - at < 4:
+                return -1
+            length = uint32(data, at)
+            at += 4
+            if length > end - at:
+                return -1
+            at += length
+        elif kind == _UNCHANGED:
+            if restore:
+                length = old_lengths[column]
+            if length < 0:
+                target.unavailable[column, row] = True
+                target.missing[column] += 1
+        elif kind != _NULL:
+            return -1
+        old_lengths[column] = length
+        if length < 0:
+            target.validity[column, row >> 3] &= ~np.uint8(1 << (row & 7))
+            target.nulls[column] += 1
+        else:
+            target.sizes[column] += length
+        target.offsets[column, row + 1] = target.sizes[column]
+    return at
+
+
+@kernel
+def _fill(
+    data: Bytes,
+    offsets: Int64s,
+    parts: Bytes,
+    before: _Target,
+    before_values: Bytes,
+    after: _Target,
+    after_values: Bytes,
+) -> None:
+    """Copies the values of messages that `_measure` has accepted."""
+    old_starts = np.empty(len(before.sizes), dtype=np.int64)
+    for row in range(len(parts)):
+        at = offsets[row] + 6
+        part = parts[row]
+        if part & _BEFORE:
+            at = _fill_tuple(data, at, row, before.offsets, before.bases, before_values, old_starts) + 1
+        if part & _AFTER:
+            _fill_tuple(data, at, row, after.offsets, after.bases, after_values, old_starts)
+
+
+@kernel
+def _fill_tuple(
+    data: Bytes, at: int, row: int, offsets: Int32s, bases: Int64s, values: Bytes, old_starts: Int64s
+) -> int:
+    """Copies the tuple at `at`; returns the position behind it."""
+    data_at, values_at = data.ctypes.data, values.ctypes.data
+    at += 2
+    for column in range(len(bases)):
+        kind = data[at]
+        at += 1
+        target = int(offsets[column, row])
+        length = int(offsets[column, row + 1]) - target
+        target += bases[column]
+        source = at
+        if kind == _TEXT:
+            source += 4
+            at = source + length
+            old_starts[column] = source
+        elif length > 0:
+            source = old_starts[column]
+        if length > 0:
+            move(values_at + target, data_at + source, length)
+    return at

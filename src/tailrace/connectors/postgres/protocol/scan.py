@@ -1,0 +1,293 @@
+"""What the planner needs to know of raw messages to cut them into segments: kinds, tables, hashes of keys, copies.
+
+Everything works on many messages at once: message i is `data[offsets[i]:offsets[i + 1]]`, of protocol version 1 (no
+transaction id behind the kind byte). DecodeError carries the offset into `data`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
+from tailrace.connectors.postgres.protocol.kernel import frozen, kernel, pooled, uint16, uint32
+from tailrace.connectors.postgres.protocol.pgoutput import Delete, Insert, Update, check_offsets, check_widths, parse
+from tailrace.errors import DecodeError
+
+UInt32s: TypeAlias = npt.NDArray[np.uint32]
+UInt64s: TypeAlias = npt.NDArray[np.uint64]
+
+_RELATION, _INSERT, _UPDATE, _DELETE = ord("R"), ord("I"), ord("U"), ord("D")
+_NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
+_NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
+
+# The 64-bit FNV-1a parameters, and the two multipliers of MurmurHash3's finaliser, which spreads FNV's weak low bits.
+_FNV_BASIS, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_MIX_SHIFT = np.uint64(33)
+
+
+def scan(data: Bytes, offsets: Int64s) -> tuple[Bytes, UInt32s]:
+    """Each message's kind byte and, for Relation, Insert, Update and Delete, its relation id (0 for the others).
+
+    Raises DecodeError for a message that is empty or ends within its relation id.
+    """
+    data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
+    check_offsets(data, offsets, len(offsets) - 1)
+    kinds = np.empty(len(offsets) - 1, dtype=np.uint8)
+    relations = np.zeros(len(offsets) - 1, dtype=np.uint32)
+    good = _scan(data, offsets, kinds, relations)
+    if good < len(kinds):
+        start, end = offsets[good : good + 2].tolist()
+        if start == end:
+            raise DecodeError("The message is empty.", start)
+        raise DecodeError("The message ends within its relation id.", start + 1)
+    return kinds, relations
+
+
+def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, columns: int) -> tuple[UInt64s, Flags]:
+    """A hash of each row's key, and whether the message moves a row from one key to another.
+
+    `rows` are the indexes of Insert, Update and Delete messages of one table with that many `columns`; `key_indexes`
+    the positions of its key columns. The hash covers the key's values in the new tuple (Delete: in the old one), is
+    the same in every process and on every machine, and tells null from the empty string. `moved` is True where an
+    Update carries a K tuple, or an O tuple with other key values, and wherever the key is not wholly known: an
+    unavailable value, or a null in a Delete's K tuple (a key column outside the replica identity).
+
+    Raises DecodeError for a message that is not of that kind and width, as far as the key must be read; the rest of
+    the message is the decoder's to check. Raises IndexError for rows or key indexes that do not exist.
+    """
+    data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
+    rows, key_indexes = frozen(rows, np.int64), frozen(key_indexes, np.int32)
+    check_offsets(data, offsets, len(offsets) - 1)
+    _check_indexes(rows, len(offsets) - 1, "message")
+    _check_indexes(key_indexes, columns, "key column")
+    hashes = np.empty(len(rows), dtype=np.uint64)
+    moved = np.zeros(len(rows), dtype=np.bool_)
+    good = _key_hashes(data, offsets, rows, key_indexes, columns, hashes, moved)
+    if good < len(rows):
+        start, end = offsets[rows[good] : rows[good] + 2].tolist()
+        _explain(data[start:end].tobytes(), start, columns)
+    return hashes, moved
+
+
+def unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, columns: int) -> Flags:
+    """Which Updates changed none of the columns `compared`: they carry the whole old row, and it says the same.
+
+    `rows` are the indexes of Update messages of one table with that many `columns`. A value that the log left out as
+    unchanged counts as such. Raises DecodeError for a message that is not of that kind and width, IndexError for rows
+    or columns that do not exist.
+    """
+    data, offsets = frozen(data, np.uint8), frozen(offsets, np.int64)
+    rows, compared = frozen(rows, np.int64), frozen(compared, np.int32)
+    check_offsets(data, offsets, len(offsets) - 1)
+    _check_indexes(rows, len(offsets) - 1, "message")
+    _check_indexes(compared, columns, "column")
+    same = np.zeros(len(rows), dtype=np.bool_)
+    good = _unchanged(data, offsets, rows, compared, columns, same)
+    if good < len(rows):
+        start, end = offsets[rows[good] : rows[good] + 2].tolist()
+        _explain(data[start:end].tobytes(), start, columns)
+    return same
+
+
+def gather(data: Bytes, offsets: Int64s, rows: Int64s) -> tuple[Bytes, Int64s]:
+    """The messages at the indexes `rows`, in that order, copied together: their bytes and their offsets.
+
+    Raises DecodeError for offsets that do not fit the data, IndexError for rows that do not exist.
+    """
+    data, offsets, rows = frozen(data, np.uint8), frozen(offsets, np.int64), frozen(rows, np.int64)
+    check_offsets(data, offsets, len(offsets) - 1)
+    _check_indexes(rows, len(offsets) - 1, "message")
+    gathered = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(offsets[rows + 1] - offsets[rows], out=gathered[1:])
+    copy = pooled(int(gathered[-1]))
+    _gather(data, offsets, rows, copy)
+    return copy, gathered
+
+
+def _check_indexes(indexes: Int64s | Int32s, count: int, what: str) -> None:
+    if len(indexes) and not 0 <= indexes.min() <= indexes.max() < count:
+        raise IndexError(f"There are {count} {what}s; the indexes reach from {indexes.min()} to {indexes.max()}.")
+
+
+def _explain(message: bytes, start: int, columns: int) -> None:
+    """Raises the DecodeError for a message whose key could not be read."""
+    try:
+        parsed = parse(message)
+        if not isinstance(parsed, Insert | Update | Delete):
+            raise DecodeError(f"A {type(parsed).__name__} message has no key.", 0)
+        check_widths(parsed, columns, f"relation {parsed.relation_id}")
+    except DecodeError as error:
+        raise DecodeError(error.message, start + error.offset) from None
+    raise DecodeError("The message is not understood.", start)
+
+
+@kernel
+def _scan(data: Bytes, offsets: Int64s, kinds: Bytes, relations: UInt32s) -> int:
+    """Fills `kinds` and `relations`; returns how many messages, from the first, are long enough."""
+    for row in range(len(kinds)):
+        start, end = offsets[row], offsets[row + 1]
+        if start == end:
+            return row
+        kind = data[start]
+        kinds[row] = kind
+        if kind in (_RELATION, _INSERT, _UPDATE, _DELETE):
+            if end - start < 5:
+                return row
+            relations[row] = uint32(data, start + 1)
+    return len(kinds)
+
+
+@kernel
+def _gather(data: Bytes, offsets: Int64s, rows: Int64s, copy: Bytes) -> None:
+    to = 0
+    first = 0
+    while first < len(rows):
+        # Neighbours in the log are copied in one go: most transactions change one table.
+        last = first
+        while last + 1 < len(rows) and rows[last + 1] == rows[last] + 1:
+            last += 1
+        start, end = offsets[rows[first]], offsets[rows[last] + 1]
+        for index in range(end - start):
+            # Unsigned, because numba looks for negative indexes otherwise, which makes this loop four times slower.
+            copy[np.uintp(to + index)] = data[np.uintp(start + index)]
+        to += end - start
+        first = last + 1
+
+
+@kernel
+def _key_hashes(
+    data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, columns: int, hashes: UInt64s, moved: Flags
+) -> int:
+    """Fills `hashes` and `moved`; returns how many rows, from the first, could be read."""
+    width = 0
+    for index in key_indexes:
+        width = max(width, index + 1)
+    starts = np.zeros(columns, dtype=np.int64)
+    lengths = np.zeros(columns, dtype=np.int64)
+    old_starts = np.zeros(columns, dtype=np.int64)
+    old_lengths = np.zeros(columns, dtype=np.int64)
+    for row in range(len(rows)):
+        at, end = offsets[rows[row]], offsets[rows[row] + 1]
+        if end - at < 6:
+            return row
+        kind, tag = data[at], data[at + 5]
+        at += 6
+        if kind == _INSERT or (kind == _UPDATE and tag == _NEW):
+            if tag != _NEW or _locate(data, at, end, columns, width, starts, lengths) < 0:
+                return row
+        elif kind == _DELETE and tag in (_KEY, _OLD):
+            if _locate(data, at, end, columns, width, starts, lengths) < 0:
+                return row
+            if tag == _KEY:
+                for index in key_indexes:
+                    moved[row] |= lengths[index] == -1
+        elif kind == _UPDATE and tag in (_KEY, _OLD):
+            at = _locate(data, at, end, columns, columns, old_starts, old_lengths)
+            if at < 0 or at >= end or data[at] != _NEW:
+                return row
+            if _locate(data, at + 1, end, columns, width, starts, lengths) < 0:
+                return row
+            moved[row] = tag == _KEY
+            for index in key_indexes:
+                moved[row] |= not _same(data, starts[index], lengths[index], old_starts[index], old_lengths[index])
+        else:
+            return row
+        hashed = _FNV_BASIS
+        for index in key_indexes:
+            length = lengths[index]
+            moved[row] |= length == -2
+            # The length goes in first, so that ("a", "bc") is not ("ab", "c"); null and unavailable have lengths of
+            # their own.
+            hashed = (hashed ^ np.uint64(length)) * _FNV_PRIME
+            for place in range(starts[index], starts[index] + max(length, 0)):
+                hashed = (hashed ^ np.uint64(data[place])) * _FNV_PRIME
+        hashed = (hashed ^ (hashed >> _MIX_SHIFT)) * _MIX_1
+        hashed = (hashed ^ (hashed >> _MIX_SHIFT)) * _MIX_2
+        hashes[row] = hashed ^ (hashed >> _MIX_SHIFT)
+    return len(rows)
+
+
+@kernel
+def _unchanged(data: Bytes, offsets: Int64s, rows: Int64s, compared: Int32s, columns: int, same: Flags) -> int:
+    """Fills `same`; returns how many rows, from the first, could be read."""
+    starts = np.zeros(columns, dtype=np.int64)
+    lengths = np.zeros(columns, dtype=np.int64)
+    old_starts = np.zeros(columns, dtype=np.int64)
+    old_lengths = np.zeros(columns, dtype=np.int64)
+    for row in range(len(rows)):
+        at, end = offsets[rows[row]], offsets[rows[row] + 1]
+        if end - at < 6 or data[at] != _UPDATE:
+            return row
+        if data[at + 5] != _OLD:
+            continue
+        at = _locate(data, at + 6, end, columns, columns, old_starts, old_lengths)
+        if at < 0 or at >= end or data[at] != _NEW:
+            return row
+        if _locate(data, at + 1, end, columns, columns, starts, lengths) < 0:
+            return row
+        same[row] = True
+        for index in compared:
+            kept = lengths[index] == -2 or _same(
+                data, starts[index], lengths[index], old_starts[index], old_lengths[index]
+            )
+            if not kept:
+                same[row] = False
+                break
+    return len(rows)
+
+
+@kernel
+def _locate(data: Bytes, at: int, end: int, columns: int, width: int, starts: Int64s, lengths: Int64s) -> int:
+    """Where the values of the first `width` columns of the tuple at `at` lie; length -1 is null, -2 unavailable.
+
+    Returns the position behind the last of them, -1 when the tuple is malformed or not of `columns` columns.
+    """
+    if end - at < 2 or uint16(data, at) != columns:
+        return -1
+    at += 2
+    for column in range(width):
+        if at >= end:
+            return -1
+        kind = data[at]
+        at += 1
+        starts[column] = at
+        if kind == _TEXT:
+            if end - at < 4:
+                return -1
+            length = uint32(data, at)
+            at += 4
+            if length > end - at:
+                return -1
+            starts[column] = at
+            lengths[column] = length
+            at += length
+        elif kind == _NULL:
+            lengths[column] = -1
+        elif kind == _UNCHANGED:
+            lengths[column] = -2
+        else:
+            return -1
+    return at
+
+
+@kernel
+def _same(data: Bytes, start: int, length: int, other_start: int, other_length: int) -> bool:
+    if length != other_length:
+        return False
+    for index in range(max(length, 0)):  # noqa: SIM110  (numba has no generators in all())
+        if data[start + index] != data[other_start + index]:
+            return False
+    return True
+
+
+def load() -> None:
+    """Load the kernels, or compile them the first time, so that the first real call does not wait for it."""
+    data, offsets, none = np.frombuffer(b"O", np.uint8), np.array([0, 1], np.int64), np.empty(0, np.int64)
+    scan(data, offsets)
+    gather(data, offsets, none)
+    key_hashes(data, offsets, none, np.empty(0, np.int32), 0)
+    unchanged(data, offsets, none, np.empty(0, np.int32), 0)

@@ -1,0 +1,1 @@
+"""What the tables are made of, now and at each place of the log."""

@@ -1,0 +1,348 @@
+"""What PostgreSQL's catalog says of the captured tables. Planner only; every query is bound.
+
+pgoutput's Relation message carries names, type oids and modifiers of the published columns. Keys, nullability,
+defaults, enum labels and the structure of types come from here (PostgreSQL documentation, "System Catalogs").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.postgres.schema.evolution import (
+    FIRST_USER_OID,
+    Present,
+    PresentColumn,
+    PresentIndex,
+    PresentType,
+)
+from tailrace.connectors.postgres.schema.history import Attributes, ColumnFacts, IndexFacts, TypeFacts
+from tailrace.connectors.postgres.server.connection import has_no_encoding
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from tailrace.connectors.postgres.protocol.pgoutput import Relation
+
+_TABLES = """
+select c.oid::int8, n.nspname, c.relname, c.relreplident::text,
+       case when c.relkind = 'r' and exists (select from pg_catalog.pg_inherits i where i.inhparent = c.oid)
+            then 'i' else c.relkind::text end
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and c.relpersistence <> 't'
+  and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast')
+  and n.nspname not like 'pg\\_temp\\_%%' and n.nspname not like 'pg\\_toast\\_temp\\_%%'
+order by n.nspname, c.relname
+"""
+
+_TABLE = """
+select c.oid::int8, n.nspname, c.relname, c.relreplident::text
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.oid = any(%s::oid[])
+"""
+
+# Dropped columns are left out; generated columns stay: snapshots read them, the log does not carry them.
+_COLUMNS = """
+select a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, not a.attnotnull, a.attgenerated::text,
+       pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+       case when %s then pg_catalog.col_description(a.attrelid, a.attnum::int4) end
+from pg_catalog.pg_attribute a
+left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+where a.attrelid = any(%s::oid[]) and a.attnum > 0 and not a.attisdropped
+order by a.attrelid, a.attnum
+"""
+
+# The primary key, else the first unique index without expressions that covers every row: the one that the table is
+# clustered on, else the first by name. As to consumers of Debezium, its columns may be nullable, and those that it
+# only includes count.
+_KEYS = """
+select i.indrelid::int8, i.indisprimary,
+       array(select a.attname from unnest(i.indkey::int2[]) with ordinality k(attnum, place)
+             join pg_catalog.pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
+             where k.place <= i.indnkeyatts or not i.indisprimary order by k.place)::text[]
+from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
+where i.indrelid = any(%s::oid[]) and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid
+order by i.indrelid, i.indisprimary desc, i.indisclustered desc, c.relname
+"""
+
+_TYPES = """
+with recursive needed(oid) as (
+  select unnest(%s::oid[])
+  union
+  select case when t.typtype = 'd' then t.typbasetype else t.typelem end
+  from needed join pg_catalog.pg_type t on t.oid = needed.oid
+  where t.typtype = 'd' or (t.typelem <> 0 and t.typcategory = 'A')
+)
+select t.oid::int8, t.typname, t.typtype::text, t.typcategory::text, t.typelem::int8, t.typbasetype::int8,
+       t.typtypmod, t.typnotnull, quote_ident(s.nspname) || '.' || quote_ident(p.proname), t.xmin::text::int8,
+       (select json_agg(json_build_array(e.oid::int8, e.enumlabel, e.xmin::text::int8) order by e.enumsortorder)
+        from pg_catalog.pg_enum e where e.enumtypid = t.oid)
+from needed join pg_catalog.pg_type t on t.oid = needed.oid
+join pg_catalog.pg_proc p on p.oid = t.typoutput join pg_catalog.pg_namespace s on s.oid = p.pronamespace
+"""
+
+# One statement, so that all of it is of one moment: the LSN is taken after the statement's snapshot.
+_PRESENT = """
+select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
+  array(select pg_catalog.txid_snapshot_xip(pg_catalog.txid_current_snapshot())),
+  (pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8,
+  (select json_agg(json_build_array(
+            a.attnum, a.attname, a.attnotnull, a.attgenerated <> '', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+            case when %s then pg_catalog.col_description(a.attrelid, a.attnum::int4) end,
+            a.atttypid::int8, a.atttypmod, a.xmin::text::int8, d.xmin::text::int8) order by a.attnum)
+   from pg_catalog.pg_attribute a
+   left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
+   where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
+  (select json_agg(json_build_array(
+            i.indexrelid::int8, i.indisprimary, i.indisclustered, n.relname, i.xmin::text::int8,
+            array(select k.attnum from unnest(i.indkey::int2[]) with ordinality k(attnum, place)
+                  where k.place <= i.indnkeyatts or not i.indisprimary order by k.place)) order by i.indexrelid)
+   from pg_catalog.pg_index i join pg_catalog.pg_class n on n.oid = i.indexrelid
+   where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid)
+from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
+"""
+
+# What alters a table, its indexes or its comments takes a stronger lock than what reads and writes its rows, and holds
+# it until the transaction is over.
+_ALTERS = """
+select from pg_catalog.pg_locks own join pg_catalog.pg_locks held on held.pid = own.pid
+join pg_catalog.pg_database d on d.oid = held.database
+where own.locktype = 'transactionid' and own.transactionid = %s::text::xid and own.mode = 'ExclusiveLock'
+  and held.locktype = 'relation' and held.relation = %s::oid and held.granted
+  and held.mode not in ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+  and d.datname = pg_catalog.current_database()
+"""
+
+_LABELS = """
+select e.enumtypid::int8, json_agg(json_build_array(e.oid::int8, e.enumlabel)),
+       (array_agg(e.xmin::text::int8 order by pg_catalog.age(e.xmin)))[1]
+from pg_catalog.pg_enum e where e.enumtypid = any(%s::oid[]) group by e.enumtypid
+"""
+
+_KINDS = {"b": "base", "e": "enum", "d": "domain", "c": "composite", "r": "range", "m": "range", "p": "unknown"}
+
+
+class Catalog:
+    """Table schemas by query, with the types they need cached for the life of the connection's database.
+
+    `connection` is an autocommit psycopg connection of the planner; with `comments` columns have theirs. Not
+    thread-safe.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], database: str, comments: bool = False) -> None:
+        self._connection = connection
+        self._database = database
+        self._comments = comments
+        self._types: dict[int, tuple[Any, ...]] = {}
+        self._any_bytes = has_no_encoding(connection)
+
+    def tables(self) -> list[tuple[int, TableId, str]]:
+        """All tables that can be captured, `(oid, name, kind)`, ordered by name.
+
+        The kind is the catalog's relkind, or `i` for a table that others inherit from.
+        """
+        rows = self._connection.execute(_TABLES).fetchall()
+        return [(oid, TableId(self._database, schema, name), kind) for oid, schema, name, _, kind in rows]
+
+    def schemas(self, oids: Sequence[int]) -> dict[int, TableSchema]:
+        """The present schemas of the tables `oids`, generated columns included; an oid that is gone is left out."""
+        if not oids:
+            return {}
+        wanted = list(oids)
+        heads = self._connection.execute(_TABLE, (wanted,)).fetchall()
+        columns = self._connection.execute(_COLUMNS, (self._comments, wanted)).fetchall()
+        keys: dict[int, tuple[str, ...]] = {}
+        for oid, _, names in self._connection.execute(_KEYS, (wanted,)).fetchall():
+            keys.setdefault(oid, tuple(names))
+        self._load_types(row[2] for row in columns)
+        listed: dict[int, list[Column]] = {}
+        for attrelid, name, type_oid, modifier, nullable, generated, default, comment in columns:
+            column = self._column(name, type_oid, modifier, nullable, default, generated != "", comment)
+            listed.setdefault(attrelid, []).append(column)
+        found: dict[int, TableSchema] = {}
+        for oid, schema, name, identity in heads:
+            found[oid] = TableSchema(
+                id=TableId(self._database, schema, name),
+                columns=tuple(listed.get(oid, ())),
+                key=keys.get(oid, ()),
+                replica_identity=identity,
+                oid=oid,
+                any_bytes=self._any_bytes,
+            )
+        return found
+
+    def attributes(self, tables: Sequence[TableSchema]) -> dict[int, Attributes]:
+        """What Relation messages leave open of `tables`, which `schemas` gave, by oid; generated columns are none of
+        theirs.
+        """
+        shown = self.present([table.oid for table in tables])
+        types = Present(0, 0)
+        self.add_types(types, (column.type_oid for table in tables for column in table.columns))
+        found = {}
+        for table in tables:
+            needed: set[int] = set()
+            wanted = [column.type_oid for column in table.columns]
+            while wanted:
+                oid = wanted.pop()
+                if oid in types.types and oid not in needed:
+                    needed.add(oid)
+                    wanted += [types.types[oid].facts.element, types.types[oid].facts.base]
+            present = shown[table.oid]
+            found[table.oid] = Attributes(
+                tuple(column.facts for column in present.columns),
+                tuple(index.facts for index in present.indexes),
+                tuple(types.types[oid].facts for oid in sorted(needed)),
+            )
+        return found
+
+    def present(self, oids: Iterable[int]) -> dict[int, Present]:
+        """What the catalog shows of each table besides its types; a table that is gone has no columns."""
+        rows = self._connection.execute(_PRESENT, (self._comments, list(oids))).fetchall()
+        return {
+            oid: Present(
+                next_xid,
+                lsn,
+                tuple(
+                    PresentColumn(
+                        ColumnFacts(number, name, not notnull, None if generated else default, generated, comment),
+                        type_oid, modifier, xmin, default_xmin,
+                    )
+                    for number, name, notnull, generated, default, comment, type_oid, modifier, xmin, default_xmin
+                    in columns or ()
+                ),
+                tuple(
+                    PresentIndex(IndexFacts(index, primary, tuple(numbers), clustered, index_name), xmin)
+                    for index, primary, clustered, index_name, xmin, numbers in indexes or ()
+                ),
+                {},
+                frozenset(in_progress),
+            )
+            for oid, next_xid, in_progress, lsn, columns, indexes in rows
+        }  # fmt: skip
+
+    def alters(self, oid: int, xid: int) -> bool:
+        """Whether the transaction with the 32-bit id `xid`, which is in progress now and still is afterwards, may have
+        altered the table. Of one that is over it tells nothing.
+        """
+        return self._connection.execute(_ALTERS, (str(xid), oid)).fetchone() is not None
+
+    def add_types(self, present: Present, oids: Iterable[int]) -> None:
+        """Add to `present` the types that users made among `oids`, and those that they consist of, read anew."""
+        wanted = {oid for oid in oids if oid >= FIRST_USER_OID}
+        if not wanted:
+            return
+        for row in self._read_types(wanted):
+            oid, xmin, labels = row[0], row[9], row[10]
+            if oid >= FIRST_USER_OID:
+                facts = _type_facts(row)
+                present.types[oid] = PresentType(facts, xmin, tuple(found for _, _, found in labels or ()))
+
+    def labels(self, oids: Sequence[int]) -> dict[int, tuple[frozenset[tuple[int, str]], int]]:
+        """The present labels of each enum type, with their oids, and the newest xmin of their rows."""
+        rows = self._connection.execute(_LABELS, (list(oids),)).fetchall()
+        return {oid: (frozenset((found, label) for found, label in labels), xmin) for oid, labels, xmin in rows}
+
+    def streamed(self, relation: Relation, attributes: Attributes, version: int) -> TableSchema:
+        """The schema under which the log sends `relation`, whose messages leave `attributes` open."""
+        self._load_types(column.type_oid for column in relation.columns)
+        types = {kind.oid: kind for kind in attributes.types}
+        return TableSchema(
+            id=TableId(self._database, relation.namespace, relation.name),
+            columns=tuple(
+                self._column(
+                    sent.name,
+                    sent.type_oid,
+                    sent.type_modifier,
+                    facts.nullable,
+                    facts.default,
+                    facts.generated,
+                    facts.comment,
+                    types,
+                )
+                for sent, facts in zip(relation.columns, attributes.columns, strict=True)
+            ),
+            key=attributes.key(),
+            replica_identity=relation.replica_identity,
+            oid=relation.relation_id,
+            version=version,
+            any_bytes=self._any_bytes,
+        )
+
+    def output_functions(self, columns: Iterable[Column]) -> dict[str, str]:
+        """Column name -> the qualified output function of its type, which renders exactly the text that the log has.
+
+        A cast to text is not the same: it drops the blanks of `char(n)` and adds the netmask to `inet`.
+        """
+        columns = list(columns)
+        self._load_types(column.type_oid for column in columns)
+        return {column.name: self._types[column.type_oid][8] for column in columns}
+
+    def type_names(self, columns: Sequence[Column]) -> dict[str, str]:
+        """Column name -> its type in SQL, qualified where it must be, with its modifier."""
+        if not columns:
+            return {}
+        rows = self._connection.execute(
+            "select pg_catalog.format_type(t, m) from unnest(%s::oid[], %s::int4[]) with ordinality u(t, m, place) "
+            "order by place",
+            ([column.type_oid for column in columns], [column.modifier for column in columns]),
+        ).fetchall()
+        return {column.name: text for column, (text,) in zip(columns, rows, strict=True)}
+
+    def _load_types(self, oids: Iterable[int]) -> None:
+        missing = {oid for oid in oids if oid not in self._types}
+        if missing:
+            self._read_types(missing)
+
+    def _read_types(self, oids: Iterable[int]) -> list[tuple[Any, ...]]:
+        rows = self._connection.execute(_TYPES, (sorted(oids),)).fetchall()
+        self._types.update((row[0], row) for row in rows)
+        return rows
+
+    def _type(self, oid: int, versioned: Mapping[int, TypeFacts]) -> TypeFacts | None:
+        """The type `oid` as `versioned` has it, else as the catalog had it when it was read."""
+        row = self._types.get(oid)
+        if oid in versioned or row is None:
+            return versioned.get(oid)
+        return _type_facts(row)
+
+    def _column(
+        self,
+        name: str,
+        type_oid: int,
+        modifier: int,
+        nullable: bool,
+        default: str | None,
+        generated: bool,
+        comment: str | None = None,
+        types: Mapping[int, TypeFacts] = MappingProxyType({}),
+    ) -> Column:
+        known = self._type(type_oid, types)
+        if known is None:
+            return Column(
+                name, "unknown", type_oid, modifier, nullable, default, "unknown", (), None, generated, comment
+            )
+        kind = _KINDS.get(known.kind, "unknown")
+        labels = tuple(label for _, label in known.labels)
+        element: Column | None = None
+        if known.kind == "d":
+            nullable = nullable and not known.refuses_null
+            element = self._column(name, known.base, known.base_modifier, nullable, None, False, None, types)
+            nullable = element.nullable
+            while element.kind == "domain" and element.element is not None:
+                element = element.element
+        elif known.category == "A" and known.element:
+            kind = "array"
+            element = self._column(name, known.element, modifier, True, None, False, None, types)
+        return Column(
+            name, known.name, type_oid, modifier, nullable, default, kind, labels, element, generated, comment
+        )
+
+
+def _type_facts(row: tuple[Any, ...]) -> TypeFacts:
+    """A row of `_TYPES`, as the history keeps it."""
+    oid, name, kind, category, element, base, modifier, refuses_null, _, _, labels = row
+    listed = tuple((label_oid, label) for label_oid, label, _ in labels or ())
+    return TypeFacts(oid, name, kind, category, element, base, modifier, refuses_null, listed)

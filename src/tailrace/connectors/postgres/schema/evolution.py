@@ -1,0 +1,290 @@
+"""How a table's `Attributes` come about at a Relation message: from those before it and from the catalog. No I/O.
+
+The catalog is read later than the log was written, so it may show what was not yet in effect at the message. A row of
+the catalog is newer than the position if the transaction that wrote it (its xmin) is; then what was known before
+holds. Writers of a table and statements that alter it exclude each other, so one of them is wholly before the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tailrace.connectors.postgres.protocol.pgoutput import Relation, RelationColumn
+from tailrace.connectors.postgres.schema.history import Attributes, ColumnFacts, IndexFacts, Place, TypeFacts
+
+FIRST_USER_OID = 16384
+"""Below are the types that every server has; they never change."""
+
+_XID_MASK = 0xFFFFFFFF
+# Shorter than anything that alters a table and commits: what lies between an end of a record and the next one's start.
+_GAP_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where a change stands: its transaction's id (32 bits), commit LSN and the commit's end LSN (0 while it is not
+    known), and its ordinal.
+    """
+
+    xid: int
+    commit_lsn: int
+    end_lsn: int
+    ordinal: int
+
+    @property
+    def place(self) -> Place:
+        return self.commit_lsn, self.ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class PresentColumn:
+    """A column as the catalog shows it, with its type and the xmins of its rows in pg_attribute and pg_attrdef."""
+
+    facts: ColumnFacts
+    type_oid: int
+    modifier: int
+    xmin: int
+    default_xmin: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PresentIndex:
+    facts: IndexFacts
+    xmin: int
+
+
+@dataclass(frozen=True, slots=True)
+class PresentType:
+    """A type as the catalog shows it, and the xmins of its row and of its labels' rows."""
+
+    facts: TypeFacts
+    xmin: int
+    label_xmins: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What the catalog shows of one table, read when `next_xid` (64 bits) was the next transaction id.
+
+    Whatever it shows was committed before `lsn`. A table that is gone has no columns. `types` are the types that users
+    made and that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose
+    work is not shown.
+    """
+
+    next_xid: int
+    lsn: int
+    columns: tuple[PresentColumn, ...] = ()
+    indexes: tuple[PresentIndex, ...] = ()
+    types: dict[int, PresentType] = field(default_factory=dict)
+    in_progress: frozenset[int] = frozenset()
+
+    def shows(self, xid: int) -> bool:
+        """Whether it shows what the transaction with the 32-bit id `xid`, which has committed, has done.
+
+        The server sends a transaction from the log before it is over for other sessions: for a moment, or for as long
+        as it waits for a synchronous standby.
+        """
+        full = _nearest(xid, self.next_xid)
+        return full < self.next_xid and full not in self.in_progress
+
+
+def _nearest(xid: int, to: int) -> int:
+    """The 64-bit id of the 32-bit `xid`, at most 2^31 away from the id `to`."""
+    ahead = (xid - to) & _XID_MASK
+    return to + ahead - (0 if ahead < 1 << 31 else 1 << 32)
+
+
+def is_after(xid: int, other: int) -> bool:
+    """Whether the 32-bit transaction id `xid` was given out after `other`, where both are of the same age."""
+    return 0 < (xid - other) & _XID_MASK < 1 << 31
+
+
+class _Judge:
+    """Tells whether rows of the catalog are newer than a moment, and keeps the oldest id of those that are."""
+
+    def __init__(self, present: Present, at: Moment) -> None:
+        self._next = present.next_xid
+        self._at = _nearest(at.xid, present.next_xid)
+        # nothing has been committed since the moment's own transaction
+        self.nothing_since = at.end_lsn > 0 and present.lsn <= at.end_lsn + _GAP_BYTES
+        self._held = 0
+
+    def _full(self, xid: int) -> int:
+        """The 64-bit id of a row that the catalog shows: the newest one that has been given out."""
+        full = self._next & ~_XID_MASK | xid
+        # an id of the epoch before; a frozen row's raw id, which may be older still, becomes one that is long past
+        return full - (1 << 32) if full >= self._next else full
+
+    @property
+    def held(self) -> int:
+        """The oldest id (32 bits) that was newer, 0 when none was."""
+        return self._held & _XID_MASK
+
+    def hold_all(self) -> None:
+        """Something may be newer, no later than the newest id that was given out."""
+        self._held = self._held or self._next - 1
+
+    def newer(self, xmin: int | None) -> bool:
+        # ids below 3 are those of the server's own first rows and of frozen ones
+        if xmin is None or xmin < 3 or self.nothing_since:
+            return False
+        full = self._full(xmin)
+        if full > self._at:
+            self._held = min(self._held or full, full)
+            return True
+        return False
+
+
+def evolve(
+    relation: Relation, older: Attributes | None, present: Present, at: Moment, resent: bool
+) -> tuple[Attributes, int]:
+    """The attributes in effect at `at`, and the oldest transaction id (32 bits) whose work was held back, else 0.
+
+    `older` are those before; `resent` tells that the message was sent because something about the table has changed,
+    and not because a session began.
+    """
+    judge = _Judge(present, at)
+    known = {column.number: column for column in older.columns} if older else {}
+    shown = {column.facts.number: column for column in present.columns}
+    numbers = _numbers(relation.columns, known, shown, judge)
+    # Only the default identity is the primary key; the others flag other columns.
+    flagged = {column.name for column in relation.columns if column.flags & 1 and relation.replica_identity == "d"}
+    columns = tuple(
+        _column(sent, number, known.get(number), shown.get(number), sent.name in flagged, judge)
+        for sent, number in zip(relation.columns, numbers, strict=True)
+    )
+    indexes = _indexes(older.indexes if older else (), present.indexes, judge, resent or judge.nothing_since)
+    if relation.replica_identity == "d":
+        indexes = _keyed(indexes, [column.number for column in columns if column.name in flagged])
+    types = _types(relation, older.types if older else (), present.types, judge)
+    return Attributes(columns, indexes, types), judge.held
+
+
+def _numbers(
+    sent: Sequence[RelationColumn], known: Mapping[int, ColumnFacts], shown: Mapping[int, PresentColumn], judge: _Judge
+) -> list[int]:
+    """The number of each column of a Relation message: by name, else by its place between its neighbours."""
+    older = {column.name: column.number for column in known.values() if column.number > 0}
+    now = {column.facts.name: column for column in shown.values()}
+    found = []
+    for column in sent:
+        before, after = older.get(column.name), now.get(column.name)
+        if after is not None and (before is None or not judge.newer(after.xmin)):
+            found.append(after.facts.number)
+        else:
+            found.append(before or 0)
+    # the message lists columns in the order of their numbers
+    all_numbers = {
+        *(column.number for column in known.values() if column.number > 0 and not column.generated),
+        *(number for number, column in shown.items() if not column.facts.generated),
+    }
+    highest = 0
+    for place, number in enumerate(found):
+        found[place] = number if number > highest else 0
+        highest = max(highest, number)
+    for first, last in _gaps(found):
+        low = max(found[first - 1], 0) if first else 0
+        high = found[last] if last < len(found) else 1 << 16
+        free = [number for number in sorted(all_numbers) if low < number < high]
+        # a column of which nothing is known gets a number that no other has
+        found[first:last] = free if len(free) == last - first else [-1 - place for place in range(first, last)]
+    return found
+
+
+def _gaps(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The runs `[first, last)` of zeros."""
+    first = None
+    for place, number in enumerate([*numbers, 1]):
+        if not number and first is None:
+            first = place
+        elif number and first is not None:
+            yield first, place
+            first = None
+
+
+def _column(
+    sent: RelationColumn,
+    number: int,
+    known: ColumnFacts | None,
+    shown: PresentColumn | None,
+    in_primary_key: bool,
+    judge: _Judge,
+) -> ColumnFacts:
+    if shown is None:
+        # gone by now: what was known of it, else what every column can be
+        found = known or ColumnFacts(number, sent.name)
+        return replace(found, number=number, name=sent.name, nullable=found.nullable and not in_primary_key)
+    altered = judge.newer(shown.xmin)
+    facts = shown.facts
+    nullable, default = facts.nullable, facts.default
+    # Of a column that nobody has seen before, the catalog tells most: few are altered again.
+    if known is not None:
+        if altered:
+            nullable = known.nullable
+        if judge.newer(shown.default_xmin) or (shown.default_xmin is None and altered):
+            default = known.default
+    return ColumnFacts(number, sent.name, nullable and not in_primary_key, default, facts.generated, facts.comment)
+
+
+def _indexes(
+    known: Sequence[IndexFacts], shown: Sequence[PresentIndex], judge: _Judge, without_gone: bool
+) -> tuple[IndexFacts, ...]:
+    """The unique indexes at the moment.
+
+    One that is gone leaves no trace of when it went: it has gone by a message that was sent because of a change, or
+    when nothing has happened since; then `without_gone`.
+    """
+    before = {index.oid: index for index in known}
+    present = {index.facts.oid: index for index in shown}
+    found = {
+        oid: index.facts if not judge.newer(index.xmin) else before[oid]
+        for oid, index in present.items()
+        if oid in before or not judge.newer(index.xmin)
+    }
+    gone = {oid: index for oid, index in before.items() if oid not in present}
+    if gone and not without_gone:
+        found.update(gone)
+        judge.hold_all()
+    return tuple(sorted(found.values(), key=lambda index: index.oid))
+
+
+def _keyed(indexes: tuple[IndexFacts, ...], flagged: Sequence[int]) -> tuple[IndexFacts, ...]:
+    """`indexes` with the primary key that the message flags: the one over those columns, else one in their order."""
+    others = tuple(index for index in indexes if not index.primary)
+    if not flagged:
+        return others
+    matching = [index for index in indexes if index.primary and set(index.columns) == set(flagged)]
+    return (matching[-1] if matching else IndexFacts(0, True, tuple(flagged)), *others)
+
+
+def _types(
+    relation: Relation, known: Sequence[TypeFacts], shown: Mapping[int, PresentType], judge: _Judge
+) -> tuple[TypeFacts, ...]:
+    """The types that users made among those of the message's columns, and those that they consist of."""
+    before = {kind.oid: kind for kind in known}
+    found: dict[int, TypeFacts] = {}
+    wanted = [column.type_oid for column in relation.columns]
+    while wanted:
+        oid = wanted.pop()
+        if oid < FIRST_USER_OID or oid in found:
+            continue
+        kind = _type(before.get(oid), shown.get(oid), judge)
+        if kind is not None:
+            found[oid] = kind
+            wanted += [kind.element, kind.base]
+    return tuple(found[oid] for oid in sorted(found))
+
+
+def _type(known: TypeFacts | None, shown: PresentType | None, judge: _Judge) -> TypeFacts | None:
+    if shown is None:
+        return known
+    facts = known if known is not None and judge.newer(shown.xmin) else shown.facts
+    before = dict(known.labels) if known is not None else {}
+    labels = []
+    for (oid, label), xmin in zip(shown.facts.labels, shown.label_xmins, strict=True):
+        if not judge.newer(xmin):
+            labels.append((oid, label))
+        elif oid in before:
+            labels.append((oid, before[oid]))
+    return replace(facts, labels=tuple(labels))

@@ -1,0 +1,210 @@
+"""Relations: the table version that each Relation message of the log announces. Planner, the reader's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tailrace.columns.table import Column, TableSchema
+from tailrace.connectors.postgres.protocol.pgoutput import Relation
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.evolution import Moment, Present, evolve, is_after
+from tailrace.connectors.postgres.schema.history import Attributes, SchemaHistory
+from tailrace.errors import ConnectionFailed
+from tailrace.runtime import THREADS, Runtime
+
+UNCAPTURED = -1
+# How long a transaction that has altered a table may take, in s, to become visible to others after its commit has come
+# from the log: that long the catalog is asked again and again, and then the session ends, to be tried again.
+UNSEEN_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of the tables at one point of the log, by their oids, and of enums."""
+
+    current: dict[int, tuple[Relation, int]] = field(default_factory=dict)
+    # The oldest transaction whose work on the table was held back, as 32 bits.
+    held: dict[int, int] = field(default_factory=dict)
+    # The transaction id that was next when the catalog was read for the table, as 32 bits.
+    read_before: dict[int, int] = field(default_factory=dict)
+    labels: dict[int, frozenset[tuple[int, str]]] = field(default_factory=dict)
+
+    def copy(self) -> _Known:
+        return _Known(dict(self.current), dict(self.held), dict(self.read_before), dict(self.labels))
+
+
+class Relations:
+    """Turns Relation messages into table versions, whose ids are places in `versions`.
+
+    `captured(relation)` tells whether a table belongs to the capture; `admit` has the last word on each new schema: it
+    returns the one to use, or raises. `use` comes before everything else, and again for each new session. The catalog
+    is read once for the messages of a run, again while it does not show what a transaction that the log has brought has
+    altered, and not at all for messages that the history has decided.
+    """
+
+    def __init__(
+        self,
+        history: SchemaHistory,
+        captured: Callable[[Relation], bool],
+        admit: Callable[[TableSchema], TableSchema],
+        runtime: Runtime = THREADS,
+    ) -> None:
+        self._runtime = runtime
+        self.history = history
+        self.versions: list[TableSchema] = []
+        self._captured = captured
+        self._admit = admit
+        self._catalog: Catalog | None = None
+        self._present: dict[int, Present] = {}
+        self._expected: set[int] = set()
+        self._known = _Known()
+        # The same as of the last `keep`, and how many versions there were; None where nothing has come since.
+        self._kept: tuple[_Known, int] | None = None
+
+    def use(self, catalog: Catalog) -> None:
+        """Read `catalog` from now on."""
+        self._catalog = catalog
+
+    def begin(self) -> None:
+        """A run begins. What the one before has brought is taken back, unless it was kept."""
+        if self._kept is not None:
+            self._known, count = self._kept
+            del self.versions[count:]
+            self._kept = None
+            self.history.discard()
+
+    def keep(self) -> None:
+        """What the run has brought is kept."""
+        self._kept = None
+        self.history.keep()
+
+    def _changing(self) -> None:
+        """Remember what is kept, before the first change after it."""
+        if self._kept is None:
+            self._kept = self._known, len(self.versions)
+            self._known = self._known.copy()
+
+    def expect(self, announced: Sequence[Relation]) -> None:
+        """A run begins in which these messages stand. What the catalog says is read anew for them."""
+        self._present.clear()
+        self._expected = {relation.relation_id for relation in announced if self._captured(relation)}
+        self._watch_labels()
+
+    def announce(self, relation: Relation, at: Moment, resent: bool) -> int:
+        """The version id of the table that `relation` announces at `at`, or `UNCAPTURED`; a new one when anything
+        about the table has changed. `resent`: the session has sent one for the table before.
+        """
+        if not self._captured(relation):
+            return UNCAPTURED
+        self._changing()
+        oid = relation.relation_id
+        if self.history.is_decided(oid, at.place):
+            attributes = self.history.at(oid, at.place)
+            assert attributes is not None
+        else:
+            attributes = self._decide(relation, at, resent)
+        return self._version(relation, attributes)
+
+    def is_due(self, oid: int, xid: int) -> bool:
+        """Whether a change of the transaction `xid` comes after work that was held back, and that no message announces:
+        a label of an enum, or what a transaction with an older id did late.
+        """
+        held = self._known.held.get(oid)
+        return held is not None and is_after(xid, held)
+
+    @property
+    def has_held(self) -> bool:
+        """Whether `is_due` can be true for any table."""
+        return bool(self._known.held)
+
+    def review(self, oid: int, at: Moment) -> int:
+        """The version id of a table for which `is_due` is true, from the change at `at` on."""
+        self._changing()
+        relation, _ = self._known.current[oid]
+        if self.history.is_decided(oid, at.place):
+            attributes = self.history.at(oid, at.place)
+            assert attributes is not None
+        else:
+            # Whatever was read at the last message and not announced since was before this change.
+            before = self._known.read_before.get(oid)
+            is_later = before is not None and is_after(at.xid, before - 1)
+            attributes = self._decide(relation, at, resent=is_later)
+        return self._version(relation, attributes)
+
+    def _decide(self, relation: Relation, at: Moment, resent: bool) -> Attributes:
+        oid = relation.relation_id
+        older = self.history.at(oid, at.place)
+        present = self._read(relation, at)
+        attributes, held = evolve(relation, older, present, at, resent)
+        self._known.read_before[oid] = present.next_xid & 0xFFFFFFFF
+        self._known.held.pop(oid, None)
+        if held:
+            self._known.held[oid] = held
+        self.history.add(oid, at.place, attributes)
+        return attributes
+
+    def _read(self, relation: Relation, at: Moment) -> Present:
+        """What the catalog shows of the table, with what the transaction at `at` has altered of it.
+
+        Raises ConnectionFailed when others do not see that for too long.
+        """
+        assert self._catalog is not None
+        oid = relation.relation_id
+        if oid not in self._present:
+            self._present = self._catalog.present({oid, *self._expected})
+        pause, waited = 0.001, 0.0
+        while not self._present[oid].shows(at.xid):
+            # in this order: if it is still in progress in the second, it has held its locks in the first
+            alters = self._catalog.alters(oid, at.xid)
+            self._present = self._catalog.present({oid, *self._expected})
+            if not alters or self._present[oid].shows(at.xid):
+                break
+            if waited > UNSEEN_SECONDS:
+                raise ConnectionFailed(
+                    f"The transaction {at.xid} has altered {relation.namespace}.{relation.name}; it has come from the "
+                    "log, and no other session sees yet that it is over.",
+                    "It waits for a synchronous standby: see pg_stat_replication and synchronous_standby_names.",
+                )
+            self._runtime.sleep(pause)
+            pause, waited = min(2 * pause, 0.25), waited + pause
+        found = self._present[oid]
+        self._catalog.add_types(found, (column.type_oid for column in relation.columns))
+        return found
+
+    def _version(self, relation: Relation, attributes: Attributes) -> int:
+        assert self._catalog is not None
+        known = self._known.current.get(relation.relation_id)
+        version = self.versions[known[1]].version + 1 if known else 1
+        schema = self._admit(self._catalog.streamed(relation, attributes, version))
+        if known is not None and schema == replace(self.versions[known[1]], version=version):
+            place = known[1]
+        else:
+            self.versions.append(schema)
+            place = len(self.versions) - 1
+            for kind in attributes.types:
+                if kind.labels:
+                    self._known.labels.setdefault(kind.oid, frozenset(kind.labels))
+        self._known.current[relation.relation_id] = (relation, place)
+        return place
+
+    def _watch_labels(self) -> None:
+        """A label that is added to an enum is announced by no message: tables that use it are reviewed."""
+        if not self._known.labels:
+            return
+        assert self._catalog is not None
+        for oid, (labels, newest) in self._catalog.labels(list(self._known.labels)).items():
+            if self._known.labels[oid] == labels:
+                continue
+            self._changing()
+            self._known.labels[oid] = labels
+            self._present.clear()
+            for table, (_, place) in self._known.current.items():
+                if any(_uses(column, oid) for column in self.versions[place].columns):
+                    self._known.held.setdefault(table, newest)
+
+
+def _uses(column: Column | None, oid: int) -> bool:
+    while column is not None and column.type_oid != oid:
+        column = column.element
+    return column is not None

@@ -1,0 +1,171 @@
+"""Queries whose rows come as Arrow record batches, over ADBC. Planner and worker.
+
+ADBC's low-level objects are used rather than its DB-API module: that one imports pyarrow's datasets, and pandas
+where there is one, which would be half of what a planner needs to start.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.connectors.postgres.server.connection import Address, explain_tls, initial_statement_failed
+from tailrace.errors import ConnectionFailed
+
+
+class ArrowConnection:
+    """One connection in autocommit mode, as `address` says.
+
+    Raises adbc_driver_manager.Error, which has the server's `sqlstate`; ConnectionFailed where TLS fails;
+    PrerequisiteError when an initial statement fails. The rows of a query must have been read, or given up with
+    `close`, before the next one.
+    """
+
+    def __init__(self, address: Address) -> None:
+        import adbc_driver_manager
+        import adbc_driver_postgresql
+
+        self._driver = adbc_driver_manager
+        try:
+            self._database = adbc_driver_postgresql.connect(address.uri)
+            try:
+                self._connection = adbc_driver_manager.AdbcConnection(self._database)
+            except BaseException:
+                self._database.close()
+                raise
+        except adbc_driver_manager.Error as error:
+            found = None if getattr(error, "sqlstate", None) else explain_tls(str(error), address.uri)
+            if found is None:
+                raise
+            raise found from None
+        self._statement: Any = None
+        # whether a query's rows are still to come
+        self._is_reading = False
+        try:
+            for statement in address.opening():
+                self.execute(statement)
+        except BaseException as error:
+            ArrowConnection.close(self)
+            if isinstance(error, adbc_driver_manager.Error):
+                # the server's words may hold what the statement computed
+                raise initial_statement_failed(f"SQLSTATE {getattr(error, 'sqlstate', None)}") from None
+            raise
+
+    def query(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """Run `sql` and give its rows as they arrive, in batches of some 16 MB.
+
+        Raises ConnectionFailed when the server ends the query half-way: what it says then has no SQLSTATE here.
+        """
+        self._finish()
+        self._statement = self._driver.AdbcStatement(self._connection)
+        self._statement.set_sql_query(sql)
+        stream, _ = self._statement.execute_query()
+        self._is_reading = True
+        return self._batches(pa.RecordBatchReader._import_from_c(stream.address))
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from reader
+            self._is_reading = False
+        except (pa.ArrowException, OSError) as error:
+            text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ConnectionFailed(f"PostgreSQL ended a query: {text}") from None
+
+    def execute(self, sql: str) -> None:
+        """Run `sql` for its effect."""
+        self._finish()
+        self._statement = self._driver.AdbcStatement(self._connection)
+        self._statement.set_sql_query(sql)
+        self._statement.execute_update()
+
+    def close(self) -> None:
+        self._finish()
+        self._connection.close()
+        self._database.close()
+
+    def _finish(self) -> None:
+        if self._statement is not None:
+            self._statement.close()
+            self._statement = None
+
+
+# How long a connection is kept without use, in s: longer than Spark needs from one batch to the next.
+KEPT_SECONDS = 10.0
+# A connection that has answered so many seconds ago is not asked whether it still does.
+_SURE_SECONDS = 0.2
+
+
+class KeptConnection(ArrowConnection):
+    """A connection that outlives its task: `close` ends the transaction and keeps it for the next one. Worker.
+
+    The driver reads the server's types whenever it connects, which takes ten times as long as the connection itself.
+    A process keeps one connection, and gives it up after KEPT_SECONDS without use.
+    """
+
+    _kept: KeptConnection | None = None
+    # runs while there has been a kept connection for KEPT_SECONDS or less
+    _timer: threading.Timer | None = None
+    _lock = threading.Lock()
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self._address = address
+        self._answered = time.monotonic()
+
+    @classmethod
+    def take(cls, address: Address) -> KeptConnection:
+        """The connection that is kept for `address`, if it still answers, or a new one."""
+        with cls._lock:
+            kept, cls._kept = cls._kept, None
+        if kept is not None:
+            is_sure = time.monotonic() - kept._answered < _SURE_SECONDS
+            if kept._address == address and (is_sure or kept._answers()):
+                return kept
+            kept._end()
+        return cls(address)
+
+    def close(self) -> None:
+        """Keep the connection for the next task; end it where it has rows left to send, or is in another's place."""
+        if not self._is_reading and self._answers("rollback"):
+            with self._lock:
+                if type(self)._kept is None:
+                    type(self)._kept = self
+                    if type(self)._timer is None:
+                        self._watch(KEPT_SECONDS)
+                    return
+        self._end()
+
+    def _answers(self, statement: str = "select 1") -> bool:
+        try:
+            self.execute(statement)
+        except self._driver.Error:
+            return False
+        self._answered = time.monotonic()
+        return True
+
+    @classmethod
+    def _watch(cls, seconds: float) -> None:
+        """Look after so many seconds whether the kept connection is still of use. Called with the lock."""
+        cls._timer = threading.Timer(seconds, cls._expire)
+        cls._timer.daemon = True
+        cls._timer.start()
+
+    @classmethod
+    def _expire(cls) -> None:
+        with cls._lock:
+            cls._timer, kept = None, cls._kept
+            if kept is None:
+                return
+            left = kept._answered + KEPT_SECONDS - time.monotonic()
+            if left > 0:
+                cls._watch(left)
+                return
+            cls._kept = None
+        kept._end()
+
+    def _end(self) -> None:
+        super().close()

@@ -1,0 +1,1 @@
+"""What the server needs before its log can be read: publication, slot, replica identities, and whether it has them."""

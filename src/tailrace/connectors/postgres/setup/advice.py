@@ -1,0 +1,81 @@
+"""What a PostgreSQL server and a role would better not be like, though changes can be captured. Driver; only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config.filters import table_name
+from tailrace.connectors.advice import ROLE, excessive, in_the_clear
+from tailrace.connectors.findings import SHOWN, Finding
+from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.snapshot.session import qualified, quoted
+
+if TYPE_CHECKING:
+    import psycopg
+
+_SESSION = """
+select host(inet_client_addr()), host(inet_server_addr()), (select setting from pg_settings
+  where name = 'max_slot_wal_keep_size')
+"""
+# Who bypasses row-level security may need to: policies hide rows of captured tables from others.
+_RIGHTS = """
+select rolsuper, rolcreaterole, rolcreatedb, rolbypassrls and not exists (
+  select from pg_class c where c.oid = any(%s::oid[]) and c.relrowsecurity)
+from pg_roles where rolname = session_user
+"""
+_WORDS = ("superuser", "createrole", "createdb", "bypassrls")
+
+
+def advice(
+    config: Mapping[str, Any], connection: psycopg.Connection[Any], captured: Sequence[CapturedTable], streams: bool
+) -> Iterator[Finding]:
+    """Warnings of `tailrace check` alone: none of them keeps a pipeline from its work."""
+    row = connection.execute(_SESSION).fetchone()
+    assert row is not None
+    client, server, kept = row
+    if is_open_to_others(client, server, connection.pgconn.ssl_in_use):
+        yield in_the_clear(
+            config["database.hostname"],
+            "Set database.sslmode=verify-full and database.sslrootcert, and switch TLS on in the server.",
+        )
+    if streams and kept == "-1":
+        yield Finding(
+            "warning",
+            "wal_keep",
+            "max_slot_wal_keep_size is -1: a slot that nobody reads keeps the log until the server's disk is full.",
+            "alter system set max_slot_wal_keep_size = '…'; select pg_reload_conf(); with what the disk can spare.",
+        )
+    rights = connection.execute(_RIGHTS, ([oid for oid, _, _ in captured],)).fetchone()
+    more = [word for word, given in zip(_WORDS, rights or (), strict=True) if given] if rights else []
+    if more:
+        yield excessive(config["database.user"], more, least(config, captured, streams))
+
+
+def is_open_to_others(client: str | None, server: str | None, encrypted: bool) -> bool:
+    """Whether a session between two addresses, None for a socket of the same machine, crosses a network unencrypted."""
+    return not encrypted and client is not None and client != server
+
+
+def least(config: Mapping[str, Any], captured: Sequence[CapturedTable], streams: bool) -> list[str]:
+    """The statements that make a role with no more rights than the configuration needs, and its publication."""
+    role = ROLE
+    tables = [qualified(table) for _, table, _ in captured]
+    listed = ", ".join(tables[:SHOWN]) + (", …" if len(tables) > SHOWN else "") if tables else "…"
+    schemas = ", ".join(sorted({quoted(table.schema) for _, table, _ in captured})) or "…"
+    found = [
+        f"create role {role} login{' replication' if streams else ''} password '…';",
+        f"grant usage on schema {schemas} to {role};",
+        f"grant select on {listed} to {role};",
+    ]
+    signals = config["signal.data.collection"]
+    if signals and streams and not config["read.only"]:
+        deletes = config["incremental.snapshot.watermarking.strategy"] == "insert_delete"
+        written = ".".join(quoted(part) for part in table_name(signals))
+        found.append(f"grant insert{', select, delete' if deletes else ''} on {written} to {role};")
+    if streams:
+        found.append(
+            f"create publication {quoted(config['publication.name'])} for table {listed}; "
+            "by the tables' owner, with publication.autocreate.mode=disabled."
+        )
+    return found

@@ -1,0 +1,345 @@
+"""What a PostgreSQL server must offer before changes can be captured, checked one by one. Driver; only reads.
+
+`check` opens its own connections; `demand` turns the errors among the findings into one exception, for the start of
+a pipeline. Nothing is created or changed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.findings import Finding, Level, collisions, demanded, listed
+from tailrace.connectors.postgres.log.identity import NAME_PRIMARY
+from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.server.connection import connect
+from tailrace.connectors.postgres.setup.advice import advice
+from tailrace.connectors.postgres.snapshot.session import quoted
+from tailrace.connectors.postgres.snapshot.signal_table import SignalTable
+from tailrace.errors import TailraceError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    import psycopg
+
+OLDEST = 130_000
+"""The oldest server that can be read, as `server_version_num`."""
+
+
+def check(config: Config) -> list[Finding]:
+    """Everything that was found, in the order of the checks, and then advice.
+
+    Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
+    """
+    with closing(connect(config)) as connection:
+        inspection = _Inspection(config, connection)
+        found = list(inspection.run())
+        tables = captured_tables(Catalog(connection, config["database.dbname"]).tables(), TableFilter(config))
+        return found + list(advice(config, connection, tables, inspection.streams))
+
+
+def demand(config: Config) -> list[Finding]:
+    """The same findings without the advice; raises PrerequisiteError with all errors among them when there are any."""
+    with closing(connect(config)) as connection:
+        return demanded(list(_Inspection(config, connection).run()))
+
+
+class _Inspection:
+    """The checks of one server, over one connection."""
+
+    def __init__(self, config: Config, connection: psycopg.Connection[Any]) -> None:
+        self.config = config
+        self.connection = connection
+        self.user = config["database.user"]
+        self.database = config["database.dbname"]
+        self.mode = snapshot_mode(config)
+        self.streams = self.mode.streams
+
+    def run(self) -> Iterator[Finding]:
+        tables = Catalog(self.connection, self.database).tables()
+        captured = captured_tables(tables, TableFilter(self.config))
+        yield from self.server()
+        if self.streams:
+            yield from self.role()
+            yield from self.slot()
+            yield from self.publication(captured)
+        yield from self.tables(tables, captured)
+        if self.config["signal.data.collection"] and self.streams:
+            yield from self.signals()
+
+    def row(self, query: str, *parameters: Any) -> tuple[Any, ...]:
+        """The one row of `query`."""
+        found = self.connection.execute(query.encode(), parameters or None).fetchone()
+        assert found is not None
+        return tuple(found)
+
+    def server(self) -> Iterator[Finding]:
+        version, number, level, standby = self.row(
+            "select current_setting('server_version'), current_setting('server_version_num')::int, "
+            "current_setting('wal_level'), pg_is_in_recovery()"
+        )
+        if number < OLDEST:
+            yield Finding(
+                "error",
+                "server",
+                f"PostgreSQL {version} lacks functions that the reader needs (copies of slots, pg_current_snapshot).",
+                "Use version 13 or newer.",
+            )
+        elif standby:
+            yield Finding("error", "server", "This server is a standby.", NAME_PRIMARY)
+        else:
+            yield Finding("ok", "server", f"PostgreSQL {version}.")
+        if level == "logical" or not self.streams:
+            yield Finding("ok", "wal_level", f"wal_level is {level}.")
+        else:
+            yield Finding(
+                "error",
+                "wal_level",
+                f"wal_level is {level}, so the log does not hold row changes.",
+                "alter system set wal_level = logical; then restart the server.",
+            )
+
+    def role(self) -> Iterator[Finding]:
+        """The right to read the log, by asking for what will be asked for: a replication connection."""
+        (allowed,) = self.row(
+            "select rolsuper or rolreplication or exists (select from pg_roles m where m.rolname in "
+            "('rds_replication', 'cloudsqlsuperuser') and pg_has_role(r.oid, m.oid, 'member')) "
+            "from pg_roles r where r.rolname = current_user"
+        )
+        if not allowed:
+            yield Finding(
+                "error",
+                "replication",
+                f"The user {self.user} may not read the log.",
+                f"alter role {quoted(self.user)} with replication;",
+            )
+            return
+        try:
+            with closing(connect(self.config, replication=True)) as replication:
+                replication.execute("IDENTIFY_SYSTEM")
+        except TailraceError as error:
+            yield Finding("error", "replication", error.message, error.remedy)
+        else:
+            yield Finding("ok", "replication", f"The user {self.user} may read the log.")
+
+    def slot(self) -> Iterator[Finding]:
+        name = self.config["slot.name"]
+        total, used, senders, sending = self.row(
+            "select current_setting('max_replication_slots')::int, (select count(*) from pg_replication_slots), "
+            "current_setting('max_wal_senders')::int, (select count(*) from pg_stat_get_wal_senders())"
+        )
+        found = self.connection.execute(
+            "select slot_type, plugin, database, active_pid, coalesce(to_jsonb(s)->>'wal_status', ''), pg_size_pretty("
+            "case when pg_is_in_recovery() then pg_last_wal_receive_lsn() else pg_current_wal_lsn() end - restart_lsn) "
+            "from pg_replication_slots s where slot_name = %s",
+            (name,),
+        ).fetchone()
+        if found is None:
+            if used >= total:
+                yield Finding(
+                    "error",
+                    "slot",
+                    f"There is no slot {name}, and all {total} slots are taken.",
+                    "Drop an unused slot, or raise max_replication_slots and restart.",
+                )
+            else:
+                yield Finding("ok", "slot", f"There is no slot {name} yet; it will be created.")
+        else:
+            yield self._existing_slot(name, found)
+        busy = found is not None and found[3] is not None
+        if sending >= senders and not busy:
+            yield Finding(
+                "error",
+                "senders",
+                f"All {senders} WAL senders are busy.",
+                "Stop an idle replication client, or raise max_wal_senders and restart.",
+            )
+        else:
+            yield Finding("ok", "senders", f"{sending} of {senders} WAL senders are busy.")
+
+    def _existing_slot(self, name: str, found: tuple[Any, ...]) -> Finding:
+        kind, plugin, database, pid, wal, held = found
+        other = "Choose another slot.name, or drop that slot."
+        if kind != "logical":
+            return Finding("error", "slot", f"The slot {name} is a {kind} one.", other)
+        if plugin != "pgoutput":
+            return Finding("error", "slot", f"The slot {name} belongs to the plug-in {plugin}, not pgoutput.", other)
+        if database != self.database:
+            return Finding("error", "slot", f"The slot {name} belongs to the database {database}.", other)
+        if wal == "lost":
+            return Finding(
+                "error",
+                "slot",
+                f"The slot {name} is lost: the server has removed log that it needs.",
+                f"select pg_drop_replication_slot('{name}'); then delete the checkpoint for a new snapshot, and raise "
+                "max_slot_wal_keep_size.",
+            )
+        if wal == "unreserved":
+            return Finding(
+                "warning",
+                "slot",
+                f"The slot {name} is beyond max_slot_wal_keep_size and will be lost.",
+                "Start the pipeline now, and raise max_slot_wal_keep_size.",
+            )
+        if pid is not None:
+            return Finding(
+                "warning",
+                "slot",
+                f"The slot {name} is in use by the server process {pid}.",
+                "Stop the other reader, unless it is this pipeline.",
+            )
+        kept = f" and keeps {held} of log" if held else ""
+        return Finding("ok", "slot", f"The slot {name} exists{kept}.")
+
+    def publication(self, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
+        name, mode = self.config["publication.name"], self.config["publication.autocreate.mode"]
+        found = self.connection.execute(
+            "select puballtables, pubinsert, pubupdate, pubdelete, coalesce((to_jsonb(p)->>'pubtruncate')::bool, false)"
+            " from pg_publication p where pubname = %s",
+            (name,),
+        ).fetchone()
+        if found is None:
+            yield from self._missing_publication(name, mode, captured)
+            return
+        yield Finding("ok", "publication", f"The publication {name} exists.")
+        skipped = self.config["skipped.operations"]
+        words = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
+        absent = [words[op] for op, on in zip("cudt", found[1:], strict=True) if not on and op not in skipped]
+        if absent:
+            yield Finding(
+                "warning",
+                "publication",
+                f"The publication {name} does not publish {', '.join(absent)}.",
+                "alter publication … set (publish = 'insert, update, delete, truncate');",
+            )
+        if found[0] or mode == "filtered":
+            return
+        covered = {
+            (schema, table)
+            for schema, table in self.connection.execute(
+                "select schemaname, tablename from pg_publication_tables where pubname = %s", (name,)
+            )
+        }
+        uncovered = [t for _, t, kind in captured if kind != "p" and (t.schema, t.table) not in covered]
+        if uncovered:
+            yield Finding(
+                "warning",
+                "publication",
+                f"The publication {name} lacks captured tables: {listed(uncovered)}.",
+                f"alter publication {quoted(name)} add table …; or set publication.autocreate.mode=filtered.",
+            )
+
+    def _missing_publication(self, name: str, mode: str, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
+        superuser, may_create = self.row(
+            "select rolsuper, has_database_privilege(current_database(), 'create') from pg_roles "
+            "where rolname = current_user"
+        )
+        if mode == "disabled":
+            yield Finding(
+                "error",
+                "publication",
+                f"There is no publication {name}, and it may not be created.",
+                f"create publication {quoted(name)} for table …;",
+            )
+        elif mode == "all_tables" and not superuser:
+            yield Finding(
+                "error",
+                "publication",
+                f"Only a superuser can create the publication {name} for all tables.",
+                f"Run as a superuser: create publication {quoted(name)} for all tables; or set "
+                "publication.autocreate.mode=filtered.",
+            )
+        elif not may_create:
+            yield Finding(
+                "error",
+                "publication",
+                f"The user {self.user} may not create the publication {name}.",
+                f"grant create on database {quoted(self.database)} to {quoted(self.user)};",
+            )
+        elif mode == "filtered" and not captured:
+            yield Finding(
+                "error",
+                "publication",
+                f"The publication {name} would have no table.",
+                "Correct the include and exclude lists.",
+            )
+        else:
+            not_owned = self._matching(captured, "not pg_has_role(c.relowner, 'usage')") if mode == "filtered" else []
+            if not_owned:
+                yield Finding(
+                    "error",
+                    "publication",
+                    f"The user {self.user} does not own {listed(not_owned)}.",
+                    "Only a table's owner can add it to a publication; let the owner create it.",
+                )
+            else:
+                yield Finding("ok", "publication", f"There is no publication {name} yet; it will be created.")
+
+    def tables(self, tables: Sequence[CapturedTable], captured: Sequence[CapturedTable]) -> Iterator[Finding]:
+        if not captured:
+            given = "None of the tables is captured" if tables else "The database has no tables"
+            yield Finding(
+                "warning", "tables", f"{given}.", "Check schema.include.list, table.include.list and the exclude lists."
+            )
+            return
+        count = "1 table is" if len(captured) == 1 else f"{len(captured)} tables are"
+        yield Finding("ok", "tables", f"{count} captured: {listed([table for _, table, _ in captured])}.")
+        if self.mode.reads != "never":
+            yield from self._readable(captured)
+        lacking = self._matching(
+            captured,
+            "c.relreplident = 'n' or c.relreplident = 'd' and not exists "
+            "(select from pg_index i where i.indrelid = c.oid and i.indisprimary)",
+        )
+        if lacking and self.streams:
+            yield Finding(
+                "warning",
+                "identity",
+                f"Without primary key or replica identity, so that the server refuses updates and deletes while they "
+                f"are published: {listed(lacking)}.",
+                "alter table … replica identity full;",
+            )
+        yield from self._collisions(captured)
+
+    def signals(self) -> Iterator[Finding]:
+        table = SignalTable(self.config)
+        faults = list(table.faults(self.connection))
+        yield from (Finding(fault.level, "signals", fault.text, fault.remedy) for fault in faults)
+        if not faults:
+            yield Finding("ok", "signals", f"The signal table {table} can be used.")
+
+    def _readable(self, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
+        unreadable = self._matching(
+            captured, "not (has_schema_privilege(c.relnamespace, 'usage') and has_table_privilege(c.oid, 'select'))"
+        )
+        if unreadable:
+            (slot,) = self.row(
+                "select exists (select from pg_replication_slots where slot_name = %s)", self.config["slot.name"]
+            )
+            # With a slot the snapshot was taken, unless it was interrupted or every start takes one.
+            level: Level = "warning" if slot and self.mode.reads == "once" and self.streams else "error"
+            yield Finding(
+                level,
+                "select",
+                f"The user {self.user} may not read {listed(unreadable)} for a snapshot.",
+                f"grant usage on schema …, grant select on … to {quoted(self.user)};",
+            )
+        else:
+            yield Finding("ok", "select", f"The user {self.user} may read every captured table.")
+
+    def _collisions(self, captured: Sequence[CapturedTable]) -> Iterator[Finding]:
+        settings = EventSettings.from_options(self.config)
+        yield from collisions(settings, [table for _, table, _ in captured])
+
+    def _matching(self, captured: Sequence[CapturedTable], condition: str) -> list[Any]:
+        """The captured tables whose row `c` of pg_class fulfils `condition`."""
+        rows = self.connection.execute(
+            f"select c.oid::int8 from pg_class c where c.oid = any(%s::oid[]) and ({condition})".encode(),
+            ([oid for oid, _, _ in captured],),
+        ).fetchall()
+        wanted = {oid for (oid,) in rows}
+        return [table for oid, table, _ in captured if oid in wanted]

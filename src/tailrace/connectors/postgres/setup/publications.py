@@ -1,0 +1,240 @@
+"""Publication, slot and replica identities: made at the start of a query where they are missing. Planner."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.config.expressions import compile_expression
+from tailrace.connectors.postgres.schema.captured import CapturedTable
+from tailrace.connectors.postgres.snapshot.session import qualified, quoted
+from tailrace.errors import ConfigError, PrerequisiteError
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+
+def prepare_publication(connection: psycopg.Connection[Any], config: Config, captured: Sequence[CapturedTable]) -> None:
+    """Create the publication, or bring its tables up to date, as `publication.autocreate.mode` says.
+
+    Raises PrerequisiteError when it is missing and may not, or cannot, be created.
+    """
+    import psycopg
+
+    name, mode = config["publication.name"], config["publication.autocreate.mode"]
+    row = connection.execute(
+        "select puballtables, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot from pg_publication "
+        "where pubname = %s",
+        (name,),
+    ).fetchone()
+    listed = ", ".join(qualified(table) for _, table, _ in captured)
+    try:
+        if row is None:
+            if mode == "disabled":
+                raise PrerequisiteError(
+                    f"The publication {name} does not exist, and publication.autocreate.mode is disabled.",
+                    f"create publication {quoted(name)} for table …;",
+                )
+            if mode == "filtered" and not captured:
+                raise ConfigError(
+                    "publication.autocreate.mode=filtered, but the include and exclude lists leave no table.",
+                    "Correct the lists.",
+                )
+            tables = {"all_tables": " for all tables", "filtered": f" for table {listed}", "no_tables": ""}[mode]
+            settings = [f"publish = '{_operations(_published(config))}'"] if _narrows(config) else []
+            if config["publish.via.partition.root"]:
+                settings.append(_VIA_ROOT)
+            behind = f" with ({', '.join(settings)})" if settings else ""
+            connection.execute(f"create publication {quoted(name)}{tables}{behind}".encode())
+            return
+        if mode == "filtered" and not row[0] and captured and not _lists(connection, name, captured):
+            connection.execute(f"alter publication {quoted(name)} set table {listed}".encode())
+        present = {letter for letter, published in zip("cudt", row[1:5], strict=True) if published}
+        settings = []
+        if not _published(config) <= present:
+            settings.append(f"publish = '{_operations(_published(config) | present)}'")
+        if config["publish.via.partition.root"] and not row[5]:
+            settings.append(_VIA_ROOT)
+        for setting in settings:
+            statement = f"alter publication {quoted(name)} set ({setting})"
+            if mode == "filtered":
+                connection.execute(statement.encode())
+            else:
+                log.warning("the publication %s is not as the options want it: %s", name, statement)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise PrerequisiteError(
+            f"The user {config['database.user']} may not create or change the publication {name}: "
+            f"{error.diag.message_primary}.",
+            "Create it as a superuser and set publication.autocreate.mode=disabled, or own the tables and use "
+            "filtered.",
+        ) from None
+
+
+def _lists(connection: psycopg.Connection[Any], publication: str, captured: Sequence[CapturedTable]) -> bool:
+    """Whether the publication lists the tables `captured`, whole, and no others: then its owner need not be asked."""
+    rows = connection.execute(
+        "select r.prrelid::int8, to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs' "
+        "from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid "
+        "where p.pubname = %s",
+        (publication,),
+    ).fetchall()
+    if connection.info.server_version >= 150000:
+        schemas = connection.execute(
+            "select from pg_catalog.pg_publication_namespace n join pg_catalog.pg_publication p on p.oid = n.pnpubid "
+            "where p.pubname = %s",
+            (publication,),
+        ).fetchone()
+        if schemas is not None:
+            return False
+    return sorted(rows) == sorted((oid, None, None) for oid, _, _ in captured)
+
+
+_VIA_ROOT = "publish_via_partition_root = true"
+_PUBLISH = {"c": "insert", "u": "update", "d": "delete", "t": "truncate"}
+
+
+def _narrows(config: Config) -> bool:
+    """Whether a new publication has fewer than all operations.
+
+    As in Debezium where the configuration names the skipped ones; neither their default nor Debezium 1.7 narrows it.
+    It shows in events: a transaction of which nothing is published has no BEGIN and END, and no `sequence` knows it.
+    """
+    named = config["event.format"] != "1.7" and config.is_set("skipped.operations")
+    return named and _published(config) != set(_PUBLISH)
+
+
+def _published(config: Mapping[str, Any]) -> set[str]:
+    """The operations that the publication must have: those that give events, and the inserts that signals are."""
+    signals = {"c"} if config["signal.data.collection"] else set()
+    return {letter for letter in _PUBLISH if letter not in config["skipped.operations"]} | signals
+
+
+def _operations(letters: set[str]) -> str:
+    return ", ".join(word for letter, word in _PUBLISH.items() if letter in letters)
+
+
+_LACKING = """
+select t.oid::int8
+from unnest(%s::oid[]) t(oid)
+where not exists (
+  select from pg_catalog.pg_publication_tables p
+  join pg_catalog.pg_namespace n on n.nspname = p.schemaname
+  join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+  where p.pubname = %s and (c.oid = t.oid or c.oid in (select relid from pg_catalog.pg_partition_ancestors(t.oid)))
+)
+"""
+
+
+def warn_of_unpublished(
+    connection: psycopg.Connection[Any], publication: str, captured: Sequence[CapturedTable]
+) -> list[str]:
+    """Captured tables that the publication lacks: no change of them will arrive. Logged, and returned."""
+    # a partitioned table is published by its leaves, or they by it
+    tables = {oid: str(table) for oid, table, relkind in captured if relkind != "p"}
+    lacking = {oid for (oid,) in connection.execute(_LACKING, (list(tables), publication)).fetchall()}
+    missing = [name for oid, name in tables.items() if oid in lacking]
+    if missing:
+        log.warning(
+            "the publication %s lacks captured tables, whose changes will not arrive: %s; add them with "
+            "alter publication, or set publication.autocreate.mode=filtered",
+            publication,
+            ", ".join(missing),
+        )
+    return missing
+
+
+def warn_of_identities(connection: psycopg.Connection[Any], captured: Sequence[CapturedTable]) -> list[str]:
+    """Tables without a usable replica identity, whose updates and deletes the server refuses. Logged, and returned."""
+    rows = connection.execute(
+        "select c.oid::int8 from pg_class c where c.oid = any(%s::oid[]) and (c.relreplident = 'n' or "
+        "(c.relreplident = 'd' and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary)))",
+        ([oid for oid, _, _ in captured],),
+    ).fetchall()
+    lacking = {oid for (oid,) in rows}
+    found = [str(table) for oid, table, _ in captured if oid in lacking]
+    if found:
+        log.warning(
+            "tables without a primary key or replica identity, whose updates and deletes PostgreSQL refuses while they "
+            "are published: %s; run alter table … replica identity full",
+            ", ".join(found),
+        )
+    return found
+
+
+_IDENTITY = re.compile(
+    r"(?P<table>.+):(?P<kind>FULL|DEFAULT|NOTHING|INDEX\s+(?:\"(?P<quoted>.+)\"|(?P<index>\S+)))", re.IGNORECASE
+)
+_PRESENT = """
+select case c.relreplident when 'f' then 'full' when 'n' then 'nothing' when 'd' then 'default'
+       else 'using index ' || quote_ident(i.relname) end
+from pg_catalog.pg_class c
+left join pg_catalog.pg_index x on x.indrelid = c.oid and x.indisreplident
+left join pg_catalog.pg_class i on i.oid = x.indexrelid
+where c.oid = %s
+"""
+
+
+def set_replica_identities(
+    connection: psycopg.Connection[Any], values: Sequence[str], captured: Sequence[CapturedTable]
+) -> list[str]:
+    """`replica.identity.autoset.values`: `expression:FULL|DEFAULT|NOTHING|INDEX name` for each matching table.
+
+    The name of an index counts as it is written, in double quotes if it has blanks. What cannot be done for want of
+    rights, and an expression that matches no table, is logged and returned. Raises ConfigError for a value that says
+    something else and for a table that several values want to be different, PrerequisiteError for an index that
+    cannot be used.
+    """
+    warnings: list[str] = []
+    wanted: dict[str, tuple[CapturedTable, str]] = {}
+    for value in values:
+        match = _IDENTITY.fullmatch(value.strip())
+        if match is None:
+            raise ConfigError(
+                f"replica.identity.autoset.values: {value!r} is not understood.",
+                "Write schema.table:FULL, DEFAULT, NOTHING or INDEX name.",
+            )
+        index = match["quoted"] or match["index"]
+        identity = f"using index {quoted(index)}" if index else match["kind"].lower()
+        expression = compile_expression(match["table"])
+        found = [entry for entry in captured if expression.fullmatch(str(entry[1]))]
+        if not found:
+            warnings.append(f"replica.identity.autoset.values: {match['table']} matches no captured table")
+        for entry in found:
+            name = str(entry[1])
+            if wanted.setdefault(name, (entry, identity))[1] != identity:
+                raise ConfigError(
+                    f"replica.identity.autoset.values wants {name} to be {wanted[name][1]} and {identity}.",
+                    "Let one expression match it.",
+                )
+    warnings += [text for entry, identity in wanted.values() if (text := _identify(connection, entry, identity))]
+    for warning in warnings:
+        log.warning("%s", warning)
+    return warnings
+
+
+def _identify(connection: psycopg.Connection[Any], entry: CapturedTable, identity: str) -> str:
+    """Give a table its replica identity unless it has it; what went wrong for want of rights."""
+    import psycopg
+
+    oid, table, _ = entry
+    row = connection.execute(_PRESENT, (oid,)).fetchone()
+    if row is not None and row[0] in (identity, identity.replace('"', "")):
+        return ""
+    try:
+        connection.execute(f"alter table {qualified(table)} replica identity {identity}".encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        return f"the replica identity of {table} stays as it is: {error.diag.message_primary}"
+    except psycopg.errors.QueryCanceled:
+        raise
+    except psycopg.Error as error:
+        raise PrerequisiteError(
+            f"The replica identity of {table} cannot be {identity}: {error.diag.message_primary}.",
+            "Name a unique index over NOT NULL columns in replica.identity.autoset.values.",
+        ) from None
+    log.info("set the replica identity of %s to %s", table, identity)
+    return ""

@@ -1,0 +1,165 @@
+"""The replication slot: found, created, and whether it still leads on from a position. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.postgres.log.identity import ServerId, branched_off, flushed_end, identify
+from tailrace.connectors.postgres.protocol.position import ForgettableLsn, LogPosition, confirmed, lsn_value
+from tailrace.connectors.postgres.server.connection import Connect
+from tailrace.connectors.postgres.snapshot.session import quoted
+from tailrace.errors import PrerequisiteError
+
+if TYPE_CHECKING:
+    import psycopg
+
+
+log = logging.getLogger("tailrace")
+
+
+@dataclass(frozen=True, slots=True)
+class NewSlot:
+    """A slot that was just created: the LSN that it starts at, and the snapshot that shows exactly what is before.
+
+    The snapshot lasts as long as the replication connection that created the slot stays idle.
+    """
+
+    consistent_lsn: ForgettableLsn
+    snapshot: str
+
+
+def find_slot(connection: psycopg.Connection[Any], config: Mapping[str, Any]) -> ForgettableLsn | None:
+    """The LSN that the slot is confirmed to, None when there is no such slot.
+
+    Raises PrerequisiteError for a slot of another database, plugin or kind.
+    """
+    name = config["slot.name"]
+    row = connection.execute(
+        "select plugin, slot_type, database, (confirmed_flush_lsn - '0/0'::pg_lsn)::int8 from pg_replication_slots "
+        "where slot_name = %s",
+        (name,),
+    ).fetchone()
+    if row is None:
+        return None
+    plugin, kind, database, stands = row
+    if kind != "logical" or plugin != "pgoutput" or database != config["database.dbname"]:
+        raise PrerequisiteError(
+            f"The replication slot {name} is a {kind} slot of plugin {plugin} in database {database}; a logical "
+            f"slot of pgoutput in {config['database.dbname']} is needed.",
+            "Choose another slot.name, or drop that slot.",
+        )
+    return confirmed(int(stands))
+
+
+def lost_position(
+    connection: psycopg.Connection[Any],
+    config: Mapping[str, Any],
+    position: LogPosition,
+    server: ServerId | None,
+    connect: Connect,
+) -> str:
+    """Why the slot does not lead on from `position` in the log of `server`, as the beginning of a sentence; empty when
+    it does.
+
+    A slot that the server has cut off is dropped, so that it can be created anew.
+    """
+    name = config["slot.name"]
+    stands = find_slot(connection, config)
+    if stands is None:
+        return f"the replication slot {name} is gone"
+    row = connection.execute(
+        "select restart_lsn is null or wal_status is not distinct from 'lost' from pg_replication_slots "
+        "where slot_name = %s",
+        (name,),
+    ).fetchone()
+    assert row is not None
+    if row[0]:
+        connection.execute("select pg_drop_replication_slot(%s)", (name,))
+        return f"the server has removed log that the replication slot {name} needs"
+    if stands > position.safe_lsn:
+        return f"the replication slot {name} stands ahead of the checkpoint"
+    if flushed_end(connection) < position.safe_lsn:
+        return "the server's log ends before the checkpoint"
+    if server is not None:
+        with closing(connect(config, replication=True)) as replication:
+            reason = branched_off(replication, server, position.reached_lsn)
+            if reason:
+                return f"the server's log is not the one that was read: {reason}"
+    return ""
+
+
+@dataclass(slots=True)
+class SlotStart:
+    """Where a query without checkpoint begins: at the position of its slot, in the log of `server`.
+
+    `snapshot` was exported by the slot's creation and lasts until `close`; None for a slot that was there before.
+    """
+
+    position: LogPosition
+    server: ServerId
+    snapshot: str | None
+    _replication: psycopg.Connection[Any]
+
+    def close(self) -> None:
+        self._replication.close()
+
+
+def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], connect: Connect) -> SlotStart:
+    """The slot's position; the slot is created where there is none. Raises as `find_slot` and `create_slot`."""
+    replication = connect(config, replication=True)
+    try:
+        server = identify(replication)
+        stands = find_slot(connection, config)
+        if stands is not None:
+            return SlotStart(LogPosition(idle_lsn=stands), server, None, replication)
+        created = create_slot(replication, config["slot.name"], config["slot.failover"])
+        return SlotStart(LogPosition(idle_lsn=created.consistent_lsn), server, created.snapshot, replication)
+    except BaseException:
+        replication.close()
+        raise
+
+
+def create_slot(replication: psycopg.Connection[Any], name: str, failover: bool = False) -> NewSlot:
+    """Create the slot through a replication connection and export its snapshot; `failover` keeps it on standbys.
+
+    Raises PrerequisiteError when the server refuses (wal_level, free slots, rights) or is too old for `failover`.
+    """
+    import psycopg
+
+    version = replication.info.server_version
+    if failover and version < 170000:
+        raise PrerequisiteError(
+            f"slot.failover needs PostgreSQL 17; this server is version {version // 10000}.", "Unset slot.failover."
+        )
+    options = "EXPORT_SNAPSHOT" if version < 150000 else "(SNAPSHOT 'export')"
+    if failover:
+        options = "(SNAPSHOT 'export', FAILOVER)"
+    try:
+        row = replication.execute(f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput {options}".encode())
+    except psycopg.Error as error:
+        if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
+            # the session has ended, and says nothing of the slot
+            raise
+        raise PrerequisiteError(
+            f"The replication slot {name} cannot be created: {error.diag.message_primary or error}.",
+            "Set wal_level=logical, keep max_replication_slots above the slots in use, and give the user REPLICATION.",
+        ) from None
+    found = row.fetchone()
+    assert found is not None
+    return NewSlot(confirmed(lsn_value(found[1])), found[2])
+
+
+def warn_of_failover(connection: psycopg.Connection[Any], slot: str) -> str:
+    """What is logged, and returned, where slot.failover is wanted and the slot is there without it."""
+    row = connection.execute(
+        "select to_jsonb(s) ->> 'failover' from pg_replication_slots s where slot_name = %s", (slot,)
+    ).fetchone()
+    if row is None or row[0] == "true":
+        return ""
+    text = f"the replication slot {slot} was made without slot.failover: no standby keeps it"
+    log.warning("%s", text)
+    return text

@@ -1,0 +1,382 @@
+"""Snapshots: the planner's side of a running snapshot, from the exported transaction to the tasks of a batch. Planner.
+
+The tables are listed and described once for each session, under the snapshot itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.base import Task
+from tailrace.connectors.postgres.log.identity import flushed_present, waiting
+from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.history import History
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.snapshot import conditions
+from tailrace.connectors.postgres.snapshot.session import (
+    SnapshotOrigin,
+    SnapshotProgress,
+    SnapshotSession,
+    override_error,
+    override_statement,
+    select_statement,
+    take_over,
+)
+from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
+from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.plan import Chunk, SnapshotPlan
+from tailrace.snapshot.selection import by_row_count, overrides, selected
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+# How long a snapshot waits for transactions that wait for a standby, and the pause between two looks, in s.
+UNSEEN_SECONDS, UNSEEN_PAUSE = 60.0, 0.1
+# How often a snapshot is taken again because tables were altered before they could be locked.
+_ATTEMPTS = 5
+# The most tasks that look for rows that have moved, and how many numbers of chunks there are (see `as_reads`).
+_MOST_MOVED, _CHUNK_NUMBERS = 64, 1 << 22
+# A blocking snapshot reads what its signal names, whatever this option says.
+_ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
+
+
+class Snapshots:
+    """The snapshots of one query, at most one at a time.
+
+    `outside` opens sessions, `control` gives the planner's ordinary one; `admit` checks a schema and gives it its key.
+    All methods raise TailraceError.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        settings: EventSettings,
+        tables: TableFilter,
+        outside: Outside,
+        control: Callable[[], psycopg.Connection[Any]],
+        admit: Callable[[TableSchema], TableSchema],
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._filter = tables
+        self._connect, self._runtime = outside.connect, outside.runtime
+        self._control = control
+        self._admit = admit
+        self._session: SnapshotSession | None = None
+        self._tables: dict[str, CapturedTable] = {}
+        self._catalog: Catalog | None = None
+        self._storage: dict[int, int] = {}
+        self._forms: dict[int, str] = {}
+        # of all captured tables, by `schema.table`, as the running snapshot shows them
+        self.schemas: dict[str, TableSchema] = {}
+        self._statements: dict[str, str] = {}
+        self._reread: set[str] = set()
+        self._planned: list[str] = []
+        # the rows of tables that a signal's SQL selects
+        self._counts: dict[str, int] = {}
+        # the tables that a signal has asked for and whose SQL fails
+        self.failing: list[tuple[str, str]] = []
+        self._chosen: Mapping[str, str | None] | None = None
+        # the chunk at which the session has taken a running snapshot over from another one
+        self._resumed_at: int | None = None
+
+    def choose(self, statements: Mapping[str, str | None] | None) -> None:
+        """Read only these tables, by `schema.table`, with a statement of its own where there is one; None: as the
+        options say."""
+        self._chosen = statements
+
+    def covered(self, *, wholly: bool = False) -> frozenset[str] | None:
+        """The tables that the snapshot reads, None for all that are captured.
+
+        `wholly`: without those that have a statement, which may leave rows out, or fail after some.
+        """
+        names = frozenset(name for name in self._planned if not (wholly and name in self._statements))
+        return None if names == set(self._tables) else names
+
+    def _selected(self, captured: Mapping[str, CapturedTable]) -> list[str]:
+        """The names of the tables to read; Debezium 1.7 reads partitions, and not the tables that they belong to."""
+        if self._chosen is None:
+            names = selected(self._config, list(captured))
+            return [name for name in names if not (self._settings.legacy and captured[name][2] == "p")]
+        # in the order of an initial snapshot, not of the signal; the signal table too, if it is asked for
+        rest = [name for name in captured if name in self._chosen]
+        ordered = [name for name in selected({**self._config, **_ALL}, list(captured)) if name in self._chosen]
+        return ordered + [name for name in rest if name not in ordered]
+
+    @property
+    def session(self) -> SnapshotSession:
+        """The session of the running snapshot."""
+        assert self._session is not None
+        return self._session
+
+    def start(self, exported: str | None, parallelism: int) -> tuple[SnapshotPlan, bool]:
+        """Take a snapshot, or take over the `exported` one, and plan the selected tables.
+
+        Also tells whether it is the exported one: when a table was altered since, that snapshot is of no use, and
+        another one is taken in its place. Its chunks are meant for `parallelism` tasks a batch. Tables whose SQL a
+        signal has brought and which fails are told, left out and listed in `failing`.
+        """
+        taken_over = self._open(exported)
+        names = self._selected(self._tables)
+        if self._config["snapshot.tables.order.by.row.count"] != "disabled":
+            counts = self.session.row_counts([self._tables[name] for name in names])
+            names = by_row_count(self._config, names, counts)
+        self._counts = {}
+        faults = {name: fault for name in names if name in self._statements and (fault := self._fault(name))}
+        for name, fault in faults.items():
+            log.warning("%s is left out of the blocking snapshot: its statement %s. %s", name, fault, conditions.REMEDY)
+        self.failing = [(self._tables[name][1].schema, self._tables[name][1].table) for name in faults]
+        self._planned = names = [name for name in names if name not in faults]
+        if faults and not names:
+            raise ConfigError("the statements of all its tables fail.", conditions.REMEDY)
+        tables = [self._tables[name] for name in names]
+        plan = self.session.plan(tables, parallelism, self._statements, self._counts)
+        self.session.release()
+        return plan, taken_over
+
+    def _is_asked(self, name: str) -> bool:
+        """Whether a signal has brought the table's statement."""
+        return self._chosen is not None and self._chosen.get(name) is not None
+
+    def _fault(self, name: str) -> str:
+        """Why the statement of a table that a signal has brought cannot be read, as the rest of a sentence.
+
+        Empty where it can. It is computed for all of its rows: what it fails with in a task would end the query, and
+        in the same batch again at each start. Raises ConfigError for a statement of the options.
+        """
+        fault = self.session.statement_fault(self._table(name), self._statements[name])
+        if not self._is_asked(name):
+            if fault:
+                raise override_error(self._table(name).id, fault)
+            return ""
+        if fault:
+            return fault
+        self._counts[name], state = self.session.try_query(self._select(name))
+        return f"fails with SQLSTATE {state}" if state else ""
+
+    def _open(self, exported: str | None) -> bool:
+        """A session whose tables are held and described; whether it shows the `exported` snapshot."""
+        for _ in range(_ATTEMPTS):
+            self.close()
+            self._session = self._take(exported)
+            catalog = self._session.catalog(self._config["database.dbname"], self._settings.shaping.comments)
+            captured = captured_tables(catalog.tables(), self._filter)
+            by_name = {str(entry[1]): entry for entry in captured}
+            read = [by_name[name] for name in self._selected(by_name)]
+            altered = self._session.hold(read)
+            if not altered:
+                self._catalog = catalog
+                self._tables = by_name
+                self._statements = overrides(self._config, list(by_name))
+                for name, statement in (self._chosen or {}).items():
+                    if statement is not None:
+                        self._statements[name] = statement.strip().rstrip(";").rstrip()
+                self._storage = self._session.storage([oid for oid, _, _ in captured])
+                self._forms = self._session.forms([oid for oid, _, _ in read])
+                self.schemas = {
+                    str(found.id): found for found in catalog.schemas([oid for oid, _, _ in captured]).values()
+                }
+                return exported is not None
+            log.warning("taking the snapshot again: %s altered meanwhile", ", ".join(altered))
+            exported = None
+        self.close()
+        raise PrerequisiteError(
+            f"Tables were altered at each of {_ATTEMPTS} attempts to take a snapshot of them.",
+            "Start again when no schema change is running.",
+        )
+
+    def _take(self, exported: str | None) -> SnapshotSession:
+        """A session with the `exported` snapshot, else with a new one.
+
+        A new one must show what the log has brought before its slot begins, whoever waits for a standby with it: it
+        would be in no row and in no change. And what it shows must be flushed: a crash would take it back, and give its
+        transactions' ids to others. Raises ConnectionFailed where that takes too long.
+        """
+        unseen = np.array([] if exported else waiting(self._control()), np.int64)
+        waited = 0.0
+        while True:
+            session = SnapshotSession(self._connect(self._config), exported, self._control())
+            if exported is not None:
+                return session
+            if session.visible.shows(unseen).all() and flushed_present(self._control(), self._runtime) is not None:
+                return session
+            session.close()
+            if waited >= UNSEEN_SECONDS:
+                raise ConnectionFailed(
+                    "A new snapshot does not show what the log has already as committed, or shows what is not flushed.",
+                    "Transactions wait for a synchronous standby (see pg_stat_replication and "
+                    "synchronous_standby_names), or the server is too busy to flush its log.",
+                )
+            self._runtime.sleep(UNSEEN_PAUSE)
+            waited += UNSEEN_PAUSE
+
+    def tasks(self, progress: SnapshotProgress, first: int, most: int) -> list[Task]:
+        """The tasks of the chunks `[first, done)` of `progress`, about `most` of them at most: small chunks are read
+        one after another by one.
+
+        After a restart, and when a table has been altered, the chunks that are missing are read under a new snapshot,
+        and the log makes them converge; with the first of them come rows of its table that may have moved since. A
+        table that was dropped meanwhile has no rows any more; one that was written anew, with its rows elsewhere, is
+        read from its beginning.
+        """
+        if self._session is None or self.session.forms(list(self._forms)) != self._forms:
+            self._open(None)
+            self.session.release()
+            self._resumed_at = first
+        tasks: list[SnapshotTask] = self._moved(progress, first) if first == self._resumed_at else []
+        for chunk in progress.plan.chunks(first, progress.done):
+            name = str(chunk.table)
+            if name not in self._tables:
+                log.warning("the table %s was dropped while its snapshot was running: left out", name)
+                continue
+            if self._is_written_anew(chunk):
+                if name in self._reread:
+                    continue
+                log.warning("the table %s was written anew while its snapshot was running: read again", name)
+                self._reread.add(name)
+                chunk = replace(chunk, first_page=0, last_page=None)  # noqa: PLW2901
+            tasks.append(self._task(progress.origin, chunk))
+        return _gathered(tasks, most)
+
+    def _moved(self, progress: SnapshotProgress, first: int) -> list[SnapshotTask]:
+        """Tasks for the rows that may have moved to pages of the chunks before `first`, which are not read again.
+
+        An update can put a row from a page that was not read yet onto one that was, before the new snapshot. Its event
+        in the log has no value that is stored apart and has not changed, and may be left out by the options. So the
+        rows there that were written since the snapshot began are read: also those of no need, which the log repeats.
+        """
+        (chunk,) = progress.plan.chunks(first, first + 1)
+        pages = chunk.first_page
+        if not pages or str(chunk.table) not in self._tables or self._is_written_anew(chunk):
+            return []
+        total = len(progress.plan)
+        count = max(min(progress.done - first, pages, _MOST_MOVED, _CHUNK_NUMBERS // total - 2), 1)
+        log.info("looking for rows of %s that have moved among the %d pages that were read before", chunk.table, pages)
+        parts = [
+            Chunk(
+                # of no other chunk and no other restart
+                number=total * (part + 1) + first,
+                table=chunk.table,
+                first_page=pages * part // count,
+                last_page=pages * (part + 1) // count,
+                opens_table=False,
+                closes_table=False,
+                opens_snapshot=False,
+                closes_snapshot=False,
+            )
+            for part in range(count)
+        ]
+        # where it is not known since when, all rows are read
+        return [self._task(progress.origin, part, progress.origin.xmin or None) for part in parts]
+
+    def _is_written_anew(self, chunk: Chunk) -> bool:
+        """Whether the chunk's table, which is one of the captured ones, has its rows elsewhere than when planned."""
+        oid = self._tables[str(chunk.table)][0]
+        return bool(chunk.table.storage) and chunk.table.storage != self._storage.get(oid)
+
+    def _task(self, origin: SnapshotOrigin, chunk: Chunk, since: int | None = None) -> SnapshotTask:
+        """The task of a chunk; with `since` only of the rows that this or a later transaction has written."""
+        name = str(chunk.table)
+        oid, _, relkind = self._tables[name]
+        return SnapshotTask(
+            connections.Address.of(self._config, self._control()),
+            self.session.name,
+            self._table(name),
+            chunk,
+            self._statement(name, chunk, relkind, since),
+            origin,
+            self._settings,
+            self._forms[oid],
+            name in self._statements,
+            self._is_asked(name),
+        )
+
+    def count(self) -> dict[tuple[str, str], int]:
+        """How many rows the snapshot shows of each planned table, in the order of reading: reads them all."""
+        found = {}
+        for name in self._planned:
+            _, table, relkind = self._tables[name]
+            known = self._counts.get(name)
+            if known is None:
+                known = self.session.count(table, relkind, self._statements.get(name))
+            found[table.schema, table.table] = known
+        return found
+
+    def history(self, tables: frozenset[str] | None) -> History:
+        """What the log will not tell of the captured tables, or of `tables` alone, as the snapshot shows it.
+
+        True for every change that the log has after the snapshot: a table is altered before a transaction changes it
+        or after that, and what is altered after the snapshot, the log announces.
+        """
+        assert self._catalog is not None
+        return _history(
+            self._catalog, [found for name, found in self.schemas.items() if tables is None or name in tables]
+        )
+
+    def history_at(self, exported: str) -> History:
+        """The same for a snapshot of which no rows are wanted."""
+        connection = self._connect(self._config)
+        try:
+            connection.execute("begin isolation level repeatable read read only")
+            take_over(connection, exported)
+            catalog = Catalog(connection, self._config["database.dbname"], self._settings.shaping.comments)
+            captured = captured_tables(catalog.tables(), self._filter)
+            return _history(catalog, list(catalog.schemas([oid for oid, _, _ in captured]).values()))
+        finally:
+            connection.close()
+
+    def _table(self, name: str) -> TableSchema:
+        """The table as its reads show it: with its key, and without the columns that no event needs."""
+        return self._settings.shaping.read(self._admit(self.schemas[name]))
+
+    def _statement(self, name: str, chunk: Chunk, relkind: str, since: int | None) -> str:
+        assert self._catalog is not None
+        if name in self._statements:
+            return self._select(name)
+        table = self._table(name)
+        return select_statement(table, self._catalog.output_functions(table.columns), chunk, relkind, since)
+
+    def _select(self, name: str) -> str:
+        """The query of a table that has a statement of its own."""
+        assert self._catalog is not None
+        table = self._table(name)
+        outputs = self._catalog.output_functions(table.columns)
+        return override_statement(table, outputs, self._catalog.type_names(table.columns), self._statements[name])
+
+    def close(self) -> None:
+        """End the snapshot, if one is running."""
+        if self._session is not None:
+            self._session.close()
+        self._session = None
+        self._tables, self._forms, self._storage, self.schemas = {}, {}, {}, {}
+        self._catalog, self._resumed_at = None, None
+
+
+def _history(catalog: Catalog, tables: Sequence[TableSchema]) -> History:
+    return History(tuple(sorted(catalog.attributes(tables).items(), key=lambda entry: entry[0])))
+
+
+def _gathered(tasks: Sequence[SnapshotTask], most: int) -> list[Task]:
+    """The tasks, those that follow one another together as long as they have a `most`-th of the work."""
+    share = sum(task.chunk.work for task in tasks) / most
+    groups: list[list[SnapshotTask]] = []
+    work = 0
+    for task in tasks:
+        if not groups or work + task.chunk.work > share:
+            groups.append([])
+            work = 0
+        groups[-1].append(task)
+        work += task.chunk.work
+    return [group[0] if len(group) == 1 else Consecutive(tuple(group)) for group in groups]

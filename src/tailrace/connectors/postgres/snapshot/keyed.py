@@ -1,0 +1,401 @@
+"""Chunks of a table by ranges of its key, for incremental snapshots: where they end, and how they are read.
+
+Chunks are found by the planner under an exported snapshot, and read by tasks under the same one. Neither the planner's
+transaction nor anything else that waits for a task holds a lock on the table, so that a DDL statement in between is
+never part of a deadlock; a task takes its own lock first and then makes sure that the table is still the one that the
+snapshot shows. If it is not, the task reads nothing, and the planner, which finds the same, has the chunk read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import ChangeBatch, Marker
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.connection import OWN, own_path
+from tailrace.connectors.postgres.snapshot import conditions
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, as_reads, only, qualified, quoted
+from tailrace.connectors.postgres.values.texts import selected, texts
+from tailrace.snapshot.incremental import Collection, Cursor, Key
+
+if TYPE_CHECKING:
+    import psycopg
+    import pyarrow as pa
+
+    from tailrace.connectors.postgres.snapshot.reconcile import Superseded
+
+# As the snapshot of the transaction shows it: its columns' places, names and types, whether they may be null, and the
+# schema of the operators that order them, which an extension's types have in a schema of their own.
+_COLUMNS = """
+select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not a.attnotnull,
+       concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname)),
+       coalesce((
+         with recursive base(oid) as (
+           select a.atttypid
+           union
+           select d.typbasetype from base join pg_catalog.pg_type d on d.oid = base.oid where d.typtype = 'd'
+         )
+         select quote_ident(s.nspname)
+         from base join pg_catalog.pg_opclass k on k.opcintype = base.oid and k.opcdefault
+         join pg_catalog.pg_am m on m.oid = k.opcmethod and m.amname = 'btree'
+         join pg_catalog.pg_amop w on w.amopfamily = k.opcfamily and w.amoplefttype = k.opcintype
+           and w.amoprighttype = k.opcintype and w.amopstrategy = 2
+         join pg_catalog.pg_operator o on o.oid = w.amopopr and o.oprname = '<='
+         join pg_catalog.pg_namespace s on s.oid = o.oprnamespace
+         limit 1
+       ), 'pg_catalog')
+from pg_catalog.pg_attribute a
+join pg_catalog.pg_class c on c.oid = a.attrelid
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where a.attrelid = %s and a.attnum > 0 and not a.attisdropped
+"""
+
+# The catalog rows that a DDL statement on the table, or on one of its partitions, leaves changed: also one that another
+# statement has undone since, as a table that was renamed twice.
+_FINGERPRINT = """
+with recursive tree(oid) as (
+  select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
+)
+select md5(string_agg(line, ';' order by line)) from (
+  select 'c' || c.oid || ':' || c.xmin || ':' || c.relfilenode || ':' || n.oid || ':' || n.xmin as line
+  from pg_catalog.pg_class c join tree on c.oid = tree.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  union all
+  select 'a' || a.attrelid || ':' || a.attnum || ':' || a.xmin
+  from pg_catalog.pg_attribute a join tree on a.attrelid = tree.oid
+  where a.attnum > 0
+) found
+"""
+
+# The files of the table and its partitions. The condition `still` asks functions that read the server's own
+# caches what they are now, whatever the transaction's snapshot shows.
+_FILES = """
+with recursive tree(oid) as (
+  select %s::oid union select i.inhrelid from pg_catalog.pg_inherits i join tree on i.inhparent = tree.oid
+)
+select c.oid::int8, c.relfilenode::int8 from pg_catalog.pg_class c join tree on c.oid = tree.oid where c.relkind = 'r'
+order by c.oid
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyChunk:
+    """The rows with a key behind `after`, up to and including `upto`; with `nulls` also those without a whole key.
+
+    `after` None: from the first row; `upto` None: only the rows without a whole key. `rows` is how many there are.
+    """
+
+    number: int
+    after: Key | None
+    upto: Key | None
+    rows: int
+    nulls: bool = False
+
+
+class ChangedTable(Exception):
+    """A table that is being altered, or was since the snapshot: what the snapshot shows of it may be nothing at all.
+
+    Also one that the server cannot read just now.
+    """
+
+
+class UnusableTable(Exception):
+    """A table that cannot be read in chunks; the argument is the status that its notification gives."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedTable:
+    """A table under a snapshot, ordered by the columns `key`; the columns `identity` identify its rows, if any do.
+
+    `outputs` names each column's output function, `types` the type that a key's text is cast back to, `operators` the
+    schema of the operators that a key's column is compared by; `nullable` tells whether a key column may be null,
+    `still` is the SQL condition under which the table is still the one that the snapshot shows, `fingerprint` changes
+    with every DDL statement on it.
+    """
+
+    table: TableSchema
+    relkind: str
+    key: tuple[str, ...]
+    identity: tuple[str, ...]
+    outputs: dict[str, str]
+    types: tuple[str, ...]
+    operators: tuple[str, ...]
+    nullable: bool
+    filter: str | None
+    still: str
+    fingerprint: str
+
+    @classmethod
+    def find(
+        cls,
+        connection: psycopg.Connection[Any],
+        table: TableSchema,
+        relkind: str,
+        identity: tuple[str, ...],
+        outputs: dict[str, str],
+        collection: Collection,
+    ) -> KeyedTable:
+        """The table as the transaction of `connection` sees it; `identity` is its own key. Raises UnusableTable."""
+        columns = {found[0]: found[1:] for found in connection.execute(_COLUMNS, (table.oid,)).fetchall()}
+        key = (collection.surrogate,) if collection.surrogate else identity or table.key
+        if not key:
+            raise UnusableTable("NO_PRIMARY_KEY")
+        if any(name not in columns for name in (*key, *(column.name for column in table.columns))):
+            raise UnusableTable("UNKNOWN_SCHEMA")
+        files = connection.execute(_FILES, (table.oid,)).fetchall()
+        conditions = [f"{literal(qualified(table.id))}::regclass::oid = {table.oid}"]
+        conditions += [f"coalesce(pg_relation_filenode({oid}), 0) = {file}" for oid, file in files]
+        conditions += [
+            f"(select identity from pg_identify_object('pg_class'::regclass, {table.oid}, {columns[column.name][0]}))"
+            f" = {literal(columns[column.name][3])}"
+            for column in table.columns
+        ]
+        return cls(
+            table,
+            relkind,
+            tuple(key),
+            identity,
+            outputs,
+            tuple(columns[name][1] for name in key),
+            tuple(columns[name][4] for name in key),
+            any(columns[name][2] for name in key),
+            collection.filter,
+            " and ".join(conditions),
+            fingerprint(connection, table.oid),
+        )
+
+    def is_still(self, connection: psycopg.Connection[Any]) -> bool:
+        """Whether the table is still what the transaction's snapshot shows; it stays so while the transaction locks it.
+
+        A statement that writes a table anew leaves nothing of it in older snapshots.
+        """
+        row = connection.execute(f"select coalesce({self.still}, false)".encode()).fetchone()
+        return row is not None and bool(row[0])
+
+    # --- SQL -------------------------------------------------------------------------------------------------------
+
+    @property
+    def source(self) -> str:
+        return f"{only(self.relkind)}{qualified(self.table.id)}"
+
+    def _keys(self, direction: str = "") -> str:
+        # qualified, because a bare name to order by would mean what the select list gives that name to
+        return ", ".join(f"{qualified(self.table.id)}.{quoted(name)}{direction}" for name in self.key)
+
+    def _texts(self, names: Sequence[str]) -> str:
+        """The texts of the key, whose columns the query has under `names`."""
+        return ", ".join(
+            f"pg_catalog.textin({self.outputs[column]}({name}))" for column, name in zip(self.key, names, strict=True)
+        )
+
+    def _bound(self, operator: str, key: Key) -> str:
+        """The rows whose key stands so to `key`, by operators that are named with their schema.
+
+        A row is compared by operators of one schema. Where the columns' are of several, the columns are compared one
+        after another; the first one alone is what an index over them is good for then.
+        """
+        names = [f"{qualified(self.table.id)}.{quoted(name)}" for name in self.key]
+        values = [f"{literal(text)}::{kind}" for text, kind in zip(key, self.types, strict=True)]
+        if len(set(self.operators)) == 1:
+            compared = f"operator({self.operators[0]}.{operator})"
+            return f"({', '.join(names)}) {compared} ({', '.join(values)})"
+        found = ""
+        for place in reversed(range(len(names))):
+            schema, name, value = self.operators[place], names[place], values[place]
+            if not found:
+                found = f"{name} operator({schema}.{operator}) {value}"
+                continue
+            strict = f"{name} operator({schema}.{operator[0]}) {value}"
+            found = f"({strict} or {name} operator({schema}.=) {value} and ({found}))"
+        first = f"{names[0]} operator({self.operators[0]}.{operator[0]}=) {values[0]}"
+        return f"({first} and {found})"
+
+    def _where(self, parts: Sequence[str]) -> str:
+        if self.filter:
+            # on lines of its own, so that a comment at its end hides nothing
+            parts = [*parts, f"(\n{self.filter}\n)"]
+        return f" where {' and '.join(parts)}" if parts else ""
+
+    def _whole(self) -> list[str]:
+        return [f"{quoted(name)} is not null" for name in self.key] if self.nullable else []
+
+    def _run(self, connection: psycopg.Connection[Any], query: str) -> psycopg.Cursor[Any]:
+        """Run a query that may hold the signal's condition, with the search_path that its author has.
+
+        Asked for binary results psycopg takes the protocol that refuses a second statement in the same text.
+        """
+        with nullcontext() if self.filter is None else own_path(connection):
+            return connection.execute(query.encode(), binary=True)
+
+    def maximum(self, connection: psycopg.Connection[Any]) -> tuple[Key | None, bool]:
+        """The largest key, None where no row has one; and whether there are rows without a whole key."""
+        texts = self._texts([quoted(name) for name in self.key])
+        row = self._run(
+            connection,
+            f"select {texts} from {self.source}{self._where(self._whole())} order by {self._keys(' desc')} limit 1",
+        ).fetchone()
+        others = False
+        if self.nullable:
+            broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
+            found = self._run(
+                connection, f"select exists (select from {self.source}{self._where([f'({broken})'])})"
+            ).fetchone()
+            others = found is not None and found[0]
+        return (None if row is None else tuple(row)), others
+
+    def estimate(self, connection: psycopg.Connection[Any]) -> int | None:
+        """About how many rows there are, as the server estimates it; None where it has none, or only some are read."""
+        row = connection.execute(
+            "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (self.table.oid,)
+        ).fetchone()
+        return row[0] if row is not None and row[0] > 0 and self.filter is None else None
+
+    def chunks(
+        self, connection: psycopg.Connection[Any], cursor: Cursor, sizes: Sequence[int], number: int, nulls: bool
+    ) -> list[KeyChunk]:
+        """The next chunks after `cursor.last`, of `sizes` rows; fewer at the end of the table.
+
+        The rows of one key stay together, whatever the size. With `nulls` the first chunk has the rows without a
+        whole key as well.
+        """
+        found: list[KeyChunk] = []
+        after = cursor.last
+        for wanted in sizes if cursor.maximum else ():
+            if after == cursor.maximum:
+                break
+            assert cursor.maximum is not None
+            conditions = [self._bound("<=", cursor.maximum)] + ([self._bound(">", after)] if after else [])
+            # names of their own for the key's columns, which may be called as anything else here
+            names = [f"key_{place}" for place in range(len(self.key))]
+            keys = f"select {self._keys()} from {self.source}{self._where(conditions)} order by {self._keys()}"
+            row = self._run(
+                connection,
+                f"select {self._texts(names)} from ({keys} offset {wanted - 1} limit 1) k({', '.join(names)})",
+            ).fetchone()
+            if row is None:
+                row = cursor.maximum
+                left = self._run(
+                    connection, f"select pg_catalog.count(*) from {self.source}{self._where(conditions)}"
+                ).fetchone()
+                rows = 0 if left is None else int(left[0])
+            else:
+                rows = wanted
+            if rows:
+                found.append(KeyChunk(number + len(found), after, tuple(row), rows, nulls and not found))
+            after = tuple(row)
+        if nulls and not found:
+            found.append(KeyChunk(number, None, None, 0, True))
+        return found
+
+    def check(self, connection: psycopg.Connection[Any], chunk: KeyChunk) -> None:
+        """Let the server compute the signal's condition for each row of the chunk. Raises what that fails with."""
+        self._run(connection, f"select pg_catalog.count(*) from {self.source}{self._where([self._ranged(chunk)])}")
+
+    def select(self, chunk: KeyChunk) -> str:
+        """The query of a chunk's rows, its columns in the forms that `texts` takes, ordered by the key."""
+        columns = ", ".join(selected(column, quoted(column.name), self.outputs) for column in self.table.columns)
+        return f"select {columns} from {self.source}{self._where([self._ranged(chunk)])} order by {self._keys()}"
+
+    def _ranged(self, chunk: KeyChunk) -> str:
+        """The condition that the rows of a chunk fulfil by their key."""
+        if chunk.upto is None:
+            ranged = ""
+        else:
+            bounds = [self._bound("<=", chunk.upto)] + ([self._bound(">", chunk.after)] if chunk.after else [])
+            ranged = " and ".join(bounds)
+        if not chunk.nulls:
+            return ranged
+        broken = " or ".join(f"{quoted(name)} is null" for name in self.key)
+        return f"({ranged} or {broken})" if ranged else f"({broken})"
+
+
+def fingerprint(connection: psycopg.Connection[Any], oid: int) -> str:
+    """A text that differs after every DDL statement on the table; empty when the table is gone."""
+    row = connection.execute(_FINGERPRINT, (oid,)).fetchone()
+    return "" if row is None or row[0] is None else str(row[0])
+
+
+@dataclass(frozen=True, slots=True)
+class WindowOrigin:
+    """What the rows of a window say of their source: the closing watermark's, or the snapshot's where there is none.
+
+    `position` is the LSN at which the window ends, `at_us` its time in µs since 1970.
+    """
+
+    xid: int
+    lsn: int
+    previous_end: int
+    position: int
+    at_us: int
+
+
+def read_rows(
+    connection: ArrowConnection,
+    snapshot: str,
+    table: KeyedTable,
+    chunk: KeyChunk,
+    origin: WindowOrigin,
+    superseded: Superseded,
+) -> Iterator[ChangeBatch]:
+    """The rows of `chunk` under the exported `snapshot`, without those that are `superseded`. Worker.
+
+    Gives nothing when the table has changed since the snapshot, and no more rows when a signal's condition fails.
+    Raises what the driver raises for everything else, a snapshot that is gone among it. `connection` is closed at the
+    end.
+    """
+    try:
+        connection.execute("begin isolation level repeatable read read only")
+        if not _is_there(lambda: connection.execute(f"lock table {table.source} in access share mode")):
+            return
+        # What fails here is the snapshot, whose session has ended, and never the table: from PostgreSQL 17 on both are
+        # refused with the same SQLSTATE.
+        connection.execute(f"set transaction snapshot '{snapshot}'")
+        still: list[pa.RecordBatch] = []
+        # to its end: a connection with rows left to send is not kept
+        query = f"select coalesce({table.still}, false)"
+        if not _is_there(lambda: still.extend(connection.query(query))) or not still[0].column(0)[0].as_py():
+            return
+        if table.filter is not None:
+            connection.execute(OWN)
+        source = SnapshotOrigin(origin.lsn, origin.xid, origin.at_us, origin.previous_end)
+        ordinal = (chunk.number + 1) << 40
+        query = table.select(chunk)
+        found = connection.query(query) if table.filter is None else conditions.rows(connection, query, table.table.id)
+        for rows in found:
+            columns = [texts(rows.column(place), column) for place, column in enumerate(table.table.columns)]
+            columns = superseded.without(table, columns)
+            count = len(columns[0]) if columns else rows.num_rows
+            if count:
+                marker = np.full(count, Marker.INCREMENTAL, np.uint8)
+                yield as_reads(table.table, columns, ordinal, marker, source, origin.position)
+            ordinal += count
+    finally:
+        connection.close()
+
+
+def _is_there(statement: Callable[[], None]) -> bool:
+    """Run a statement about a table; False where it is refused because the table is gone or changed."""
+    import adbc_driver_manager
+
+    try:
+        statement()
+    except adbc_driver_manager.Error as error:
+        if getattr(error, "sqlstate", None) in GONE:
+            return False
+        raise
+    return True
+
+
+# SQLSTATEs of what a table that was dropped or changed meanwhile is refused with: table, schema, column, object.
+GONE = ("42P01", "3F000", "42703", "42704", "42809")
+
+
+def literal(text: str) -> str:
+    """The text as an SQL literal, whatever standard_conforming_strings says."""
+    escaped = text.replace("'", "''")
+    return "E'" + escaped.replace("\\", "\\\\") + "'" if "\\" in text else f"'{escaped}'"

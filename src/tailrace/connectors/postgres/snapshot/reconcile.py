@@ -1,0 +1,137 @@
+"""Which rows of a window the log has overtaken: the log's event stands, the row is left out.
+
+The planner gathers what the changes of a batch say, a task takes the rows out of what it reads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.batch import ChangeBatch, Flags, Image
+from tailrace.columns.table import TableSchema
+
+if TYPE_CHECKING:
+    from tailrace.connectors.postgres.snapshot.keyed import KeyedTable
+
+Row = tuple[bytes | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """What the log of a batch says of a table in a window.
+
+    `keys` are the keys that have changes, as `key_texts` has them. A table whose rows no key identifies has `rows`
+    instead: the values of `columns` in the rows that were changed or deleted after the snapshot, as often as that
+    happened to equal ones. `everything`: the table was truncated, and what is in it now the log has told.
+    """
+
+    keys: pa.Array | None = None
+    rows: tuple[tuple[Row, int], ...] = ()
+    columns: tuple[str, ...] = ()
+    everything: bool = False
+
+    def without(self, table: KeyedTable, columns: list[pa.Array]) -> list[pa.Array]:
+        """The rows `columns` of `table` that are not superseded."""
+        if self.everything:
+            return [column.slice(0, 0) for column in columns]
+        if self.keys is not None:
+            texts = key_texts(table.table, table.identity, columns)
+            found = pc.is_in(texts, value_set=self.keys)
+            if not pc.any(found).as_py():
+                # most chunks, and copying the rows would be a tenth of what reading them takes
+                return columns
+            keep = pc.invert(found)
+            return [column.filter(keep) for column in columns]
+        if self.rows:
+            left = Counter(dict(self.rows))
+            kept = np.ones(len(columns[0]), np.bool_)
+            told = [columns[table.table.index(name)].to_pylist() for name in self.columns]
+            for place, row in enumerate(zip(*told, strict=True)):
+                if left[row] > 0:
+                    left[row] -= 1
+                    kept[place] = False
+            return [column.filter(pa.array(kept)) for column in columns]
+        return columns
+
+
+NOTHING = Superseded()
+
+
+class Unclear(Exception):
+    """The changes cannot be compared with the rows: the table's columns have changed, or a key was not carried."""
+
+
+def superseded(
+    table: TableSchema,
+    identity: tuple[str, ...],
+    changes: Iterable[ChangeBatch],
+    is_shown: Callable[[ChangeBatch], Flags],
+) -> Superseded:
+    """What `changes` of `table` say; `identity` names the columns that identify a row, and may be empty.
+
+    `is_shown` tells which changes the snapshot shows. Raises Unclear.
+    """
+    keys: list[pa.Array] = []
+    rows: Counter[Row] = Counter()
+    # the log does not carry generated columns, which follow from the others
+    logged = {column.name: column.type_oid for column in table.columns if not column.generated}
+    for batch in changes:
+        if (batch.op == ord("t")).any():
+            return Superseded(everything=True)
+        if identity:
+            keys += _changed_keys(batch, identity)
+        elif batch.before is not None:
+            # it carries columns, too, that the options leave out of what is read
+            if not logged.items() <= {column.name: column.type_oid for column in batch.table.columns}.items():
+                raise Unclear
+            gone = ~is_shown(batch)
+            if batch.before.present is not None:
+                gone &= batch.before.present
+            told = [batch.before.columns[batch.table.index(name)] for name in logged]
+            rows.update(zip(*(column.filter(pa.array(gone)).to_pylist() for column in told), strict=True))
+    if identity:
+        return Superseded(pa.concat_arrays(keys).unique()) if keys else NOTHING
+    return Superseded(rows=tuple(rows.items()), columns=tuple(logged))
+
+
+def _changed_keys(batch: ChangeBatch, identity: tuple[str, ...]) -> list[pa.Array]:
+    """The keys in both images of the changes."""
+    names = [column.name for column in batch.table.columns]
+    if any(name not in names for name in identity):
+        raise Unclear
+    found = []
+    told = np.zeros(len(batch), np.bool_)
+    for image in (batch.before, batch.after):
+        if image is None:
+            continue
+        texts = key_texts(batch.table, identity, image.columns)
+        carried = _carried(batch, image, identity)
+        found.append(texts.filter(pa.array(carried)).drop_null())
+        told |= carried & texts.is_valid().to_numpy(zero_copy_only=False)
+    if not told.all():
+        raise Unclear
+    return found
+
+
+def _carried(batch: ChangeBatch, image: Image, identity: tuple[str, ...]) -> Flags:
+    """Which changes have this image with the whole key in it."""
+    carried = np.ones(len(batch), np.bool_) if image.present is None else image.present.copy()
+    for name in identity:
+        unavailable = image.unavailable[batch.table.index(name)]
+        if unavailable is not None:
+            carried &= ~unavailable
+    return carried
+
+
+def key_texts(table: TableSchema, identity: tuple[str, ...], columns: Sequence[pa.Array]) -> pa.Array:
+    """The rows' keys as one binary value each; null where a part is null."""
+    parts = [columns[table.index(name)].cast(pa.binary()) for name in identity]
+    # no text of PostgreSQL's holds a zero byte
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, pa.scalar(b"\0", pa.binary()))

@@ -1,0 +1,471 @@
+"""Snapshots of PostgreSQL tables: planned under one exported snapshot, read in chunks by parallel tasks.
+
+A chunk is a range of heap pages (`ctid`), which PostgreSQL 14 and later read without touching other pages; older
+servers read each table as one chunk. Values come as the text of their output functions, the same text that the log
+carries, so both feed the same converters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.columns.batch import ChangeBatch, Image, Marker, Transactions
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.postgres.log.visible import Visible
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.server.arrow import ArrowConnection
+from tailrace.connectors.postgres.server.connection import OWN, hold_open, own_path
+from tailrace.connectors.postgres.snapshot import conditions
+from tailrace.connectors.postgres.values.texts import selected, texts
+from tailrace.errors import ConfigError, ConnectionFailed
+from tailrace.snapshot.plan import Chunk, PlannedTable, SnapshotPlan, markers
+
+if TYPE_CHECKING:
+    import psycopg
+
+# 16 MB of heap: a few hundred thousand narrow rows at most. Smaller, down to 1 MB, where that makes BATCHES batches:
+# a crash costs one of them.
+CHUNK_PAGES, LEAST_CHUNK_PAGES = 2048, 128
+BATCHES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOrigin:
+    """What every row of a snapshot says of its source: one LSN, transaction id and time (µs since 1970).
+
+    `previous_end` is the end of the last commit before it, -1 where none has been seen: where the log was read before
+    (a blocking snapshot), the position of the snapshot itself. `xmin`, of 64 bits, is the oldest transaction that the
+    snapshot's beginning may not show; 0 where an earlier version has not kept it.
+    """
+
+    lsn: int
+    xid: int
+    at_us: int
+    previous_end: int = -1
+    xmin: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotProgress:
+    """A snapshot of which `done` chunks have been read."""
+
+    plan: SnapshotPlan
+    origin: SnapshotOrigin
+    done: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.done >= len(self.plan)
+
+
+# What makes up each table and the tables that are read with it: heap, and columns by number and name.
+_PARTS = """
+with recursive part(root, oid) as (
+  select o, o from unnest(%s::oid[]) o
+  union
+  select part.root, i.inhrelid from part
+  join pg_catalog.pg_inherits i on i.inhparent = part.oid
+)
+"""
+# Both queries run under the snapshot. Tables are read by it, functions look at the present catalog.
+_SHOWN_FORM = f"""{_PARTS}
+select part.root::int8, string_agg(concat_ws(' ', c.oid, nullif(c.relfilenode, 0), (
+    select string_agg(concat_ws(' ', a.attnum, n.nspname, c.relname, a.attname), ',' order by a.attnum)
+    from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+  )), ';' order by c.oid)
+from part
+join pg_catalog.pg_class c on c.oid = part.oid join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+group by part.root
+"""
+PRESENT_FORM = f"""{_PARTS}
+select part.root::int8, string_agg(concat_ws(' ', part.oid, pg_catalog.pg_relation_filenode(part.oid), (
+    select string_agg(concat_ws(' ', a.attnum, array_to_string(
+        (pg_catalog.pg_identify_object_as_address('pg_catalog.pg_class'::regclass, part.oid, a.attnum)).object_names,
+        ' ')), ',' order by a.attnum)
+    from pg_catalog.pg_attribute a where a.attrelid = part.oid and a.attnum > 0 and not a.attisdropped
+  )), ';' order by part.oid)
+from part
+group by part.root
+"""
+
+
+class SnapshotSession:
+    """A transaction of the planner that keeps a snapshot exported for as long as tasks read under it."""
+
+    def __init__(
+        self, connection: psycopg.Connection[Any], slot_snapshot: str | None, other: psycopg.Connection[Any]
+    ) -> None:
+        """`connection` is in autocommit mode and this session's alone; `slot_snapshot` is what slot creation gave.
+
+        `other` is a second connection in autocommit mode.
+        """
+        self._connection = connection
+        hold_open(connection)
+        connection.execute("begin isolation level repeatable read read only")
+        if slot_snapshot is not None:
+            take_over(connection, slot_snapshot)
+        row = connection.execute(
+            "select pg_export_snapshot(), pg_current_snapshot()::text, "
+            "(pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8, "
+            "(extract(epoch from clock_timestamp()) * 1000000)::int8"
+        ).fetchone()
+        assert row is not None
+        self.name: str = row[0]
+        self.visible = Visible.parse(row[1], row[2])
+        # An id that no change of the log has, from a transaction of its own: assigned to this long one, it would hold
+        # up the creation of other slots. Its end also puts a record between the snapshot's LSN and the next change's.
+        found = other.execute("select case when pg_is_in_recovery() then null else txid_current() end").fetchone()
+        assert found is not None
+        xid = (found[0] or self.visible.xmax) & 0xFFFFFFFF
+        self.origin = SnapshotOrigin(row[2], xid, row[3], xmin=self.visible.xmin)
+
+    def catalog(self, database: str, comments: bool) -> Catalog:
+        """The catalog as the snapshot shows it."""
+        return Catalog(self._connection, database, comments)
+
+    def hold(self, tables: Sequence[tuple[int, TableId, str]]) -> list[str]:
+        """Keep `tables` from being altered until `release`; the names of those that were altered before.
+
+        What a table is made of is not part of a snapshot: one that was altered after it is read in its new form, and
+        one that was written anew appears empty. So each is locked (`access share`, which every query takes), and then
+        what the snapshot shows of it is compared with what it is. A table that is gone counts as altered.
+        """
+        import psycopg
+
+        self._connection.execute("savepoint held")
+        for _, name, relkind in tables:
+            try:
+                self._connection.execute(f"lock table {only(relkind)}{qualified(name)} in access share mode".encode())
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.WrongObjectType):
+                self._connection.execute("rollback to savepoint held")
+                return [str(name)]
+        oids = [oid for oid, _, _ in tables]
+        shown = dict(self._connection.execute(_SHOWN_FORM.encode(), (oids,)).fetchall())
+        present = self.forms(oids)
+        return [str(name) for oid, name, _ in tables if oid not in shown or shown[oid] != present.get(oid)]
+
+    def release(self) -> None:
+        """Give the locks of `hold` up; the snapshot stays.
+
+        Kept, a statement that waits to alter a table would wait for this session, and the tasks for that statement.
+        """
+        self._connection.execute("rollback to savepoint held")
+
+    def forms(self, oids: Sequence[int]) -> dict[int, str]:
+        """What each table is made of now, as text to be compared; {} when a column is gone before PostgreSQL 14."""
+        import psycopg
+
+        self._connection.execute("savepoint forms")
+        try:
+            found = dict(self._connection.execute(PRESENT_FORM.encode(), (list(oids),)).fetchall())
+        except psycopg.errors.InternalError:
+            self._connection.execute("rollback to savepoint forms")
+            found = {}
+        # asked before every batch: savepoints that are kept nest
+        self._connection.execute("release savepoint forms")
+        return found
+
+    def storage(self, oids: Sequence[int]) -> dict[int, int]:
+        """The heap of each table: another number means that the table was written anew. 0 for a partitioned one."""
+        return dict(
+            self._connection.execute(
+                "select oid::int8, relfilenode::int8 from pg_catalog.pg_class where oid = any(%s::oid[])", (list(oids),)
+            ).fetchall()
+        )
+
+    def row_counts(self, tables: Sequence[tuple[int, TableId, str]]) -> dict[str, int]:
+        """About how many rows each table has: the server's estimate, or the number where it has made none."""
+        found = {}
+        for oid, name, relkind in tables:
+            row = self._connection.execute(
+                "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (oid,)
+            ).fetchone()
+            if row is None or row[0] <= 0:
+                row = self._connection.execute(
+                    f"select count(*) from {only(relkind)}{qualified(name)}".encode()
+                ).fetchone()
+            assert row is not None
+            found[str(name)] = int(row[0])
+        return found
+
+    def count(self, table: TableId, relkind: str, statement: str | None) -> int:
+        """The rows of a table, or of the statement that replaces it."""
+        source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
+        with own_path(self._connection):
+            row = self._connection.execute(f"select pg_catalog.count(*) from {source}".encode()).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def statement_fault(self, table: TableSchema, statement: str) -> str:
+        """Why `statement` cannot stand for the rows of `table`, as the rest of a sentence; empty where it can.
+
+        Raises what the driver raises for failures that are not the statement's own.
+        """
+        import psycopg
+
+        self._connection.execute("savepoint checked")
+        try:
+            # binary, because that protocol refuses a second statement in the same text
+            query = f"select * from ({statement}\n) as rows limit 0"
+            with own_path(self._connection):
+                described = self._connection.execute(query.encode(), binary=True).description
+        except psycopg.DatabaseError as error:
+            if not conditions.is_own_fault(error.sqlstate):
+                raise
+            self._connection.execute("rollback to savepoint checked")
+            return f"fails with SQLSTATE {error.sqlstate}"
+        names = [column.name for column in described or ()]
+        wrong = [column.name for column in table.columns if names.count(column.name) != 1]
+        listed = ", ".join(f"{name} ({names.count(name)} times)" if name in names else name for name in wrong)
+        return f"does not give the column {listed} once" if wrong else ""
+
+    def try_query(self, query: str) -> tuple[int, str]:
+        """How many rows `query` gives, which holds a signal's SQL, and the SQLSTATE with which that fails, "" if not.
+
+        Computes every value of every row. Raises what the driver raises for failures that are not the query's own.
+        """
+        import psycopg
+
+        self._connection.execute("savepoint tried")
+        try:
+            with own_path(self._connection):
+                row = self._connection.execute(conditions.counted(query).encode(), binary=True).fetchone()
+        except psycopg.DatabaseError as error:
+            if not conditions.is_own_fault(error.sqlstate):
+                raise
+            self._connection.execute("rollback to savepoint tried")
+            return 0, str(error.sqlstate)
+        assert row is not None
+        return int(row[0]), ""
+
+    def plan(
+        self,
+        tables: Sequence[tuple[int, TableId, str]],
+        parallelism: int,
+        statements: Mapping[str, str],
+        counts: Mapping[str, int],
+    ) -> SnapshotPlan:
+        """The plan for `tables`, `(oid, name, relkind)` in order; tables without a visible row are left out.
+
+        `counts` has the rows of those that were counted, by `schema.table`. A table with a statement of its own in
+        `statements` is one chunk. Chunks are as large as leaves BATCHES batches of `parallelism` chunks.
+        """
+        planned: list[PlannedTable] = []
+        first = True
+        by_pages = self._connection.info.server_version >= 140000
+        storage = self.storage([oid for oid, _, _ in tables])
+        for place, (oid, name, relkind) in enumerate(tables):
+            table = qualified(name)
+            statement = statements.get(str(name))
+            known = counts.get(str(name))
+            if known == 0 or (known is None and self._is_empty(name, relkind, statement)):
+                first = first and place > 0
+                continue
+            in_pages = by_pages and relkind == "r" and statement is None
+            pages = self._pages(oid, table) if in_pages else 1
+            planned.append(PlannedTable(name.schema, name.table, pages, storage.get(oid, 0)))
+        wanted = -(-sum(table.pages for table in planned) // (BATCHES * parallelism))
+        return SnapshotPlan(tuple(planned), min(max(wanted, LEAST_CHUNK_PAGES), CHUNK_PAGES), first)
+
+    def _is_empty(self, table: TableId, relkind: str, statement: str | None) -> bool:
+        source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
+        with nullcontext() if statement is None else own_path(self._connection):
+            row = self._connection.execute(f"select exists (select from {source})".encode()).fetchone()
+        assert row is not None
+        return not row[0]
+
+    def _pages(self, oid: int, table: str) -> int:
+        """Heap pages up to the last one with a visible row, searched from the end in growing steps."""
+        row = self._connection.execute(
+            "select pg_relation_size(%s::oid::regclass) / current_setting('block_size')::int8", (oid,)
+        ).fetchone()
+        assert row is not None
+        high, step = int(row[0]), 64
+        while high > 1:
+            low = max(0, high - step)
+            found = self._connection.execute(
+                f"select max((ctid::text::point)[0])::int8 from only {table} "
+                f"where ctid >= '({low},0)' and ctid < '({high},0)'"
+            ).fetchone()
+            if found is not None and found[0] is not None:
+                return int(found[0]) + 1
+            high, step = low, step * 4
+        return 1
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def takes_over(connection: psycopg.Connection[Any], snapshot: str) -> bool:
+    """Whether the transaction now reads under the exported `snapshot`; not where that snapshot's session has ended."""
+    import psycopg
+
+    try:
+        connection.execute(f"set transaction snapshot '{snapshot}'".encode())
+    except (psycopg.errors.InvalidParameterValue, psycopg.errors.UndefinedObject):
+        return False
+    return True
+
+
+def take_over(connection: psycopg.Connection[Any], snapshot: str) -> None:
+    """Read under the snapshot that the creation of a slot has exported. Raises ConnectionFailed where it is gone."""
+    if not takes_over(connection, snapshot):
+        raise ConnectionFailed(
+            "The session that has created the replication slot has ended, and its snapshot with it.",
+            "Start again with the same checkpoint when the server is back.",
+        )
+
+
+def only(relkind: str) -> str:
+    """Partitioned and inherited tables are read with all below them, as Debezium does; `only` spares a look there."""
+    return "" if relkind in "pi" else "only "
+
+
+def override_statement(table: TableSchema, outputs: dict[str, str], types: Mapping[str, str], statement: str) -> str:
+    """The query of a table with a statement of its own: its columns by name, in their own types, as text.
+
+    It runs with the search_path of the user's statement.
+    """
+    columns = []
+    for column in table.columns:
+        name = quoted(column.name)
+        columns.append(f"pg_catalog.textin({outputs[column.name]}(({name})::{types[column.name]})) as {name}")
+    return f"select {', '.join(columns) or '1'} from ({statement}\n) as rows"
+
+
+def override_error(table: TableId, what: str) -> ConfigError:
+    return ConfigError(
+        f"The statement of snapshot.select.statement.overrides for {table} {what}.",
+        "Correct it: it has to give every captured column of the table by its name.",
+    )
+
+
+def select_statement(
+    table: TableSchema, outputs: dict[str, str], chunk: Chunk, relkind: str, since: int | None = None
+) -> str:
+    """The query of one chunk, its columns in the forms that `texts` takes.
+
+    With `since`, a transaction id of 64 bits, only the rows that this transaction or a later one has written: some that
+    are older than half of all ids may be among them. Subtransactions have ids that are later than their transaction's.
+    """
+    columns = ", ".join(selected(column, quoted(column.name), outputs) for column in table.columns)
+    conditions = []
+    if chunk.first_page:
+        conditions.append(f"ctid >= '({chunk.first_page},0)'")
+    if chunk.last_page is not None:
+        conditions.append(f"ctid < '({chunk.last_page},0)'")
+    if since is not None:
+        # Ids of 32 bits that come around, those below 3 aside, which are of rows that every snapshot shows. A frozen
+        # row still has its own.
+        conditions.append(
+            f"xmin::text::int8 > 2 and ((xmin::text::int8 - {since & 0xFFFFFFFF}) & 4294967295) < 2147483648"
+        )
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    return f"select {columns or '1'} from {only(relkind)}{quoted(table.id.schema)}.{quoted(table.id.table)}{where}"
+
+
+def read_chunk(
+    connection: ArrowConnection,
+    snapshot: str,
+    table: TableSchema,
+    chunk: Chunk,
+    statement: str,
+    origin: SnapshotOrigin,
+    form: str,
+    overridden: bool = False,
+    asked: bool = False,
+) -> Iterator[ChangeBatch]:
+    """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
+
+    `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
+    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` tells that the
+    statement holds one of the user's, `asked` that a signal has brought that one: where it fails, the rest of its rows
+    is left out. `connection` is closed at the end.
+    """
+    try:
+        # From here on the table cannot be altered. Locked before the snapshot is taken over, so that this waits.
+        connection.execute(
+            f"begin isolation level repeatable read read only; lock table {qualified(table.id)} in access share mode;"
+            f" set transaction snapshot '{snapshot}'"
+        )
+        query = PRESENT_FORM.replace("%s", f"'{{{table.oid}}}'")
+        found = [text for batch in connection.query(query) for text in batch.column(1).to_pylist()]
+        if found != [form]:
+            raise ConnectionFailed(
+                f"The table {table.id} was altered while its snapshot was being read.",
+                "Start again with the same checkpoint: what is left is read under a new snapshot.",
+            )
+        if overridden:
+            connection.execute(OWN)
+        opened, ordinal = True, 0
+        rows = conditions.rows(connection, statement, table.id) if asked else connection.query(statement)
+        batches = (batch for batch in rows if batch.num_rows)
+        pending = next(batches, None)
+        while pending is not None:
+            following = next(batches, None)
+            yield _as_changes(table, pending, chunk, origin, ordinal, opened, following is None)
+            opened, ordinal, pending = False, ordinal + pending.num_rows, following
+    finally:
+        connection.close()
+
+
+def _as_changes(
+    table: TableSchema,
+    rows: pa.RecordBatch,
+    chunk: Chunk,
+    origin: SnapshotOrigin,
+    ordinal: int,
+    opened: bool,
+    closes: bool,
+) -> ChangeBatch:
+    marker = np.full(rows.num_rows, Marker.TRUE, np.uint8)
+    for row, kind in markers(chunk, rows.num_rows, opened, closes):
+        marker[row] = kind
+    columns = [texts(rows.column(place), column) for place, column in enumerate(table.columns)]
+    # chunk number and row: unique within the snapshot
+    return as_reads(table, columns, (chunk.number << 40) + ordinal, marker, origin, origin.lsn)
+
+
+def as_reads(
+    table: TableSchema,
+    columns: list[pa.Array],
+    ordinal: int,
+    marker: npt.NDArray[np.uint8],
+    origin: SnapshotOrigin,
+    commit_lsn: int,
+) -> ChangeBatch:
+    """Rows, one for each marker, as events of `r` that are numbered from `ordinal` on, in one transaction."""
+    count = len(marker)
+    one = np.ones(1, np.int64)
+    return ChangeBatch(
+        table=table,
+        op=np.full(count, ord("r"), np.uint8),
+        lsn=np.full(count, origin.lsn, np.int64),
+        transaction=np.zeros(count, np.int32),
+        ordinal=np.arange(ordinal, ordinal + count, dtype=np.int64),
+        transactions=Transactions(
+            xid=one * origin.xid,
+            commit_lsn=one * commit_lsn,
+            commit_us=one * origin.at_us,
+            previous_end=one * origin.previous_end,
+        ),
+        before=None,
+        after=Image(None, columns, [None] * len(columns)),
+        marker=marker,
+    )
+
+
+def qualified(name: TableId) -> str:
+    return f"{quoted(name.schema)}.{quoted(name.table)}"
+
+
+def quoted(name: str) -> str:
+    """The name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'

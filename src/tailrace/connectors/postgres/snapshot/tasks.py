@@ -1,0 +1,147 @@
+"""The tasks of snapshots: chunks to read, by pages or by keys, and tasks that are done one after another. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.server.arrow import KeptConnection
+from tailrace.connectors.postgres.server.connection import Address
+from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, override_error, read_chunk
+from tailrace.errors import ConnectionFailed, TailraceError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.plan import Chunk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tailrace.connectors.base import Task
+    from tailrace.connectors.postgres.snapshot.incremental import Read
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
+
+    `overridden` tells that the statement is one of the user's, `asked` that a signal has brought it. Raises
+    ConnectionFailed when the server cannot be reached or the snapshot is gone: the planner's session has ended, and a
+    restart of the query takes up the remaining chunks under a new one; ConfigError when the user's statement fails,
+    unless it was asked for: that is told, and the rest of its rows is left out.
+    """
+
+    address: Address
+    snapshot: str
+    table: TableSchema
+    chunk: Chunk
+    statement: str
+    origin: SnapshotOrigin
+    settings: EventSettings
+    form: str
+    overridden: bool = False
+    asked: bool = False
+
+    def __repr__(self) -> str:
+        return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import adbc_driver_manager
+
+        from tailrace.connectors.postgres.log.form import FORM
+        from tailrace.events.records import to_rows
+
+        try:
+            connection = KeptConnection.take(self.address)
+            own, asked = self.overridden, self.asked
+            for batch in read_chunk(
+                connection, self.snapshot, self.table, self.chunk, self.statement, self.origin, self.form, own, asked
+            ):
+                yield from to_rows(batch, self.settings, FORM)
+        except (adbc_driver_manager.Error, ConnectionFailed) as error:
+            if getattr(error, "remedy", ""):
+                raise
+            if self.overridden and not self.asked:
+                # the server's words may hold what the statement computed
+                state = getattr(error, "sqlstate", None)
+                raise override_error(self.table.id, f"fails with SQLSTATE {state}" if state else _HALF_WAY) from None
+            text = str(error).strip().splitlines()[0].rstrip(".")
+            raise _failure(self.table, text) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Chunks of an incremental snapshot, read one after another with the connection `address` (holds the password).
+
+    Raises ConnectionFailed when the server cannot be reached or the snapshot is gone. A table that has changed since
+    the snapshot gives nothing: the planner has its chunk read again. Where a signal's condition fails, that is told,
+    and the rest of the chunk's rows is left out.
+    """
+
+    address: Address
+    reads: tuple[Read, ...]
+    settings: EventSettings
+
+    def __repr__(self) -> str:
+        return f"ReadTask({len(self.reads)} chunks)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import adbc_driver_manager
+
+        from tailrace.connectors.postgres.log.form import FORM
+        from tailrace.connectors.postgres.snapshot.keyed import read_rows
+        from tailrace.events.records import to_rows
+
+        for part in self.reads:
+            try:
+                connection = KeptConnection.take(self.address)
+                rows = read_rows(connection, part.snapshot, part.table, part.chunk, part.origin, part.superseded)
+                for batch in rows:
+                    yield from to_rows(batch, self.settings, FORM)
+            except (adbc_driver_manager.Error, ConnectionFailed) as error:
+                if getattr(error, "remedy", ""):
+                    raise
+                raise _failure(part.table.table, str(error).strip().splitlines()[0].rstrip(".")) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Consecutive:
+    """Tasks that one worker does one after another: another Spark task costs more than a small one of ours does."""
+
+    tasks: tuple[Task, ...]
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        for task in self.tasks:
+            yield from task.read()
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Does `task` and gives nothing: its worker has loaded then what the first window of a snapshot needs.
+
+    A small stream keeps one worker busy. The others would load the compiled kernels, most of a second, while the
+    stream waits for the window's rows.
+    """
+
+    task: Task
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        import adbc_driver_postgresql  # noqa: F401
+
+        from tailrace.connectors.postgres.values import texts
+
+        texts.load()
+        for _ in self.task.read():
+            pass
+        yield from ()
+
+
+# The driver gives no SQLSTATE for a query that ends half-way.
+_HALF_WAY = "has ended half-way (the server's log tells why)"
+
+
+def _failure(table: TableSchema, text: str) -> TailraceError:
+    return ConnectionFailed(
+        f"Reading {table.id} for the snapshot failed: {text}.",
+        "Start again with the same checkpoint: the chunks that are done are not read again.",
+    )

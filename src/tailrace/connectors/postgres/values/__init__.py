@@ -1,0 +1,1 @@
+"""How PostgreSQL's values are shown: types, defaults, texts."""

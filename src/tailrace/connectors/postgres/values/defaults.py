@@ -1,0 +1,92 @@
+"""Column defaults: the server's default expression as the value that the column's schema shows.
+
+Literals are read; a function call stands for a value that only the server knows, so the type's zero value is
+shown; other expressions show none. Columns of domains, of the server's own "char" and of types that are not listed
+here have no default in the reference, and none here: consumers would read nulls as defaults.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+from tailrace.columns import Column
+from tailrace.columns.logical import ABSENT
+from tailrace.connectors.postgres.values import plain
+from tailrace.events.settings import EventSettings
+from tailrace.serde import scalar
+from tailrace.serde.conversion import Conversion
+
+_LITERAL = re.compile(r"(?:B)?'((?:[^']|'')*)'(?:::.+)?$", re.DOTALL)
+_NUMBER = re.compile(r"\(?(-?\d+(?:\.\d+)?)\)?(?:::.+)?$")
+_CALL = re.compile(r'(?:"[^"]+"|[a-zA-Z_][\w$.]*)\(.*\)(?:::.+)?$', re.DOTALL)
+_QUALIFIED = re.compile(r'(?:"[^"]+"|[\w$]+)\.')
+_CAST_TWICE = re.compile(r"\(((?:B)?'(?:[^']|'')*'::[^()]+(?:\(\d+(?:,\d+)?\))?)\)::.+$", re.DOTALL)
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?")
+_KEYWORDS = (
+    frozenset(("CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP"))
+    | frozenset(("CURRENT_USER", "SESSION_USER", "CURRENT_ROLE", "CURRENT_CATALOG", "CURRENT_SCHEMA", "USER"))
+)  # fmt: skip
+_WITH_DEFAULTS = frozenset(
+    ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar", "bit",
+     "varbit", "date", "time", "timestamp", "timestamptz", "interval", "uuid", "json", "jsonb")
+)  # fmt: skip
+
+
+def default_value(column: Column, known: Conversion, settings: EventSettings) -> Any:
+    """The default in its JSON form; ABSENT where the schema has none."""
+    if column.default is None or column.generated or known.logical.connect in ("struct", "array", "map"):
+        return ABSENT
+    if column.kind == "enum":
+        if settings.legacy:
+            return ABSENT
+    elif column.kind != "base" or column.type_name not in _WITH_DEFAULTS:
+        return ABSENT
+    expression = column.default.strip()
+    literal = literal_text(expression)
+    if literal is not None:
+        return _converted(_stored(literal, column), known)
+    # 1.7 does not know a function with its schema before it.
+    if _CALL.match(expression) and not (settings.legacy and _QUALIFIED.match(expression)):
+        return known.zero
+    if expression.upper().partition("(")[0] in _KEYWORDS and not settings.legacy:
+        return known.zero
+    return ABSENT
+
+
+def literal_text(expression: str) -> str | None:
+    """The text of a literal with or without a cast, or two, quotes undone; None for any other expression."""
+    twice = _CAST_TWICE.match(expression)
+    found = _LITERAL.match(twice[1] if twice else expression)
+    if found is not None:
+        return found[1].replace("''", "'")
+    found = _NUMBER.match(expression)
+    if found is not None:
+        return found[1]
+    return {"true": "t", "false": "f"}.get(expression.partition("::")[0])
+
+
+def _stored(literal: str, column: Column) -> str:
+    """The literal as the server stores it in the column: a numeric at its scale, a moment without a zone in UTC."""
+    if column.type_name == "timestamptz" and _MOMENT.fullmatch(literal):
+        return f"{literal}+00"
+    if column.type_name != "numeric" or column.modifier < 4:
+        return literal
+    scale = plain.precision_and_scale(column.modifier)[1]
+    try:
+        value = Decimal(literal)
+    except ArithmeticError:
+        return literal
+    if not value.is_finite():
+        return literal
+    sign, digits, _ = Decimal(scalar.unscaled(value, scale)).as_tuple()
+    return f"{Decimal((sign, digits, -scale)):f}"
+
+
+def _converted(literal: str, known: Conversion) -> Any:
+    try:
+        value = known.plain(literal)
+    except (ValueError, KeyError, ArithmeticError):
+        return ABSENT
+    return ABSENT if value is None else value
