@@ -24,12 +24,12 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 
 def own_modules() -> set[str]:
     """The modules that our own sinks are in."""
-    return {place.partition(":")[0] for place in sinks.KNOWN.own.values()}
+    return {place.partition(":")[0] for place in sinks.KNOWN.places.values()}
 
 
 def test_a_sink_touches_one_file_outside_its_own() -> None:
     """Nothing but the table of sinks says where one is; no other module imports one, or holds its class's name."""
-    classes = {place.partition(":")[2] for place in sinks.KNOWN.own.values()}
+    classes = {place.partition(":")[2] for place in sinks.KNOWN.places.values()}
     touched: dict[str, set[str]] = {}
     for name, tree in modules():
         own = "tailrace." + name.removesuffix(".py").replace("/", ".")
@@ -50,7 +50,7 @@ def test_a_sink_touches_one_file_outside_its_own() -> None:
 
 def test_no_shared_room_knows_a_sink_by_its_word() -> None:
     """But for `kafka` and `file`, which are channels of signals as well, and Debezium Server's own list of words."""
-    words = set(sinks.KNOWN.own).difference(CHANNELS)
+    words = set(sinks.KNOWN.places).difference(CHANNELS)
     found = {
         (name, node.value)
         for name, tree in modules()
@@ -61,7 +61,7 @@ def test_no_shared_room_knows_a_sink_by_its_word() -> None:
 
 
 def test_every_sink_says_what_it_needs() -> None:
-    for name in sinks.KNOWN.own:
+    for name in sinks.KNOWN.places:
         kind = sinks.KNOWN.load(name)
         assert kind.name == name
         assert kind.columns

@@ -120,22 +120,22 @@ def test_a_package_that_cannot_be_loaded_hinders_nobody_else(site: Path, caplog:
     install(site, "brings", "other", OTHER)
     install(site, "broken", "another", "import nowhere_to_be_found")
     assert [one.name for one in registry.known()] == [*registry.OWN, "other"]
-    assert "The connector 'another' of the package broken cannot be loaded (ModuleNotFoundError" in caplog.text
-    with pytest.raises(ConfigError, match="'another' of the package broken"):
+    assert "The connector another of the package broken cannot be loaded: ModuleNotFoundError" in caplog.text
+    with pytest.raises(ConfigError, match="another of the package broken"):
         registry.find("another")
 
 
 @pytest.mark.parametrize("source", ["CONNECTOR = 1", OTHER.replace('connector="other"', 'connector="different"')])
 def test_what_is_no_connector_of_that_name_is_refused(site: Path, source: str) -> None:
     install(site, "odd", "other", source)
-    with pytest.raises(ConfigError, match=r"The entry point 'other' of the package odd is no Descriptor of that name"):
+    with pytest.raises(ConfigError, match="is no Descriptor of that name"):
         registry.find("other")
 
 
 def test_two_packages_with_one_connector_are_told_apart_by_the_user(site: Path) -> None:
     install(site, "one", "other", OTHER)
     install(site, "two", "other", OTHER)
-    with pytest.raises(ConfigError, match="the package one and the package two each bring a connector 'other'"):
+    with pytest.raises(ConfigError, match="The connector other is in several packages: one, two"):
         registry.find("other")
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tailrace import config
 from tailrace.config import Config, files
@@ -18,9 +16,7 @@ from tailrace.config.files import RunConfig
 from tailrace.config.option import Option
 from tailrace.connectors.descriptor import Descriptor, Documents
 from tailrace.errors import ConfigError, PrerequisiteError
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+from tailrace.extensions import Extensions
 
 GROUP = "tailrace.connectors"
 """The group of the entry points."""
@@ -31,6 +27,9 @@ OWN = ("postgres", "mongodb", "sqlserver", "db2")
 # So that a file which names one of them is told so, and not that it is misspelt.
 _ELSEWHERE = ("mysql", "mariadb", "oracle", "cassandra", "vitess", "spanner", "informix")
 
+_PLACES = {name: f"tailrace.connectors.{name}.descriptor:CONNECTOR" for name in OWN}
+_PARTS = Extensions(GROUP, "connector", _PLACES, ConfigError)
+
 _log = logging.getLogger("tailrace")
 
 
@@ -38,14 +37,13 @@ def find(name: str) -> Descriptor:
     """The connector called `name`. Raises ConfigError for one that is not there or cannot be loaded."""
     if name in OWN:
         return _own(name)
-    named = [entry for entry in _entries() if entry.name == name]
-    if not named:
-        known = sorted({*OWN, *(entry.name for entry in _entries())})
-        raise ConfigError(f"There is no connector {name!r}.", f"Known: {', '.join(known)}.")
-    if len(named) > 1:
-        packages = " and ".join(sorted(_package(entry) for entry in named))
-        raise ConfigError(f"{packages} each bring a connector {name!r}.", "Uninstall all of them but one.")
-    return _loaded(named[0])
+    found = _PARTS.load(name)
+    if not isinstance(found, Descriptor) or found.name != name:
+        raise ConfigError(
+            f"What the entry point {name!r} of {GROUP} names is no Descriptor of that name.",
+            "Install a version of its package that fits, or uninstall it.",
+        )
+    return found
 
 
 def known() -> list[Descriptor]:
@@ -131,7 +129,7 @@ def documents() -> Documents:
 
 
 def _own(name: str) -> Descriptor:
-    found: Descriptor = import_module(f"tailrace.connectors.{name}.descriptor").CONNECTOR
+    found: Descriptor = _PARTS.own(name)
     return found
 
 
@@ -139,37 +137,8 @@ def _each() -> Iterator[Descriptor]:
     """As `known`, one by one: other packages are not looked for as long as tailrace's own will do."""
     for name in OWN:
         yield _own(name)
-    for name in sorted({entry.name for entry in _entries()} - set(OWN)):
+    for name in _PARTS.names()[len(OWN) :]:
         try:
             yield find(name)
         except ConfigError as error:
             _log.warning("%s %s", error.message, error.remedy)
-
-
-def _entries() -> Iterator[EntryPoint]:
-    # takes longer than reading a configuration, so only those pay who ask for another package's connector
-    from importlib.metadata import entry_points
-
-    yield from entry_points(group=GROUP)
-
-
-def _package(entry: EntryPoint) -> str:
-    return f"the package {entry.dist.name}" if entry.dist is not None else entry.value
-
-
-def _loaded(entry: EntryPoint) -> Descriptor:
-    """What an entry point names. Raises ConfigError where that cannot be imported, or is no such connector."""
-    try:
-        found = entry.load()
-    except Exception as error:
-        # a package of somebody else may fail in any way
-        raise ConfigError(
-            f"The connector {entry.name!r} of {_package(entry)} cannot be loaded ({type(error).__name__}: {error}).",
-            "Install a version of it that fits, or uninstall it.",
-        ) from error
-    if not isinstance(found, Descriptor) or found.name != entry.name:
-        raise ConfigError(
-            f"The entry point {entry.name!r} of {_package(entry)} is no Descriptor of that name.",
-            "Install a version of it that fits, or uninstall it.",
-        )
-    return found
