@@ -11,9 +11,11 @@ import pytest
 from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.base import Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
+from tailrace.connectors.postgres.log.mixed import apart
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.decoder import decode
+from tailrace.connectors.postgres.protocol.segment import MixedSegment
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.session import read_chunk
@@ -122,7 +124,8 @@ def simple(tasks: Sequence[Task]) -> list[Task]:
 def read(task: Any) -> Iterator[Change]:
     if isinstance(task, LogTask):
         for segment in task.segments:
-            yield from changes(decode(segment))
+            for one in apart(segment) if isinstance(segment, MixedSegment) else [segment]:
+                yield from changes(decode(one))
     elif isinstance(task, ReadTask):
         for part in task.reads:
             rows = ArrowConnection(task.address)

@@ -19,7 +19,7 @@ from tailrace.columns import ChangeBatch, Image, TableId, TableSchema, Transacti
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.connectors.postgres.log import mixed, segments
-from tailrace.connectors.postgres.log.mixed import _apart, records
+from tailrace.connectors.postgres.log.mixed import apart, records
 from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import TailraceError
@@ -136,7 +136,7 @@ def test_tables_that_are_converted_together_give_what_each_gives_by_itself(
         settings = replace(settings, shaping=MASK)
     if not segment.data.size:
         return
-    assert by_topic([segment], settings) == by_topic(_apart(segment), settings)
+    assert by_topic([segment], settings) == by_topic(apart(segment), settings)
 
 
 PLAIN = event_settings("server", "golden", event_format="3")
@@ -177,7 +177,7 @@ def test_a_message_that_is_wrong_is_put_aside_as_that_of_one_table_is(message: b
     segment = a_segment(3, [(0, good), (0, message), (1, b"I" + struct.pack(">I", 11) + b"N" + ONE), (0, good)])
     settings = replace(PLAIN, processing_failure_mode="skip")
     found = by_topic([segment], settings)
-    assert found == by_topic(_apart(segment), settings)
+    assert found == by_topic(apart(segment), settings)
     assert sum(map(len, found.values())) == 4
     assert by_topic([segment], PLAIN).keys() == {""}
 

@@ -16,10 +16,12 @@ from tests.simulation.changetables import TablesHistory
 from tests.simulation.course import Told, Totals, run
 from tests.simulation.history import History
 from tests.simulation.mongodb import MongoHistory
+from tests.simulation.rows import RowsHistory
 
 BLOCK = 200
 KINDS: dict[str, Callable[[int], Told]] = {
     "postgres": History,
+    "postgres-rows": RowsHistory,
     "mongodb": MongoHistory,
     "changetables": TablesHistory,
 }

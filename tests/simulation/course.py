@@ -81,7 +81,7 @@ class Course(ABC, Generic[AnyCheckpoint]):
                 self.check_lost(failure)
                 self.is_lost = True
                 return
-            if not isinstance(failure, self.expected):
+            if not self.is_expected(failure):
                 raise failure
         elif query is not None and query.is_over:
             self.check_present()
@@ -120,6 +120,10 @@ class Course(ABC, Generic[AnyCheckpoint]):
         self.process = self.query = None
 
     # --- what subclasses say ---
+
+    def is_expected(self, failure: BaseException) -> bool:
+        """Whether a query may end with it."""
+        return isinstance(failure, self.expected)
 
     def around(self) -> AbstractContextManager[object]:
         """What is in place while the history runs."""

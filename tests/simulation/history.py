@@ -7,13 +7,16 @@ is never told to forget what Spark has not committed. The position is lost only 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tailrace.columns.table import TableSchema
 from tailrace.connectors.base import Offset
-from tailrace.connectors.postgres.log import spool
+from tailrace.connectors.postgres.log import segments, spool
 from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.log.reading import Outside
 from tailrace.connectors.postgres.log.spill import Place, Spill, spool_failed
@@ -26,7 +29,8 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
 from tests.simulation.course import Course
-from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading
+from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading, Transaction
+from tests.simulation.mutants import replaced
 from tests.simulation.server import SLOT, Odds, Server, sessions
 from tests.simulation.spark import Batch, Checkpoint, Row
 from tests.simulation.world import Process
@@ -79,41 +83,66 @@ class Segments:
         found: Batch = {}
         for task in tasks:
             if isinstance(task, LogTask):
-                for segment in task.segments:
-                    for topic, rows in _by_topic(segment).items():
+                for part in _parts(task):
+                    for topic, rows in self._by_topic(part).items():
                         assert topic not in found, "two tasks have changes of a topic"
                         found[topic] = rows
             elif isinstance(task, MessageTask):
-                found["messages"] = [_row(task.segment, place) for place in range(len(task.segment))]
+                found["messages"] = [_message(task.segment, number) for number in range(len(task.segment))]
             else:
                 raise AssertionError(f"an unknown task: {task}")
         return found
 
     def again(self, kept: Batch, rows: Batch) -> Batch:
-        assert kept == rows, "a batch that is read again is another one"
+        assert kept == rows, f"a batch that is read again is another one: {kept}, and then {rows}"
         return rows
 
+    def row(self, message: Any, table: TableSchema, commit_lsn: int, ordinal: int) -> Row:
+        """The row of a change of the table."""
+        if isinstance(message, pgoutput.Truncate):
+            return "T", 0, commit_lsn, ordinal
+        assert isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete)
+        values: Any = message.old if isinstance(message, pgoutput.Delete) else message.new
+        return type(message).__name__[0], int(bytes(values[0])), commit_lsn, ordinal
 
-def _by_topic(segment: Segment | MixedSegment) -> Batch:
-    found: Batch = {}
-    for place in range(len(segment)):
-        table = segment.table if isinstance(segment, Segment) else segment.tables[segment.table[place]]
-        found.setdefault(table.id.table, []).append(_row(segment, place))
-    return found
+    def _by_topic(self, part: Sequence[Segment | MixedSegment]) -> Batch:
+        """The rows of each topic, in the order of the log."""
+        topics: dict[str, list[tuple[int, Row]]] = {}
+        for segment in part:
+            for number in range(len(segment)):
+                if isinstance(segment, Segment):
+                    table = segment.table
+                    place = number if segment.place is None else int(segment.place[number])
+                else:
+                    table, place = segment.tables[segment.table[number]], number
+                row = self.row(_parsed(segment, number), table, *_position(segment, number))
+                topics.setdefault(table.id.table, []).append((place, row))
+        for topic, rows in topics.items():
+            assert len({place for place, _ in rows}) == len(rows), f"{topic}: two changes have one place"
+        return {topic: [row for _, row in sorted(rows, key=lambda entry: entry[0])] for topic, rows in topics.items()}
 
 
-def _row(segment: Segment | MixedSegment | MessageSegment, place: int) -> Row:
-    message = pgoutput.parse(segment.data[segment.offsets[place] : segment.offsets[place + 1]].tobytes())
-    commit_lsn = int(segment.transactions.commit_lsn[segment.transaction[place]])
-    ordinal = int(segment.ordinal[place])
-    if isinstance(message, pgoutput.Message):
-        return "L", int(message.content), commit_lsn, ordinal
-    if isinstance(message, pgoutput.Truncate):
-        return "T", 0, commit_lsn, ordinal
-    assert isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete)
-    kind = type(message).__name__[0]
-    values: Any = message.old if isinstance(message, pgoutput.Delete) else message.new
-    return kind, int(bytes(values[0])), commit_lsn, ordinal
+def _parts(task: LogTask) -> Iterator[Sequence[Segment | MixedSegment]]:
+    """The segments of single tables, of which several may have a topic together; then each of mixed ones."""
+    yield [segment for segment in task.segments if isinstance(segment, Segment)]
+    for segment in task.segments:
+        if isinstance(segment, MixedSegment):
+            yield [segment]
+
+
+def _parsed(segment: Segment | MixedSegment | MessageSegment, number: int) -> Any:
+    return pgoutput.parse(segment.data[segment.offsets[number] : segment.offsets[number + 1]].tobytes())
+
+
+def _position(segment: Segment | MixedSegment | MessageSegment, number: int) -> tuple[int, int]:
+    """The LSN of the commit, and the ordinal."""
+    return int(segment.transactions.commit_lsn[segment.transaction[number]]), int(segment.ordinal[number])
+
+
+def _message(segment: MessageSegment, number: int) -> Row:
+    message = _parsed(segment, number)
+    assert isinstance(message, pgoutput.Message)
+    return ("L", int(message.content), *_position(segment, number))
 
 
 class History(Course[SlotCheckpoint]):
@@ -123,6 +152,8 @@ class History(Course[SlotCheckpoint]):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, SlotCheckpoint())
+        # whether changes of small tables come together, however few such tables there are
+        self.is_mixed = bool(seed % 2)
         rng = self.rng
         self.faults = Faults.drawn(rng)
         odds = Odds(
@@ -133,13 +164,20 @@ class History(Course[SlotCheckpoint]):
             unseen=rng.choice([0.0, 0.0, 0.5]),
             jump=rng.choice([0.0, 0.03]),
         )
-        self.server = Server(rng, odds, lambda: self.checkpoint.forgettable)
+        self.server = self._server(odds)
         self.config = parse("postgres", self._options())
         self.settings = EventSettings.from_options(self.config, "run")
+        # how probable it is at each step that commits are seen by all
+        self.seen = 0.1
         # what the log held before each promotion; whether something was delivered that the new server does not have
         self.pasts: list[dict[str, list[Row]]] = []
         self.has_diverged = False
+        # the end of the log when the query began, for one with AvailableNow
+        self.present = 0
         self._known: tuple[int, int, Reading, dict[str, list[Row]]] = -1, 0, Reading(), {}
+
+    def _server(self, odds: Odds) -> Server:
+        return Server(self.rng, odds, lambda: self.checkpoint.forgettable)
 
     def _options(self) -> dict[str, str]:
         rng = self.rng
@@ -157,8 +195,13 @@ class History(Course[SlotCheckpoint]):
 
     # --- what goes on ---
 
-    def around(self) -> _Disk:
-        return _Disk(self.rng, self.faults)
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(_Disk(self.rng, self.faults))
+            if self.is_mixed:
+                stack.enter_context(replaced(segments, "MIXED_TABLES", 1))
+            yield
 
     def act(self) -> None:
         rng, server, faults = self.rng, self.server, self.faults
@@ -170,13 +213,15 @@ class History(Course[SlotCheckpoint]):
             server.notice()
         if rng.random() < 0.02:
             server.checkpoint()
-        if rng.random() < 0.1:
+        if rng.random() < self.seen:
             server.unseen.clear()
         if rng.random() < faults.crash:
             server.crash()
         if rng.random() < faults.promotion:
-            self.pasts.append({topic: list(rows) for topic, rows in self._expected().items()})
+            self.pasts.append(defaultdict(list, {topic: list(rows) for topic, rows in self._expected().items()}))
             server.promote()
+        # what is written where the log has lost its end comes after the query's beginning
+        self.present = min(self.present, server.end)
         if rng.random() < faults.kill:
             self.end()
         assert not server.broken, server.broken[0]
@@ -212,21 +257,30 @@ class History(Course[SlotCheckpoint]):
         """What each topic gets of the log as it is now."""
         server, (cuts, records, reading, found) = self.server, self._known
         if cuts != server.cuts:
-            records, reading, found = 0, Reading(), {name: [] for name in (*CAPTURED.values(), "messages")}
+            records, reading, found = 0, Reading(), defaultdict(list)
         for one in reading.transactions(server.records[records:]):
-            for ordinal, (_, change, _) in enumerate(one.changes):
-                row = (change.kind, 0 if change.kind == "T" else change.number, one.commit_lsn, ordinal)
-                if change.kind == "L":
-                    found["messages"].append(row)
-                for oid in change.tables:
-                    if oid in CAPTURED:
-                        found[CAPTURED[oid]].append(row)
+            for topic, row in self._rows(one):
+                found[topic].append(row)
         self._known = server.cuts, len(server.records), reading, found
         return found
 
+    def _rows(self, one: Transaction) -> Iterator[tuple[str, Row]]:
+        """What the topics get of a transaction."""
+        for ordinal, (_, change, _) in enumerate(one.changes):
+            row = (change.kind, 0 if change.kind == "T" else change.number, one.commit_lsn, ordinal)
+            if change.kind == "L":
+                yield "messages", row
+            for oid in change.tables:
+                if oid in CAPTURED:
+                    yield CAPTURED[oid], row
+
+    def _logged(self, batch: Batch) -> Batch:
+        """What of a batch is of the log."""
+        return batch
+
     def check(self, batch: int) -> None:
         expected = self._expected()
-        for topic, rows in self.checkpoint.sink[batch].items():
+        for topic, rows in self._logged(self.checkpoint.sink[batch]).items():
             first = self.delivered.get(topic, 0)
             self.delivered[topic] = first + len(rows)
             wanted, *older = (log[topic][first : first + len(rows)] for log in (expected, *self.pasts))

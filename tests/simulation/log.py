@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 CAPTURED = {16401: "a", 16402: "b"}
@@ -24,11 +24,32 @@ class Change:
     tables: tuple[int, ...]
     number: int
 
+    def shape(self, oid: int) -> int:
+        """A number that changes with whatever a Relation message says of the table."""
+        return 0
+
+    def relation(self, oid: int, xid: bytes = b"") -> bytes:
+        """The Relation message of one of its tables, with the id of its (sub)transaction inside a stream block."""
+        return relation(oid, "public", TABLES[oid], ((1, "id", 25), (0, "v", 25)), xid)
+
+    def message(self, lsn: int, xid: bytes = b"", flags: int = 1) -> bytes:
+        """Itself, as pgoutput sends it."""
+        if self.kind == "L":
+            content = str(self.number).encode()
+            return b"M" + xid + struct.pack(">BQ", flags, lsn) + b"p\0" + struct.pack(">I", len(content)) + content
+        if self.kind == "T":
+            return b"T" + xid + struct.pack(f">iB{len(self.tables)}I", len(self.tables), 0, *self.tables)
+        oid = struct.pack(">I", self.tables[0])
+        if self.kind == "D":
+            return b"D" + xid + oid + b"K" + row((str(self.number), None))
+        return self.kind.encode() + xid + oid + b"N" + row((str(self.number), "v"))
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record of the log from `lsn` to `end`: a change, the commit (C) or rollback (R) of the transaction `xid`, the
-    rollback of its subtransaction `of` (A), a message outside of transactions (M), or something else (X)."""
+    rollback of its subtransaction `of` (A), a message outside of transactions (M), or something else (X), of which
+    nothing is sent."""
 
     kind: str
     lsn: int
@@ -41,9 +62,12 @@ class Record:
 
 @dataclass(slots=True)
 class Transaction:
-    """A committed transaction: its changes with their LSNs, those that were rolled back left out."""
+    """A committed transaction: its changes with their LSNs, those that were rolled back left out. A message outside of
+    transactions has the id 0."""
 
+    xid: int
     commit_lsn: int
+    end_lsn: int
     changes: list[tuple[int, Change, int]]
 
 
@@ -72,45 +96,45 @@ class Reading:
         for record in records:
             if record.kind == "M":
                 assert record.change is not None
-                yield Transaction(record.end - 1, [(record.lsn, record.change, 0)])
+                yield Transaction(0, record.end - 1, record.end, [(record.lsn, record.change, 0)])
             elif record.kind == "A":
                 held.setdefault(record.xid, Open()).aborted.add(record.of)
             elif record.kind == "R":
                 held.pop(record.xid, None)
             elif record.kind == "C":
                 one = held.pop(record.xid, Open())
-                yield Transaction(record.lsn, [entry for entry in one.changes if entry[2] not in one.aborted])
-            elif record.change is not None:
+                kept = [entry for entry in one.changes if entry[2] not in one.aborted]
+                yield Transaction(record.xid, record.lsn, record.end, kept)
+            elif record.change is not None and record.kind == "c":
                 held.setdefault(record.xid, Open()).changes.append((record.lsn, record.change, record.of))
 
 
 # --- pgoutput, protocols 1 and 2 ----------------------------------------------------------------------------------
 
 
-def _value(text: str) -> bytes:
-    return b"t" + struct.pack(">i", len(text)) + text.encode()
+UNCHANGED = object()
+"""A value that is stored apart, and that an update has left as it was."""
 
 
-def relation(oid: int, xid: bytes = b"") -> bytes:
-    columns = b"".join(
-        struct.pack(">B", flag) + name + b"\0" + struct.pack(">Ii", 25, -1) for flag, name in ((1, b"id"), (0, b"v"))
+def row(values: Sequence[object]) -> bytes:
+    """A row of texts, None for null."""
+    found = struct.pack(">h", len(values))
+    for value in values:
+        if value is None or value is UNCHANGED:
+            found += b"n" if value is None else b"u"
+        else:
+            text = str(value).encode()
+            found += b"t" + struct.pack(">i", len(text)) + text
+    return found
+
+
+def relation(oid: int, schema: str, table: str, columns: Sequence[tuple[int, str, int]], xid: bytes = b"") -> bytes:
+    """A Relation message; `columns` are their flags, names and types."""
+    head = b"R" + xid + struct.pack(">I", oid) + schema.encode() + b"\0" + table.encode() + b"\0d"
+    listed = (
+        struct.pack(">B", flag) + name.encode() + b"\0" + struct.pack(">Ii", kind, -1) for flag, name, kind in columns
     )
-    head = b"R" + xid + struct.pack(">I", oid) + b"public\0" + TABLES[oid].encode() + b"\0d"
-    return head + struct.pack(">h", 2) + columns
-
-
-def message(change: Change, lsn: int, xid: bytes = b"", flags: int = 1) -> bytes:
-    """A change as pgoutput sends it, with the id of its (sub)transaction inside a stream block."""
-    row = struct.pack(">h", 2) + _value(str(change.number)) + _value("v")
-    if change.kind == "L":
-        content = str(change.number).encode()
-        return b"M" + xid + struct.pack(">BQ", flags, lsn) + b"p\0" + struct.pack(">I", len(content)) + content
-    if change.kind == "T":
-        return b"T" + xid + struct.pack(f">iB{len(change.tables)}I", len(change.tables), 0, *change.tables)
-    oid = struct.pack(">I", change.tables[0])
-    if change.kind == "D":
-        return b"D" + xid + oid + b"K" + struct.pack(">h", 2) + _value(str(change.number)) + b"n"
-    return change.kind.encode() + xid + oid + b"N" + row
+    return head + struct.pack(">h", len(columns)) + b"".join(listed)
 
 
 class Decoder:
@@ -125,8 +149,9 @@ class Decoder:
         self._block = block
         self._messages = messages
         self._held: dict[int, Open] = {}
-        self._announced: set[int] = set()
-        self._announced_in: dict[int, set[int]] = {}
+        # the shape that each table was announced with, and the same inside of transactions that are sent in blocks
+        self._announced: dict[int, int] = {}
+        self._announced_in: dict[int, dict[int, int]] = {}
         self.place = 0
 
     def next(self, record: Record) -> Iterator[tuple[bytes, int]]:
@@ -135,7 +160,7 @@ class Decoder:
         if record.kind == "M":
             if self._messages and record.end > self._start:
                 assert record.change is not None
-                yield message(record.change, record.end, flags=0), record.end
+                yield record.change.message(record.end, flags=0), record.end
             return
         if record.kind in "RCA" and record.xid not in self._held:
             # nothing of it that is decoded
@@ -144,13 +169,15 @@ class Decoder:
             one = self._held[record.xid]
             one.aborted.add(record.of)
             if one.is_streamed:
+                # what was announced inside does not count any more
+                self._announced_in.pop(record.xid, None)
                 yield b"A" + struct.pack(">II", record.xid, record.of), record.end
         elif record.kind == "R":
             if self._held.pop(record.xid).is_streamed:
                 yield b"A" + struct.pack(">II", record.xid, record.xid), record.end
         elif record.kind == "C":
             yield from self._commit(record, self._held.pop(record.xid))
-        elif record.change is not None:
+        elif record.change is not None and record.kind == "c":
             one = self._held.setdefault(record.xid, Open(origin=record.origin))
             one.changes.append((record.lsn, record.change, record.of))
             if self._block and len(one.changes) - one.sent >= self._block and record.lsn >= self._start:
@@ -169,21 +196,23 @@ class Decoder:
         if one.origin and not one.is_streamed:
             yield b"O" + struct.pack(">q", 1) + b"elsewhere\0", fresh[0][0]
         one.is_streamed = True
-        known = self._announced_in.setdefault(xid, set())
+        known = self._announced_in.setdefault(xid, {})
         for lsn, change, of in fresh:
             # the server sends logical messages with the id of the whole transaction
             inside = struct.pack(">I", xid if change.kind == "L" else of or xid)
             for oid in change.tables:
-                if oid not in known:
-                    known.add(oid)
-                    yield relation(oid, inside), 0
-            yield message(change, lsn, inside), lsn
+                if known.get(oid) != change.shape(oid):
+                    known[oid] = change.shape(oid)
+                    yield change.relation(oid, inside), 0
+            yield change.message(lsn, inside), lsn
         yield b"E", fresh[-1][0]
 
     def _commit(self, record: Record, one: Open) -> Iterator[tuple[bytes, int]]:
         if one.is_streamed:
             yield from self._blocks(record.xid, one)
             yield b"c" + struct.pack(">IBqqq", record.xid, 0, record.lsn, record.end, record.lsn), record.end
+            # what was announced inside counts for what follows
+            self._announced |= self._announced_in.pop(record.xid, {})
             return
         kept = [entry for entry in one.changes if entry[2] not in one.aborted and self._wanted(entry[1])]
         if record.lsn < self._start or not kept:
@@ -193,8 +222,8 @@ class Decoder:
             yield b"O" + struct.pack(">q", 1) + b"elsewhere\0", kept[0][0]
         for lsn, change, _ in kept:
             for oid in change.tables:
-                if oid not in self._announced:
-                    self._announced.add(oid)
-                    yield relation(oid), 0
-            yield message(change, lsn), lsn
+                if self._announced.get(oid) != change.shape(oid):
+                    self._announced[oid] = change.shape(oid)
+                    yield change.relation(oid), 0
+            yield change.message(lsn), lsn
         yield b"C" + struct.pack(">Bqqq", 0, record.lsn, record.end, record.lsn), record.end

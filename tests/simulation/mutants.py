@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import adbc_driver_manager
+
 from tailrace.connectors.changetables import sessions
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
@@ -22,8 +24,10 @@ from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.position import WHOLE
 from tailrace.connectors.mongodb.reader import LogReader as MongoReader
 from tailrace.connectors.postgres import planner
-from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool
+from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool, visible
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
+from tailrace.connectors.postgres.schema import catalog, evolution, relations
+from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
 from tailrace.errors import SpoolFailed
 
 
@@ -88,8 +92,8 @@ def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[Non
     return both()
 
 
-def _written_end(connection: Any) -> FlushedLsn:
-    row = connection.execute("select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8").fetchone()
+def _written_end(of: Any) -> FlushedLsn:
+    row = of.execute("select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::int8").fetchone()
     return FlushedLsn(int(row[0]))
 
 
@@ -304,6 +308,89 @@ def a_tail_is_taken_at_its_word() -> contextlib.AbstractContextManager[None]:
     return replaced(OplogFeed, "_tail", wrong)
 
 
+def altered_tables_are_not_waited_for() -> contextlib.AbstractContextManager[None]:
+    """The catalog is read for a change though it does not show yet what the change's transaction has altered."""
+    return replaced(catalog.Catalog, "alters", lambda self, oid, xid: False)
+
+
+def what_is_in_progress_counts_as_shown() -> contextlib.AbstractContextManager[None]:
+    """Whatever has an older id than the catalog's next one counts as shown by it."""
+    original = evolution.Present.shows
+
+    def wrong(self: Any, xid: int) -> bool:
+        return original(replace(self, in_progress=frozenset()), xid)
+
+    return replaced(evolution.Present, "shows", wrong)
+
+
+def versions_stay_after_a_failed_run() -> contextlib.AbstractContextManager[None]:
+    """What a run has brought of tables stays when the run fails, and the next one begins behind it."""
+    announce = relations.Relations.announce
+
+    def wrong(self: Any, relation: Any, at: Any, resent: bool) -> int:
+        # it has been read before the run that failed
+        known = self._known.current.get(relation.relation_id)
+        if self._kept is None and known is not None and getattr(self, "has_failed", False):
+            return int(known[1])
+        return announce(self, relation, at, resent)
+
+    def begin(self: Any) -> None:
+        self.has_failed = self._kept is not None
+        self._kept = None
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with replaced(relations.Relations, "announce", wrong), replaced(relations.Relations, "begin", begin):
+            yield
+
+    return both()
+
+
+def snapshots_do_not_wait_for_standbys() -> contextlib.AbstractContextManager[None]:
+    """A snapshot that is taken anew may lack what the log has brought before the slot begins."""
+    return replaced(chunks, "waiting", lambda of: [])
+
+
+def snapshots_are_read_before_they_are_flushed() -> contextlib.AbstractContextManager[None]:
+    """A snapshot that is taken anew may show what a crash takes back."""
+    return replaced(chunks, "flushed_present", lambda of, runtime: 1)
+
+
+def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[None]:
+    """What a snapshot has shown is delivered once more from the log."""
+    return replaced(visible.Visible, "__call__", lambda self, xid, commit_lsn: False)
+
+
+def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
+    """A window's batch need not hold the log up to its watermark."""
+    take = windows.Windows._behind
+
+    def wrong(self: Any, of: Any, wait: bool) -> Any:
+        found = take(self, of, wait)
+        return None if found is None else FlushedLsn(found - 4096)
+
+    return replaced(windows.Windows, "_behind", wrong)
+
+
+def rows_beside_their_changes() -> contextlib.AbstractContextManager[None]:
+    """Rows of a window stay though the log has changed them meanwhile."""
+    return replaced(reconcile.Superseded, "without", lambda self, table, columns: columns)
+
+
+def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[None]:
+    """A task whose exported snapshot is gone gives no rows, as if its table had been altered."""
+    read = keyed.read_rows
+
+    def wrong(of: Any, name: str, *rest: Any) -> Iterator[Any]:
+        try:
+            yield from read(of, name, *rest)
+        except adbc_driver_manager.Error as error:
+            if getattr(error, "sqlstate", None) not in keyed.GONE:
+                raise
+
+    return replaced(keyed, "read_rows", wrong)
+
+
 OF_MONGODB: tuple[Mutant, ...] = (
     the_operation_time_counts_as_read,
     what_no_majority_has_is_read,
@@ -314,6 +401,17 @@ OF_MONGODB: tuple[Mutant, ...] = (
     a_planned_window_counts_as_delivered,
     a_window_gives_what_has_changed,
     a_tail_is_taken_at_its_word,
+)
+OF_ROWS: tuple[Mutant, ...] = (
+    altered_tables_are_not_waited_for,
+    what_is_in_progress_counts_as_shown,
+    versions_stay_after_a_failed_run,
+    snapshots_do_not_wait_for_standbys,
+    snapshots_are_read_before_they_are_flushed,
+    a_snapshot_shows_nothing_of_the_log,
+    a_window_closes_early,
+    rows_beside_their_changes,
+    a_lost_snapshot_is_an_altered_table,
 )
 OF_TABLES: tuple[Mutant, ...] = (
     transactions_without_rows_are_not_passed,

@@ -163,7 +163,11 @@ class Server:
         """A standby takes its place, which may lack the last of the log."""
         ends = [record.end for record in self.records[-12:] if record.end <= self.flushed]
         self._cut(self.rng.choice([self.flushed, *ends]))
-        self.branches.append((self.timeline, self.end))
+        parent = self.timeline
+        while self.branches and self.branches[-1][1] > self.end:
+            # it has never seen that one
+            parent, _ = self.branches.pop()
+        self.branches.append((parent, self.end))
         self.timeline += 1
         self.write("X")
         self.flush()
@@ -212,7 +216,15 @@ class Server:
         process.step()
         if self.rng.random() < self.odds.fails:
             raise Failed("no connection")
+        return self.session(process)
+
+    def session(self, process: Process) -> Session:
         return Session(self, process)
+
+    @property
+    def answers(self) -> tuple[tuple[str, Answer], ...]:
+        """What answers each statement, by a part of its text; the first one that is found does."""
+        return ANSWERS
 
 
 @dataclass(eq=False)
@@ -267,10 +279,10 @@ class Session:
 
     # --- statements ---
 
-    def execute(self, statement: str | bytes, values: Sequence[Any] = ()) -> Rows:
+    def execute(self, statement: str | bytes, values: Sequence[Any] = (), *, binary: bool = False) -> Rows:
         text = statement.decode() if isinstance(statement, bytes) else statement
         self.call(text[:_PIECE])
-        for part, answer in _ANSWERS:
+        for part, answer in self.server.answers:
             if part in text:
                 found = Rows(list(answer(self, text, values)))
                 # the statement may be done, and its answer lost
@@ -455,7 +467,7 @@ class Arrow:
 
 
 def sessions(server: Server, process: Process) -> tuple[Callable[..., Any], Callable[[Address], ArrowConnection]]:
-    """`connect` and `arrow` of `tailrace.connectors.postgres.log.reading.Outside`."""
+    """`connect` and `arrow` of `tailrace.connectors.postgres.reading.Outside`."""
 
     def connect(
         config: Mapping[str, Any], /, *, replication: bool = False, any_bytes: bool = False, limited: bool = True
@@ -479,7 +491,7 @@ def _slot_row(row: Callable[[Slot], tuple[Any, ...]]) -> Answer:
 
 
 def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    _may_lose(session)
+    may_lose(session)
     columns = [
         (1, "id", True, False, None, None, 25, -1, 700, None),
         (2, "v", False, False, None, None, 25, -1, 700, None),
@@ -490,12 +502,18 @@ def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[A
     return [(oid, server.next_xid, unseen, server.end, columns, indexes) for oid in values[1] if oid in TABLES]
 
 
-def _types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    _may_lose(session)
-    return [(25, "text", "b", "S", 0, 0, -1, False, "pg_catalog.textout", 1, None) for oid in values[0] if oid == 25]
+def types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    may_lose(session)
+    names = {20: ("int8", "N"), 23: ("int4", "N"), 25: ("text", "S"), 1043: ("varchar", "S")}
+    return [
+        (oid, names[oid][0], "b", names[oid][1], 0, 0, -1, False, f"pg_catalog.{names[oid][0]}out", 1, None)
+        for oid in values[0]
+        if oid in names
+    ]
 
 
-def _may_lose(session: Session) -> None:
+def may_lose(session: Session) -> None:
+    """Lose the session, where one that asks the catalog for a table is lost."""
     if session.server.rng.random() < session.server.odds.catalog:
         session.lose()
 
@@ -514,7 +532,10 @@ def _timelines(session: Session, text: str, values: Sequence[Any]) -> list[tuple
     return [("history", "\n".join(lines))]
 
 
-_ANSWERS: tuple[tuple[str, Answer], ...] = (
+ANSWERS: tuple[tuple[str, Answer], ...] = (
+    # what it sees is of one moment anyhow
+    ("begin isolation level repeatable read", lambda session, text, values: []),
+    ("rollback", lambda session, text, values: []),
     ("current_setting('tailrace.search_path'", lambda session, text, values: [("public",)]),
     ("pg_is_in_recovery", lambda session, text, values: [(False,)]),
     ("IDENTIFY_SYSTEM", lambda session, text, values: [("7000", session.server.timeline, "0/0", "d")]),
@@ -538,7 +559,7 @@ _ANSWERS: tuple[tuple[str, Answer], ...] = (
     ),
     (catalog._KEYS, lambda session, text, values: [(oid, True, ["id"]) for oid in values[0]]),
     (catalog._PRESENT, _columns),
-    (catalog._TYPES, _types),
+    (catalog._TYPES, types),
     (catalog._ALTERS, lambda session, text, values: [()] if int(values[0]) % 2 else []),
     (
         "select plugin, slot_type",
@@ -555,11 +576,11 @@ _ANSWERS: tuple[tuple[str, Answer], ...] = (
         lambda session, text, values: [(session.server.end, session.server.flushed < session.server.end)],
     ),
     ("pg_current_wal_flush_lsn() - '0/0'", lambda session, text, values: [(session.server.flushed,)]),
-    ("txid_current()", lambda session, text, values: _flushing(session)),
+    ("txid_current()", lambda session, text, values: flushing(session)),
 )
 
 
-def _flushing(session: Session) -> list[tuple[Any, ...]]:
+def flushing(session: Session) -> list[tuple[Any, ...]]:
     """A transaction without changes: the WAL writer flushes up to its commit soon."""
     server = session.server
     server.next_xid += 1

@@ -9,15 +9,16 @@ from __future__ import annotations
 import itertools
 import select
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import greenlet
 
-from tailrace.runtime import Bell, Condition, Event, Thread
+from tailrace.runtime import Bell, Condition, Event, Helper, Result, Thread
 
 FOREVER = 1e12
 
@@ -100,7 +101,11 @@ class World:
             return
         able = [one for one in threads if one.until <= self.now or (one.is_due is not None and one.is_due())]
         if not able:
-            self.now = max(self.now, min(one.until for one in threads))
+            next_due = min(one.until for one in threads)
+            if next_due >= FOREVER:
+                # only what is done outside of the process can help
+                return
+            self.now = max(self.now, next_due)
             able = [one for one in threads if one.until <= self.now]
         self.rng.choice(able).body.switch()
 
@@ -178,6 +183,9 @@ class Process:
         self.world.threads.append(thread)
         return thread
 
+    def helper(self, name: str) -> Helper:
+        return _Helper(self, name)
+
     def ready(self, descriptors: tuple[int, ...], seconds: float, events: int = select.POLLIN) -> set[int]:
         files = self.world.files
 
@@ -227,6 +235,42 @@ class _Condition:
 
     def notify_all(self) -> None:
         self._count += 1
+
+
+class _Helper:
+    """Does one thing after another in a simulated thread, which ends when there is nothing left."""
+
+    def __init__(self, process: Process, name: str) -> None:
+        self._process = process
+        self._name = name
+        self._waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+        self._thread: Thread | None = None
+
+    def submit(self, call: Callable[..., Result], /, *args: Any) -> Future[Result]:
+        future: Future[Result] = Future()
+        self._waiting.append((future, lambda: call(*args)))
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = self._process.start(self._run, self._name)
+        return future
+
+    def _run(self) -> None:
+        while self._waiting:
+            future, call = self._waiting.pop(0)
+            try:
+                future.set_result(call())
+            except Killed:
+                raise
+            except BaseException as error:
+                future.set_exception(error)
+
+    def wait(self, future: Future[Any]) -> None:
+        if not future.done():
+            self._process.wait(None, future.done)
+
+    def close(self) -> None:
+        self._waiting.clear()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
 
 
 class _Event:

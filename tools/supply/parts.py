@@ -86,7 +86,7 @@ def jars(licences: Path = LICENCES) -> list[Part]:
 
 def sink_jars() -> list[Jar]:
     """The jars that our own sinks need, each once."""
-    return list(dict.fromkeys(jar for name in sinks.KNOWN.own for jar in sinks.KNOWN.load(name).jars))
+    return list(dict.fromkeys(jar for name in sinks.KNOWN.places for jar in sinks.KNOWN.load(name).jars))
 
 
 def _scopes(project: Path, wanted_by: dict[str, frozenset[str]]) -> dict[str, str]:

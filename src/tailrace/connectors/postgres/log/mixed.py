@@ -51,14 +51,14 @@ def records(
     for fits, members in _groups(tables):
         part = _only(segment, members)
         if not fits:
-            yield _apart(part)
+            yield apart(part)
             continue
         layout = _Layout(pool, [tables[member] for member in members])
         for low, high in _pieces(part, layout):
             piece = _cut(part, low, high)
             made = layout.records(piece, settings, xmin)
             if made is None:
-                yield _apart(piece)
+                yield apart(piece)
             else:
                 yield from made
 
@@ -211,7 +211,7 @@ def _renumbered(segment: MixedSegment, members: Sequence[int]) -> Int32s:
     return numbers[segment.table]
 
 
-def _apart(segment: MixedSegment) -> list[Segment]:
+def apart(segment: MixedSegment) -> list[Segment]:
     """The messages as segments of one table each, with their places among all."""
     found: list[Segment] = []
     every, total, order = segment.transactions, segment.total_order, segment.table_order

@@ -1,0 +1,77 @@
+"""Histories of tables in which something is frequent that others have seldom."""
+
+from __future__ import annotations
+
+from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
+from tests.simulation.log import BEGIN_LSN
+from tests.simulation.rows import RowsHistory
+from tests.simulation.server import SLOT, Slot
+from tests.simulation.sessions import TableSession
+from tests.simulation.spark import Row
+
+
+class AlteringHistory(RowsHistory):
+    """One whose tables are altered often, by transactions that others see late."""
+
+    signalled = 0.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seen, self.server.odds.unseen, self.server.alters = 0.05, 0.5, 0.3
+        self.server.slots.clear()
+
+    def _options(self) -> dict[str, str]:
+        return super()._options() | {"snapshot.mode": "no_data"}
+
+
+class WaitingHistory(RowsHistory):
+    """One whose commits wait for a standby for long, while a query takes its first snapshot."""
+
+    signalled = 0.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seen, self.server.odds.unseen, self.faults.kill = 0.01, 0.5, 0.04
+
+    def _options(self) -> dict[str, str]:
+        return super()._options() | {"snapshot.mode": "initial", "event.order.segments": "1"}
+
+
+class CrashingHistory(RowsHistory):
+    """One whose server flushes its log late and crashes, while a query with an older slot takes its first snapshot."""
+
+    signalled = 0.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.server.odds.flush, self.server.alters = 0.1, 0.0
+        self.faults.crash, self.faults.promotion = 0.03, 0.0
+        self.server.slots.setdefault(SLOT, Slot(BEGIN_LSN, BEGIN_LSN))
+
+    def _options(self) -> dict[str, str]:
+        return super()._options() | {"snapshot.mode": "initial", "event.order.segments": "1"}
+
+
+class WindowsHistory(RowsHistory):
+    """One whose tables are read by windows alone, while commits are seen late and queries die."""
+
+    signalled = 1.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.seen, self.faults.kill = 0.01, 0.02
+        self.server.odds.unseen, self.server.odds.fails, self.server.odds.catalog = 0.4, 0.0, 0.0
+        self.server.alters = 0.0
+        self.server.slots.clear()
+
+    def _tried(self, task: SnapshotTask | ReadTask) -> list[Row]:
+        holders = [session for session in self.server.sessions if isinstance(session, TableSession) and session.open]
+        if holders and self.rng.random() < 0.1:
+            # what they have exported is gone
+            for session in holders:
+                session.lose()
+            self.server.notice()
+        return super()._tried(task)
+
+    def _options(self) -> dict[str, str]:
+        return super()._options() | {"snapshot.mode": "no_data"}
