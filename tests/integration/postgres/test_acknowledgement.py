@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.identity import flushed_end, present
+from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, present
 from tailrace.connectors.postgres.log.reading import ReaderSettings
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.snapshot import windows
-from tailrace.connectors.postgres.snapshot.windows import Windows
 from tailrace.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost
+from tailrace.runtime import Threads
 from tests.fix_postgres import Database, Postgres, create, describe, drop
 from tests.fix_query import Query
 
@@ -183,8 +182,8 @@ def test_nothing_is_acknowledged_that_is_only_read(
     wait_for(lambda: not one.step() and acknowledged(one) == committed(one))
 
 
-class Clock:
-    """A clock that a test moves: `sleeps` are the calls of `sleep`, each of which does the next of `steps`."""
+class Clock(Threads):
+    """Time that a test moves: `sleeps` are the calls of `sleep`, each of which does the next of `steps`."""
 
     def __init__(self, *steps: Callable[[Clock], Any]) -> None:
         self.now = 0.0
@@ -197,31 +196,27 @@ class Clock:
         self._steps.pop(0)(self)
 
 
-def test_a_window_without_watermarks_ends_behind_what_its_snapshot_shows(
-    lazy: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_without_watermarks_ends_behind_what_its_snapshot_shows(lazy: Database) -> None:
     lazy.execute("create table t (id int primary key, v text)")
     commit_unflushed(lazy, 0, 100)
     shown = lsn(lazy, "pg_current_wal_lsn()")
     # a commit of another session flushes
     clock = Clock(lambda clock: lazy.execute("insert into t values (100, 'flushes')"))
-    monkeypatch.setattr(windows, "time", clock)
     with lazy.connect() as connection:
-        upto = Windows._behind(connection, wait=True)
+        upto = flushed_present(connection, clock)
     assert upto is not None
     assert upto >= shown
 
 
-def test_a_window_whose_log_is_not_flushed_in_time_is_void(lazy: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_whose_log_is_not_flushed_in_time_is_void(lazy: Database) -> None:
     lazy.execute("create table t (id int primary key, v text)")
     commit_unflushed(lazy, 0, 100)
 
     def pass_by(clock: Clock) -> None:
         clock.now += 100
 
-    monkeypatch.setattr(windows, "time", Clock(pass_by, pass_by))
     with lazy.connect() as connection:
-        assert Windows._behind(connection, wait=True) is None
+        assert flushed_present(connection, Clock(pass_by, pass_by)) is None
 
 
 def test_what_is_wanted_at_present_is_flushed_by_the_server_itself(lazy: Database) -> None:

@@ -253,7 +253,7 @@ def test_no_interleaving_loses_or_reverses_anything(
             query.kill()
         return True
 
-    Windows._take_snapshot = staticmethod(with_moments)  # type: ignore[method-assign]
+    Windows._take_snapshot = with_moments  # type: ignore[method-assign]
     try:
         trigger("")
         execute(database, "public.t")
@@ -273,7 +273,7 @@ def test_no_interleaving_loses_or_reverses_anything(
         consumer.finish()
     finally:
         note(f"{told}")
-        Windows._take_snapshot = staticmethod(plain)  # type: ignore[method-assign]
+        Windows._take_snapshot = plain  # type: ignore[method-assign]
         query.planner.close()
         writers.close()
         with database.connect() as connection:
