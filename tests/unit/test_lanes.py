@@ -8,7 +8,6 @@ import pytest
 
 from tests import lanes
 
-
 NAMES = ("golden", "integration", "unit", "fresh")
 
 
