@@ -298,7 +298,7 @@ class LogReader:
                 if (lasting is not None and not busy) or 0 <= limit <= failures[kind]:
                     self._fail(lasting or exhausted(error, settings.slot))
                     return
-                delay = min(longest, 0.2 * 2.0 ** failures[kind])
+                delay = pause(failures[kind], longest)
                 failures[kind] += 1
                 log.warning("reading slot %s failed (%s); trying again in %.1f s", settings.slot, error, delay)
                 self._stop.wait(delay)
@@ -586,3 +586,9 @@ class LogReader:
             if connection is not None:
                 connection.close()
         self._control = self._replication = None
+
+
+def pause(failures: int, longest: float) -> float:
+    """Seconds until the next try after so many failures before; doubles each time, up to `longest`."""
+    # a server may be away for longer than a float can be doubled
+    return min(longest, 0.2 * 2.0 ** min(failures, 30))
