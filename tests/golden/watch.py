@@ -17,10 +17,10 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from tailrace import spark as sources
-from tailrace.connectors.base import Planner
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import known
+from tailrace.log.planner import Planner
 from tailrace.spark.source import ChangeDataSource, ChangeStreamReader, data_source, new_run_id
 
 PREFIX = "watched-"

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tailrace.columns.table import Column, TableSchema
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
-from tailrace.connectors import interleaving
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.spool import Rows, Spool
 from tailrace.connectors.postgres.log.tasks import LogTask
@@ -24,6 +23,7 @@ from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
+from tailrace.log import interleaving
 from tests.event_settings import event_settings
 from tests.property.test_log import SCHEMAS, Change, index, logs
 

@@ -15,7 +15,6 @@ from random import Random
 from typing import Any
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.base import Offset
 from tailrace.connectors.postgres.log import segments, spool
 from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.log.reading import Outside
@@ -28,6 +27,7 @@ from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedS
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Offset
 from tests.simulation.course import Course
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading, Transaction
 from tests.simulation.mutants import replaced

@@ -18,8 +18,6 @@ from typing import Any
 from bson import decode
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.base import Offset
-from tailrace.connectors.beside import BoundaryTask
 from tailrace.connectors.mongodb import partition, reader, records, snapshot
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.outside import Outside
@@ -31,6 +29,8 @@ from tailrace.connectors.mongodb.tasks import LogTask
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost
 from tailrace.events.settings import EventSettings
+from tailrace.log.beside import BoundaryTask
+from tailrace.log.planner import Offset
 from tests.simulation.course import TURNS, Course
 from tests.simulation.mongo_client import Client
 from tests.simulation.mongod import CAPTURED, SIGNALS, Odds, Server

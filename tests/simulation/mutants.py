@@ -12,15 +12,13 @@ import adbc_driver_manager
 
 from tailrace.connectors.changetables import sessions
 from tailrace.connectors.changetables.database import Database
-from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.changetables.undo import Undo
+from tailrace.connectors.changetables.opened import OpenedLog as OpenedTables
 from tailrace.connectors.mongodb import incremental as mongo_windows
 from tailrace.connectors.mongodb import snapshot as mongo_snapshot
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed
 from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.majority import Majority
 from tailrace.connectors.mongodb.oplog import OplogFeed
-from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.position import WHOLE
 from tailrace.connectors.mongodb.reader import LogReader as MongoReader
 from tailrace.connectors.postgres import planner
@@ -29,6 +27,8 @@ from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, 
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
 from tailrace.errors import SpoolFailed
+from tailrace.log.engine import LogEngine
+from tailrace.log.undo import Undo
 
 
 @contextmanager
@@ -57,14 +57,14 @@ def acknowledged_past_the_commits() -> contextlib.AbstractContextManager[None]:
 
 def acknowledged_as_read() -> contextlib.AbstractContextManager[None]:
     """What a batch ends with may be forgotten when it is planned."""
-    plan = planner.PostgresPlanner._next_batch
+    plan = LogEngine._next_batch
 
-    def wrong(self: Any, log: Any, start: Any, *rest: Any) -> Any:
-        found = plan(self, log, start, *rest)
-        log.committed(found)
+    def wrong(self: Any, log: Any, start: Any, limits: Any, **more: Any) -> Any:
+        found = plan(self, log, start, limits, **more)
+        log.reader.committed(found)
         return found
 
-    return replaced(planner.PostgresPlanner, "_next_batch", wrong)
+    return replaced(LogEngine, "_next_batch", wrong)
 
 
 def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[None]:
@@ -183,29 +183,20 @@ def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextMan
 def transactions_without_rows_are_not_passed() -> Iterator[None]:
     """An AvailableNow query over change tables looks at as many transactions as a batch may have, and stays where it is
     when none of them has rows."""
-    limit, next_batch = Database.limit, ChangeTablesPlanner._next_batch
+    limit = Database.limit
 
     def few(self: Any, *given: Any, wholly: bool = False) -> Any:
         return limit(self, *given, wholly=False)
 
-    def stays(self: Any, since: Any, max_rows: int | None) -> Any:
-        found = next_batch(self, since, max_rows)
-        if found is None or self._target is None or found.progress != since.progress:
-            return found
-        rows = sum(
-            self._databases[name].total(stretch)
-            for name, reached in found.databases.items()
-            for stretch in reached.eras.stretches(since.databases[name].position, reached.position)
-        )
-        return found if rows else None
-
-    with replaced(Database, "limit", few), replaced(ChangeTablesPlanner, "_next_batch", stays):
+    with replaced(Database, "limit", few), replaced(OpenedTables, "is_far", lambda self, start, idle: False):
         yield
 
 
-def a_failed_call_is_not_rolled_back() -> contextlib.AbstractContextManager[None]:
-    """A call of the planner over change tables that fails leaves what it has done."""
-    return replaced(Undo, "on_failure", lambda self: contextlib.nullcontext())
+@contextmanager
+def a_failed_call_is_not_rolled_back() -> Iterator[None]:
+    """A call of the planner over change tables that fails leaves what it has done, a start that failed as well."""
+    with replaced(Undo, "on_failure", lambda self: contextlib.nullcontext()), a_failed_start_counts_as_one():
+        yield
 
 
 def a_lost_connection_begins_anew() -> contextlib.AbstractContextManager[None]:
@@ -272,14 +263,14 @@ def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManag
 
 
 def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
-    """A planner of MongoDB whose first call fails goes on as if it had begun."""
-    begin = MongoPlanner._begin
+    """An engine whose first call fails goes on as if it had begun."""
+    begin = LogEngine._begin
 
-    def wrong(self: Any, since: Any) -> Any:
-        self._begun = True
-        return begin(self, since)
+    def wrong(self: Any, since: Any, limits: Any) -> Any:
+        has_tried, self.has_tried = getattr(self, "has_tried", False), True
+        return None if has_tried else begin(self, since, limits)
 
-    return replaced(MongoPlanner, "_begin", wrong)
+    return replaced(LogEngine, "_begin", wrong)
 
 
 def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[None]:

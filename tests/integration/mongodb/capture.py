@@ -13,10 +13,10 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from tailrace.connectors.base import Offset
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Offset
 from tests import fix_capture
 from tests.fix_mongodb import Mongo
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.base import Offset
 from tailrace.connectors.mongodb import snapshot
 from tailrace.errors import ConnectionFailed
+from tailrace.log.planner import Offset
 from tests.fix_mongodb import Mongo, MongoDatabase, running, through
 from tests.integration.mongodb.capture import COMMENT, Capture, Event, after
 from tests.servers.mongo_proxy import Change, Document, Proxy, error

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,6 @@ import pyarrow as pa
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config.filters import quoted_parts
-from tailrace.connectors.base import Task
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position
 from tailrace.connectors.changetables.eras import Era, Eras, Stretch
@@ -36,6 +34,8 @@ from tailrace.connectors.changetables.position import Newest, Read, read_to
 from tailrace.connectors.changetables.tasks import Source, WindowTask
 from tailrace.errors import ConfigError, ConnectionFailed, StatementCutOff, TailraceError
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Task
+from tailrace.runtime import Runtime
 from tailrace.snapshot.channels import Channels
 from tailrace.snapshot.conditions import fault, refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
@@ -97,7 +97,10 @@ class Incremental:
         dialect: Dialect,
         databases: Mapping[str, Database],
         shown: Callable[[TableSchema], TableSchema],
+        *,
+        runtime: Runtime,
     ) -> None:
+        self._runtime = runtime
         self._databases = databases
         self._shown = shown
         self._pairs = dialect.pairs
@@ -167,14 +170,14 @@ class Incremental:
         here = reached[self._database]
         if database.session.nth(here.position, FAR) is not None:
             return None
-        began = time.monotonic()
+        began = self._runtime.monotonic()
         name = str(uuid.uuid4())
-        opened = datetime.now(UTC)
+        opened = self._now()
         self._write(f"{name}-open", WINDOW_OPEN, {"openWindowTimestamp": _instant(opened)})
         rows, after, notes = self._read(progress.state, observed[self._database][1], here.position)
         watermark = self._write_close(name, opened)
         if not self._fixed:
-            self._pace(time.monotonic() - began)
+            self._pace(self._runtime.monotonic() - began)
         closed = self._captured_at(watermark, here)
         if closed is None:
             log.warning(
@@ -207,7 +210,7 @@ class Incremental:
             log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")
             notes.append(self._notifications.stopped(progress.state))
             progress = replace(progress, state=None)
-        now = time.time_ns() // 1_000_000
+        now = self._runtime.time_ns() // 1_000_000
         self._state = progress.state
         return replace(progress, before=opened, notices=tuple((note, now) for note in notes))
 
@@ -310,6 +313,9 @@ class Incremental:
                     signals.append((Signal(id_ or "", (kind or "").strip(), data), at))
         return signals
 
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._runtime.time_ns() / 1_000_000_000, UTC)
+
     # --- watermarks ----------------------------------------------------------------------------------------------
 
     def _write(self, id_: str, kind: str, stamps: dict[str, str]) -> None:
@@ -323,7 +329,7 @@ class Incremental:
         if self._deletes:
             self._databases[self._database].session.delete_signal(self._table, f"{name}-open")
             return f"{name}-open", True
-        stamps = {"openWindowTimestamp": _instant(opened), "closeWindowTimestamp": _instant(datetime.now(UTC))}
+        stamps = {"openWindowTimestamp": _instant(opened), "closeWindowTimestamp": _instant(self._now())}
         self._write(f"{name}-close", WINDOW_CLOSE, stamps)
         return f"{name}-close", False
 
@@ -332,8 +338,8 @@ class Incremental:
         long."""
         database = self._databases[self._database]
         seen = here.position
-        deadline = time.monotonic() + WINDOW_SECONDS
-        while time.monotonic() < deadline:
+        deadline = self._runtime.monotonic() + WINDOW_SECONDS
+        while self._runtime.monotonic() < deadline:
             newest, eras = database.observe(replace(here, position=seen))
             if newest is not None:
                 for stretch in eras.stretches(seen, newest):
@@ -342,7 +348,7 @@ class Incremental:
                         if found is not None:
                             return read_to(newest, found[0]), found[1]
                 seen = read_to(newest)
-            time.sleep(0.02)
+            self._runtime.sleep(0.02)
         return None
 
     def _find(self, stretch: Stretch, watermark: tuple[str, bool]) -> tuple[Position, Position] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tailrace.connectors.checkpoint import understood
@@ -52,6 +52,14 @@ class MongoOffset:
     @property
     def is_initial(self) -> bool:
         return self == MongoOffset()
+
+    @property
+    def place(self) -> int:
+        """Where records stand that belong to no change."""
+        return self.log.time
+
+    def going_on(self, snapshot: SnapshotProgress | None, progress: Progress) -> MongoOffset:
+        return replace(self, snapshot=snapshot, progress=progress)
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"log": self.log.to_json()}

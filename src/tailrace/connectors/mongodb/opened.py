@@ -1,0 +1,160 @@
+"""OpenedLog: the oplog or change stream while the planner reads it, and the windows in it. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tailrace.config import Config
+from tailrace.connectors.mongodb.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.incremental import Incremental
+from tailrace.connectors.mongodb.offset import MongoOffset
+from tailrace.connectors.mongodb.partition import tasks_of
+from tailrace.connectors.mongodb.placing import placed
+from tailrace.connectors.mongodb.position import WHOLE, Committed, Position, releasable
+from tailrace.connectors.mongodb.reader import LogReader
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.tasks import LogTask
+from tailrace.connectors.mongodb.transactions import Numbered, numbered
+from tailrace.log import contracts
+from tailrace.log.beside import BoundaryTask
+from tailrace.log.contracts import UNLIMITED, Limits
+from tailrace.log.planner import Offset, Task
+from tailrace.snapshot.progress import Progress
+
+
+class OpenedLog(contracts.OpenLog[MongoOffset, Position, int]):
+    """The log as `reader` has it; its changes are of the collections `names`, of the `kind` that `segment` names."""
+
+    windows: Windows | None
+
+    def __init__(
+        self,
+        config: Config,
+        settings: MongoSettings,
+        reader: LogReader,
+        names: Sequence[Namespace],
+        kind: str,
+        incremental: Incremental | None,
+        parallelism: int,
+    ) -> None:
+        self.reader = reader
+        self.windows = None if incremental is None else Windows(incremental, reader, names)
+        self._settings = settings
+        self._names = names
+        self._kind = kind
+        self._by_key = config["event.order"] == "key"
+        self._parallelism = parallelism
+        # where the last batch ends that was planned, and how much had been read then
+        self._planned = Position()
+        self._read_bytes = 0
+
+    def committed(self, since: MongoOffset) -> None:
+        self._planned = since.log
+        # Spark asks for what follows an offset when that is in its commit log
+        self.reader.release(releasable(Committed(since.log)))
+
+    def check(self) -> None:
+        self.reader.check()
+
+    def wait(self, seconds: float, since: int) -> None:
+        self.reader.wait(seconds)
+
+    def is_filling(self, max_bytes: int) -> bool:
+        return self.reader.is_filling(max_bytes)
+
+    def plan(self, start: Position, limits: Limits, target: int | None) -> Position:
+        return self.reader.plan(start, limits.rows, limits.bytes, None if target is None else Position(target, WHOLE))
+
+    def whole(self, start: Position) -> Position:
+        return self.reader.plan(start, UNLIMITED, UNLIMITED)
+
+    def has_read(self, target: int) -> bool:
+        return self.reader.has_read(target)
+
+    def idle_position(self, start: Position) -> Position:
+        """A token may move while the time that is known does not."""
+        moved = self.reader.reached
+        behind = start.is_before(moved) or (start.key == moved.key and start.token != moved.token)
+        return moved if behind and not self.reader.has_changes else start
+
+    def is_far(self, start: Position, idle: Position) -> bool:
+        return self.reader.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
+
+    def newest(self) -> Position:
+        """What is known to be there."""
+        return self.reader.newest(self._planned)
+
+    def offset(self, since: MongoOffset, end: Position, heartbeat_ms: int, progress: Progress) -> MongoOffset:
+        opened = since.transaction
+        if self._settings.events.provide_transaction_metadata and since.log.is_before(end):
+            opened = self._numbered(self.reader.take(since.log, end), since).open
+        self._planned, self._read_bytes = end, self.reader.read_bytes
+        return MongoOffset(end, None, heartbeat_ms, opened, progress)
+
+    def tasks(self, since: MongoOffset, until: MongoOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
+        events = self._settings.events
+        tasks: list[Task] = []
+        rows: list[Rows] = []
+        changes: list[LogTask] = []
+        if since.log.is_before(until.log):
+            rows = self._rows(since.log, until.log)
+            counted = self._numbered(rows, since) if events.provide_transaction_metadata else None
+            if counted is not None and counted.boundaries:
+                tasks.append(BoundaryTask(tuple(counted.boundaries), events))
+            changes = tasks_of(
+                rows,
+                self._names,
+                self._kind,
+                self._settings,
+                by_key=self._by_key,
+                parallelism=self._parallelism,
+                numbers=None if counted is None else counted.numbers,
+            )
+        if self.windows is not None:
+            changes = placed(changes, self.windows.incremental.reads(end, rows, self._names), self._settings)
+        return [*tasks, *changes, *beside]
+
+    def _rows(self, start: Position, end: Position) -> list[Rows]:
+        """The changes of a batch; for one that was planned before a restart they are waited for."""
+        while not self.reader.read_through(end, 1.0):
+            pass
+        return self.reader.take(start, end)
+
+    def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
+        """The numbers of a batch's events in their transactions."""
+        settings = self._settings
+        return numbered(
+            rows,
+            self._names,
+            since.transaction,
+            settings.events.skipped_operations,
+            settings.replica_set if settings.legacy else None,
+        )
+
+    def close(self) -> None:
+        self.reader.close()
+
+
+class Windows(contracts.Windows[Position, int]):
+    """Signals and windows in the log that `reader` reads. A window waits while the log is behind: its batch has to
+    hold all of it."""
+
+    def __init__(self, incremental: Incremental, reader: LogReader, names: Sequence[Namespace]) -> None:
+        self.incremental = incremental
+        self._reader = reader
+        self._names = names
+
+    def begin(self, progress: Progress, start: Offset) -> Progress:
+        return self.incremental.begin(progress, start)
+
+    def open(self, progress: Progress, start: Position, limits: Limits, target: int | None) -> Position | None:
+        if self._reader.is_behind or self._reader.has_failed:
+            return None
+        return self.incremental.open(progress, self._reader, start)
+
+    def finish(self, progress: Progress, start: Position, end: Position) -> Progress:
+        rows = self._reader.take(start, end) if start.is_before(end) else []
+        return self.incremental.finish(progress, rows, self._names)
+
+    def planned(self, end: Offset, progress: Progress) -> None:
+        self.incremental.planned(end, progress)
