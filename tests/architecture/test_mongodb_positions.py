@@ -10,9 +10,9 @@ from tests.architecture import typing_rules
 callers = partial(typing_rules.callers, "mongodb")
 
 MIXED = """
-from tailrace.connectors.mongodb import position as p
-from tailrace.connectors.mongodb.chunk import Chunk
-from tailrace.connectors.mongodb.reader import LogReader
+from tailrace.connectors.mongodb.log import position as p
+from tailrace.connectors.mongodb.log.chunk import Chunk
+from tailrace.connectors.mongodb.log.reader import LogReader
 
 
 def commit(reader: LogReader, planned: p.Position, read: p.Read, committed: p.Committed) -> None:
@@ -42,4 +42,4 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 def test_only_what_spark_has_committed_is_given_up() -> None:
     assert callers("Releasable") == ["position.releasable"]
     # what Spark asks to go on from
-    assert callers("Committed") == callers("releasable") == callers("release") == ["planner._next"]
+    assert callers("Committed") == callers("releasable") == callers("release") == ["opened.committed"]

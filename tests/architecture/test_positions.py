@@ -66,7 +66,7 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten() -> None:
     assert callers("ForgettableLsn") == ["position.confirmed", "position.may_forget"]
     # what Spark asks to go on from
-    assert callers("Committed") == ["planner.latest_offset"]
+    assert callers("Committed") == ["opened.committed"]
     assert callers("may_forget") == ["reader.committed"]
     # a new slot, one that was found, and what is known before there is one
     assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "reader._resume"} | {

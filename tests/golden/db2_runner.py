@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.start import planner
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.connectors.changetables import initial, start
+from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.changetables.snapshot import initial
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import records
@@ -371,7 +372,7 @@ class SimulatedSession(MemorySession):
 def simulated() -> Iterator[None]:
     """Tasks give their batches as plain events, chunks are small, and nobody waits."""
     with ExitStack() as stack:
-        stack.enter_context(replaced(start, "form", lambda connector: FORM))
+        stack.enter_context(replaced(parts, "form", lambda connector: FORM))
         stack.enter_context(replaced(records, "to_rows", lambda batch, settings, form: shown(batch)))
         stack.enter_context(replaced(initial, "CHUNK_ROWS", 2))
         yield

@@ -271,8 +271,7 @@ class Source(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def lost(self, since: O) -> str:
-        """Why the log no longer reaches `since`, as a sentence; empty where it does. Asked where a snapshot mends it.
-        """
+        """Why the log no longer reaches `since`, as a sentence; empty where it does; asked where that is mended."""
 
     @abstractmethod
     def first(self) -> O:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from bson import Binary, Int64, Timestamp
 
-from tailrace.connectors.mongodb import oplog, reader
+from tailrace.connectors.mongodb.log import oplog, reader
 from tailrace.errors import DecodeError, PositionLost
+from tailrace.log import engine
 from tests.fix_mongodb import GenuineOplog, MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
 
@@ -52,9 +53,7 @@ def started(genuine_oplog: GenuineOplog, make_capture: Make) -> Capture:
 def test_what_is_no_change_is_passed_over_and_moves_the_position(
     genuine_oplog: GenuineOplog, started: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tailrace.connectors.mongodb import planner
-
-    monkeypatch.setattr(planner, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "IDLE_SECONDS", 0.0)
     genuine_oplog.append(
         entry(101, "n", "", o={"msg": "periodic noop"}),
         entry(102, "c", "inventory.$cmd", o={"create": "customers"}),
@@ -198,7 +197,7 @@ def test_when_needed_takes_a_new_snapshot_instead(
 def test_a_server_without_majority_reads_is_read_with_a_warning(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    from tailrace.connectors.mongodb import majority
+    from tailrace.connectors.mongodb.log import majority
 
     monkeypatch.setattr(majority.Majority, "asked", lambda self, _: False)
     capture = make_capture(
@@ -214,7 +213,7 @@ def test_an_empty_oplog_is_read_from_its_start(genuine_oplog: GenuineOplog, make
     capture.idle(1)
     genuine_oplog.append(insert(101, 1))
     assert keys(capture.until(1)) == [("c", "1")]
-    assert oplog.oldest_time(capture.planner._connect()) == 101 << 32 | 1
+    assert oplog.oldest_time(capture.planner._source.connect()) == 101 << 32 | 1
 
 
 def test_what_is_written_while_the_tail_begins_is_read(

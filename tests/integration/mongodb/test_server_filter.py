@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tailrace.connectors.mongodb import planner
+from tailrace.connectors.mongodb.opened import OpenedLog
+from tailrace.log import engine
 from tests.fix_mongodb import MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
 
@@ -16,9 +17,8 @@ Make = Callable[..., Capture]
 
 def read_bytes(capture: Capture) -> int:
     """How much of the stream has come so far."""
-    reader = capture.planner._reader
-    assert reader is not None
-    return reader.read_bytes
+    assert isinstance(capture.planner._log, OpenedLog)
+    return capture.planner._log.reader.read_bytes
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_document_read_beside_a_skipped_change_is_given(mongo_database: MongoD
         signal_data_collection=f"{name}.signals", cursor_pipeline='[{"$match": {}}]', cursor_pipeline_order="user_only",
     )  # fmt: skip
     capture.idle(1)
-    incremental = capture.planner._incremental
+    incremental = capture.planner._source.incremental
     assert incremental is not None
     next_documents = incremental._next_documents
 
@@ -93,7 +93,7 @@ def test_a_document_read_beside_a_skipped_change_is_given(mongo_database: MongoD
 def test_the_position_moves_past_what_stays_on_the_server(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "IDLE_SECONDS", 0.0)
     name = mongo_database.name
     options = {"snapshot_mode": "no_data", "collection_include_list": f"{name}[.]c"}
     capture = make_capture(mongo_database.server, **options)

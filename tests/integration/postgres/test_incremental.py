@@ -237,7 +237,7 @@ def test_changes_of_a_table_without_key_are_told_from_its_rows_by_what_both_have
     )
     one.step()
     execute(database, "public.t", **{"surrogate-key": "a"})
-    incremental = one.planner._incremental
+    incremental = one.planner._source.incremental
     assert incremental is not None
     opened, pending = incremental.open, ["update t set v = 'w' where a = 2", "delete from t where a = 3"]
 
@@ -331,7 +331,7 @@ def test_transactions_that_are_visible_are_forgotten_while_no_snapshot_runs(
     database.execute(SIGNALS)
     one = make_query()
     one.step()
-    incremental = one.planner._incremental
+    incremental = one.planner._source.incremental
     incremental.streamed.add(np.arange(3, 60_003) % 500 + 3, np.zeros(60_000, np.int64))
     incremental.begin(NO_PROGRESS)
     assert len(incremental.streamed) == 0

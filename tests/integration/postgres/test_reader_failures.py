@@ -17,6 +17,7 @@ from tailrace.connectors.postgres.log.spool import Spool
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.errors import SpoolFailed
+from tests.fix_capture import reader_of
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 
@@ -378,9 +379,9 @@ def test_a_replay_that_no_longer_fits_the_spool_is_read_to_its_end(
     database.execute("insert into t select i, repeat('x', 300) from generate_series(3001, 6000) i")
     one.max_rows = 1
     deadline = time.monotonic() + 20
-    while not one.planner._reader.spool.full and time.monotonic() < deadline:
+    while not reader_of(one.planner).spool.full and time.monotonic() < deadline:
         one.step()
-    assert 20_000 <= one.planner._reader.spool.size < 40_000
+    assert 20_000 <= reader_of(one.planner).spool.size < 40_000
     one.max_rows = None
     one.until(6000)
     assert keys(one) == list(range(1, 6001))

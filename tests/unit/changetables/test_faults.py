@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tailrace.connectors.changetables import initial
-from tailrace.connectors.changetables.sessions import close_idle
-from tailrace.connectors.changetables.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
+from tailrace.connectors.changetables.log.sessions import close_idle
+from tailrace.connectors.changetables.log.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
+from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed
 from tailrace.log.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.runtime import Threads

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from tailrace.columns.table import TableId
 from tailrace.config import Config
-from tailrace.connectors.changetables.initial import TableSnapshots
-from tailrace.connectors.changetables.notices import TableNotices
 from tailrace.connectors.changetables.offset import TablesOffset, TablesPosition, TablesSnapshot
-from tailrace.connectors.changetables.windows import Incremental
+from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
+from tailrace.connectors.changetables.snapshot.notices import TableNotices
+from tailrace.connectors.changetables.snapshot.windows import Incremental
 from tailrace.log import contracts
 from tailrace.runtime import Runtime
 

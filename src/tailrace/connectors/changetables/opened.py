@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tailrace.columns.batch import Boundary
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.eras import Eras
-from tailrace.connectors.changetables.numbering import numbered
+from tailrace.connectors.changetables.log.database import Database
+from tailrace.connectors.changetables.log.numbering import numbered
+from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.position import Newest, read_to
-from tailrace.connectors.changetables.tasks import LogTask, Part, Source
-from tailrace.connectors.changetables.windows import Incremental, Window
+from tailrace.connectors.changetables.snapshot.windows import Incremental, Window
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts

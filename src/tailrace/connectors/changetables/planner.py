@@ -9,16 +9,16 @@ from collections.abc import Callable
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.changetables.chunking import ChunkedSnapshots
-from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import Dialect
-from tailrace.connectors.changetables.forms import Forms
-from tailrace.connectors.changetables.initial import TableSnapshots
+from tailrace.connectors.changetables.log.database import Database
+from tailrace.connectors.changetables.log.forms import Forms
+from tailrace.connectors.changetables.log.rows import skipped_rows
+from tailrace.connectors.changetables.log.sessions import Retries
+from tailrace.connectors.changetables.log.tasks import SchemaTask, Source
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.opened import OpenedLog, Target
-from tailrace.connectors.changetables.rows import skipped_rows
-from tailrace.connectors.changetables.sessions import Retries
-from tailrace.connectors.changetables.tasks import SchemaTask, Source
-from tailrace.connectors.changetables.windows import Incremental
+from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
+from tailrace.connectors.changetables.snapshot.windows import Incremental
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.form import Form

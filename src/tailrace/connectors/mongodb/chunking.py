@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
-from tailrace.connectors.mongodb import snapshot
-from tailrace.connectors.mongodb.chunk import Namespace
-from tailrace.connectors.mongodb.connection import Address
-from tailrace.connectors.mongodb.faults import is_passing
-from tailrace.connectors.mongodb.majority import Majority
-from tailrace.connectors.mongodb.namespaces import CollectionFilter
-from tailrace.connectors.mongodb.notices import CollectionNotices
-from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
-from tailrace.connectors.mongodb.oplog import operation_time
-from tailrace.connectors.mongodb.plan import SnapshotPlan
-from tailrace.connectors.mongodb.position import Position
+from tailrace.connectors.mongodb.log.chunk import Namespace
+from tailrace.connectors.mongodb.log.majority import Majority
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
+from tailrace.connectors.mongodb.log.oplog import operation_time
+from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.offset import MongoOffset
+from tailrace.connectors.mongodb.server.connection import Address
+from tailrace.connectors.mongodb.server.faults import is_passing
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.snapshot import chunks as snapshot
+from tailrace.connectors.mongodb.snapshot.notices import CollectionNotices
+from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
 from tailrace.errors import ConfigError
 from tailrace.log import contracts
 from tailrace.log.planner import Task

@@ -6,34 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tailrace.connectors.checkpoint import understood
-from tailrace.connectors.mongodb.plan import SnapshotPlan
-from tailrace.connectors.mongodb.position import START, Position
+from tailrace.connectors.mongodb.log.position import START, Position
+from tailrace.connectors.mongodb.records.transactions import OpenTransaction
+from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotProgress:
-    """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began.
-
-    `number` tells it from the one before it, which may be equal to it.
-    """
-
-    plan: SnapshotPlan
-    at: Position
-    done: int
-    number: int = 1
-
-    @property
-    def is_complete(self) -> bool:
-        return self.done >= len(self.plan.chunks)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """The transaction whose events came last, for transaction metadata: its name, and its events by collection."""
-
-    name: str
-    counts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailrace.config import Config
-from tailrace.connectors.mongodb.chunk import Namespace, Rows
-from tailrace.connectors.mongodb.incremental import Incremental
+from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position, releasable
+from tailrace.connectors.mongodb.log.reader import LogReader
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.partition import tasks_of
-from tailrace.connectors.mongodb.placing import placed
-from tailrace.connectors.mongodb.position import WHOLE, Committed, Position, releasable
-from tailrace.connectors.mongodb.reader import LogReader
+from tailrace.connectors.mongodb.records.partition import tasks_of
+from tailrace.connectors.mongodb.records.tasks import LogTask
+from tailrace.connectors.mongodb.records.transactions import Numbered, numbered
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.tasks import LogTask
-from tailrace.connectors.mongodb.transactions import Numbered, numbered
+from tailrace.connectors.mongodb.snapshot.incremental import Incremental
+from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.log import contracts
 from tailrace.log.beside import BoundaryTask
 from tailrace.log.contracts import UNLIMITED, Limits

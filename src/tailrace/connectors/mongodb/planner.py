@@ -8,23 +8,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config import Config
-from tailrace.connectors.mongodb import fields
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.chunking import MongoSnapshots
-from tailrace.connectors.mongodb.connection import Address, retries
-from tailrace.connectors.mongodb.faults import explained, explained_error, is_not_yet_committed, patiently
-from tailrace.connectors.mongodb.incremental import Incremental
-from tailrace.connectors.mongodb.majority import Majority
-from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.majority import Majority
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
+from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.reader import Feed, LogReader
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.opened import OpenedLog
-from tailrace.connectors.mongodb.oplog import OplogFeed, newest, operation_time
-from tailrace.connectors.mongodb.outside import OUTSIDE, Outside
-from tailrace.connectors.mongodb.position import WHOLE, Position
-from tailrace.connectors.mongodb.reader import Feed, LogReader
-from tailrace.connectors.mongodb.routers import answers, for_cursors
-from tailrace.connectors.mongodb.segment import OPLOG, STREAM
+from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
+from tailrace.connectors.mongodb.server.connection import Address, retries
+from tailrace.connectors.mongodb.server.faults import explained, explained_error, is_not_yet_committed, patiently
+from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
+from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.snapshot.incremental import Incremental
+from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
