@@ -137,8 +137,9 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         return TablesPosition(found)
 
     def has_read(self, target: Target) -> bool:
-        # each look sees all that is captured
-        return True
+        """Whether the next look sees all that is wanted: not by a replica that is behind."""
+        found = {name: self._databases[name].session.newest() for name in target}
+        return all((newest := found[name]) is not None and newest >= wanted for name, wanted in target.items())
 
     def idle_position(self, start: TablesPosition) -> TablesPosition:
         return self._passed if start.is_before(self._passed) else start
