@@ -16,10 +16,9 @@ from typing import Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.base import Offset
-from tailrace.connectors.postgres.log import segments, spool
+from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.log.reading import Outside
-from tailrace.connectors.postgres.log.spill import Place, Spill, spool_failed
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.planner import PostgresPlanner
@@ -28,6 +27,8 @@ from tailrace.connectors.postgres.protocol.segment import MessageSegment, MixedS
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
+from tailrace.log import spool
+from tailrace.log.spill import Place, Spill, spool_failed
 from tests.simulation.course import Course
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading, Transaction
 from tests.simulation.mutants import replaced

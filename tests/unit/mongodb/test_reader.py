@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from tailrace.connectors.mongodb.chunk import Chunk, Rows
-from tailrace.connectors.mongodb.position import Committed, Position, Read, releasable
-from tailrace.connectors.mongodb.reader import LogReader
+from tailrace.connectors.mongodb.position import Committed, Position, Read
+from tailrace.connectors.mongodb.reader import LogReader, MongoFeed, ReaderSettings
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.serde.memory import readonly
 
@@ -25,7 +26,7 @@ def chunk(first: int, count: int = 1) -> Chunk:
     time = np.arange(first, first + count, dtype=np.int64)
     one = np.ones(count, np.int64)
     rows = Rows(data, np.arange(count) * SIZE, time, one, np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32))
-    return Chunk(rows, Read(Position(first + count - 1, 1)), None, len(data))
+    return Chunk.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
 
 
 class Feed:
@@ -61,7 +62,7 @@ def read() -> Iterator[Callable[..., tuple[LogReader, Feed]]]:
 
     def start(*script: Chunk | BaseException, **options: int) -> tuple[LogReader, Feed]:
         feed = Feed(*script)
-        made.append(LogReader(feed, Position(), **options))  # type: ignore[arg-type]
+        made.append(LogReader(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
         made[-1].start()
         return made[-1], feed
 
@@ -78,7 +79,7 @@ def drained(reader: LogReader, start: Position, rows: int = ALL) -> list[int]:
         if end == start:
             return found
         found += [time for part in reader.take(start, end) for time in part.time.tolist()]
-        reader.release(releasable(Committed(end)))
+        reader.committed(Committed(end))
         start = end
 
 
@@ -97,7 +98,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
         reader.check()
         assert not reader.is_filling(ALL)
         found += [time for part in reader.take(start, end) for time in part.time.tolist()]
-        reader.release(releasable(Committed(end)))
+        reader.committed(Committed(end))
         start = end
     assert found == [1, 2, 3, 4, 5]
     with pytest.raises(PositionLost):
@@ -109,20 +110,19 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
 def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
-    reader, _ = read(*(chunk(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE)
+    reader, _ = read(*(chunk(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
     end = Position(15, 1)
-    assert reader.read_through(end, 10)
     assert sum(len(part) for part in reader.take(Position(), end)) == 15
     # no further than that: what follows fits no more
     assert reader.reached == Position(16, 1)
-    reader.release(releasable(Committed(end)))
-    assert reader.read_through(Position(20, 1), 10)
+    reader.committed(Committed(end))
+    assert sum(len(part) for part in reader.take(end, Position(20, 1))) == 5
 
 
 def test_a_replay_that_the_log_cannot_give_ends_with_the_error(read: Callable[..., tuple[LogReader, Feed]]) -> None:
     reader, _ = read(chunk(1, 2), LOST)
     with pytest.raises(PositionLost):
-        reader.read_through(Position(5, 1), 10)
+        reader.take(Position(), Position(5, 1))
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), SystemExit(), AttributeError("x")])
@@ -131,16 +131,16 @@ def test_a_thread_that_ends_is_never_waited_for(
 ) -> None:
     reader, _ = read(chunk(1), fault)
     with pytest.raises(ConnectionFailed, match=type(fault).__name__):
-        reader.read_through(Position(5, 1), 10)
+        reader.take(Position(), Position(5, 1))
 
 
 def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
-    broken = Chunk(None, Read(Position(9, 1)), None, 1)  # type: ignore[arg-type]
+    broken = replace(chunk(9), rows=None)  # type: ignore[arg-type]
     reader, _ = read(chunk(1), broken)
     with pytest.raises(ConnectionFailed):
-        reader.read_through(Position(9, 1), 10)
+        reader.take(Position(), Position(9, 1))
     assert reader.reached == Position(1, 1)
     assert drained_until_error(reader) == [1]
 
@@ -152,7 +152,7 @@ def drained_until_error(reader: LogReader) -> list[int]:
 
 def test_batches_hold_every_change_once(read: Callable[..., tuple[LogReader, Feed]]) -> None:
     reader, _ = read(chunk(1, 3), chunk(4), chunk(5, 4))
-    assert reader.read_through(Position(8, 1), 10)
+    reader.take(Position(), Position(8, 1))
     assert drained(reader, Position(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
@@ -160,7 +160,7 @@ def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
     reader, _ = read(chunk(1, 3))
-    assert reader.read_through(Position(3, 1), 10)
+    reader.take(Position(), Position(3, 1))
     assert reader.newest(Position(1, 1)) == Position(3, 1)
-    reader.release(releasable(Committed(Position(3, 1))))
+    reader.committed(Committed(Position(3, 1)))
     assert reader.newest(Position(7, 1)) == Position(7, 1)

@@ -269,7 +269,7 @@ class OplogFeed:
             self._reached = reached
         if is_whole:
             self.caught_up_at = max(self.caught_up_at, self._reached.time)
-        return Chunk(kept, Read(self._reached), None, len(found.data))
+        return Chunk.of(kept, Read(self._reached), None, len(found.data))
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
         """The numbers of the changes' collections."""
