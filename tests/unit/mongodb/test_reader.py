@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tailrace.connectors.mongodb.chunk import Chunk, Rows
-from tailrace.connectors.mongodb.position import Committed, Position, Read
-from tailrace.connectors.mongodb.reader import LogReader, MongoFeed, ReaderSettings
+from tailrace.connectors.mongodb.log.chunk import Chunk, Rows
+from tailrace.connectors.mongodb.log.position import Committed, Position, Read
+from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.serde.memory import readonly
 

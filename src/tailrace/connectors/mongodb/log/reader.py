@@ -1,0 +1,183 @@
+"""LogReader: the planner's one reader of the oplog or a change stream, and the feed that it reads. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tailrace.connectors.mongodb.log.chunk import Chunk, Rows
+from tailrace.connectors.mongodb.log.position import Committed, Position, Read
+from tailrace.connectors.mongodb.server.connection import retries
+from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
+from tailrace.errors import SpoolFailed
+from tailrace.log import feed, reader
+from tailrace.log.feed import Setback
+from tailrace.runtime import THREADS, Runtime
+
+# What waits in the spool unless max.queue.size.in.bytes says otherwise.
+MEMORY_LIMIT = 128 << 20
+DISK_LIMIT = 512 << 20
+_BACKLOG_ANSWER = 1 << 20
+
+
+class Source(Protocol):
+    """Where captured changes come from, used by one thread. Raises the driver's errors and TailraceError."""
+
+    caught_up_at: int
+    """A BSON timestamp in 64 bits up to which the server has sent every change, as its answers prove it."""
+
+    answered_at: int
+    """The server's operation time in its latest answer, which may be ahead of what it has sent."""
+
+    def open(self, position: Position) -> None:
+        """Begin behind `position`, with the next `read`; also after an error."""
+        ...
+
+    def read(self) -> Chunk | None:
+        """The next chunk; None when there is nothing new for a while."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """How much waits, in bytes, and how often in a row a lost connection is tried again (-1: for ever).
+
+    Pauses double from `first_delay` to `retry_delay` seconds.
+    """
+
+    memory_limit: int = MEMORY_LIMIT
+    disk_limit: int = DISK_LIMIT
+    max_retries: int = -1
+    first_delay: float = 0.1
+    retry_delay: float = 10.0
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
+        """Those of a configuration."""
+        given = config["max.queue.size.in.bytes"]
+        return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config))
+
+
+class MongoFeed:
+    """What `source` gives behind `start`. Implements `tailrace.log.feed.LogFeed`.
+
+    A server's answer cannot be hurried: it comes when something has changed, or after a while.
+    """
+
+    is_prompt = False
+
+    def __init__(self, source: Source, start: Position, settings: ReaderSettings = ReaderSettings()) -> None:
+        self.start = start
+        self.settings = settings
+        self._source = source
+        self.reached_position = Read(start)
+        # the source's caught_up_at, as far as its chunks have been kept
+        self._read_to = 0
+        self.is_behind = False
+        # how many answers there were, and how many bytes of the log in them
+        self.progress = self.read_bytes = 0
+
+    def open(self) -> None:
+        self._source.open(self.reached_position)
+
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> feed.Step[Position, Position, Rows] | None:
+        chunk = self._source.read()
+        self.progress += 1
+        if chunk is not None:
+            return feed.Step(chunk, len(chunk) > 0)
+        self._read_to = self._source.caught_up_at
+        self.is_behind = False
+        return None
+
+    def keep(self, step: feed.Step[Position, Position, Rows]) -> None:
+        chunk = step.chunk
+        assert isinstance(chunk, Chunk)
+        self.reached_position = chunk.reached
+        self._read_to = self._source.caught_up_at
+        self.read_bytes += chunk.read_bytes
+        # an answer of some size is followed by more
+        self.is_behind = chunk.read_bytes >= _BACKLOG_ANSWER
+
+    def rest(self) -> None:
+        """A cursor waits for its next call."""
+
+    def close(self) -> None:
+        self._source.close()
+
+    def setback(self, error: Exception) -> Setback | None:
+        if not (is_passing(error) or isinstance(error, SpoolFailed)):
+            return None
+        text = f"reading the log is interrupted ({type(error).__name__})"
+        of = self.settings
+        return Setback("session", text, of.max_retries, of.first_delay, of.retry_delay)
+
+    def lasting(self, error: BaseException) -> BaseException:
+        return explained_error(error)
+
+    def hurry(self) -> None:
+        """An answer cannot be hurried."""
+
+    def want(self, target: int) -> None:
+        """The server says with each answer how far it is."""
+
+    def has_read(self, target: int) -> bool:
+        return self._read_to >= target or self.reached_position.time > target
+
+    def has_passed(self, position: Position) -> bool:
+        return not self.reached_position.is_before(position) or self._read_to > position.time
+
+    def reached(self) -> Callable[[Position], Position]:
+        reached = self.reached_position
+
+        def moved(start: Position) -> Position:
+            # a token may move while the time that is known does not
+            behind = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
+            return reached if behind else start
+
+        return moved
+
+    def forget(self, position: Committed) -> Position:
+        """A server forgets its log by itself."""
+        return position
+
+    def head(self) -> Position:
+        """How far the server's log is known to reach, where a backlog is being read."""
+        return Position(self._source.answered_at if self.is_behind else 0)
+
+
+class LogReader(reader.LogReader[Position, Committed, Position, Rows]):
+    """Reads the log from where `feed` begins."""
+
+    def __init__(self, feed: MongoFeed, runtime: Runtime = THREADS) -> None:
+        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
+        name = "tailrace-mongodb-reader"
+        super().__init__(feed, feed.start, memory_limit=memory, disk_limit=disk, name=name, runtime=runtime)
+        self.feed = feed
+
+    @property
+    def reached(self) -> Read:
+        """How far the log has been read."""
+        return self.feed.reached_position
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a backlog is being read."""
+        return self.feed.is_behind
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes of the log have been read so far."""
+        return self.feed.read_bytes
+
+    def newest(self, planned: Position) -> Position:
+        """What is known to be there: `planned` when no captured change waits behind it."""
+        waiting = self.reached if len(self.spool) else planned
+        return max(planned, waiting, self.feed.head(), key=lambda one: one.key)
+
+    def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Position:
+        end = super().plan(start, max_rows, max_bytes, upto)
+        # all that is there: the batch may end behind what no captured change follows
+        return self.idle_position(end) if upto is None and end != start else end
