@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bson import decode, encode
 
-from tailrace.connectors.mongodb.log.chunk import Chunk, Rows
+from tailrace.connectors.mongodb.log.chunk import Chunk, Rows, encoded
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
 from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings
+from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.serde.memory import readonly
 
@@ -27,6 +29,30 @@ def chunk(first: int, count: int = 1) -> Chunk:
     one = np.ones(count, np.int64)
     rows = Rows(data, np.arange(count) * SIZE, time, one, np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32))
     return Chunk.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
+
+
+def event_chunk(first: int, count: int) -> Chunk:
+    """Change events of different sizes, each with its resume token, with the timestamps from `first` on."""
+    times = range(first, first + count)
+    documents = [encode({"_id": {"_data": f"token {time}"}, "x": "y" * (time % 7)}) for time in times]
+    at = np.cumsum([0, *map(len, documents)])[:-1]
+    data = readonly(np.frombuffer(b"".join(documents), np.uint8))
+    (tokens,), _ = fields.locate(data, at, ("_id",))
+    one = np.ones(count, np.int64)
+    kinds, names = np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32)
+    rows = Rows(data, at, np.array(times, np.int64), one, kinds, names)
+    last = Read(Position(first + count - 1, 1, encoded(data, int(tokens[-1]))))
+    return Chunk.of(rows, last, tokens, len(data))
+
+
+def transaction_chunk() -> Chunk:
+    """Two changes of which the second stands first in the data, as those of a transaction may."""
+    documents = [encode({"second": 1}), encode({"first": "a longer one"})]
+    data = readonly(np.frombuffer(b"".join(documents), np.uint8))
+    at, time = np.array([len(documents[0]), 0], np.int64), np.array([5, 5], np.int64)
+    kinds, names = np.full(2, ord("c"), np.uint8), np.zeros(2, np.int32)
+    rows = Rows(data, at, time, np.array([1, 2], np.int64), kinds, names)
+    return Chunk.of(rows, Read(Position(5, 2)), None, len(data))
 
 
 class Feed:
@@ -69,6 +95,25 @@ def read() -> Iterator[Callable[..., tuple[LogReader, Feed]]]:
     yield start
     for one in made:
         one.close()
+
+
+def documents(reader: LogReader, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
+    """Where each batch ends, and its documents."""
+    found = []
+    while True:
+        end = reader.plan(start, rows, ALL)
+        if end == start:
+            return found
+        parts = reader.take(start, end)
+        sizes = [fields.sizes_of(part.data, part.at).tolist() for part in parts]
+        texts = [
+            part.data[at : at + size].tobytes()
+            for part, of in zip(parts, sizes, strict=True)
+            for at, size in zip(part.at.tolist(), of, strict=True)
+        ]
+        found.append((end, texts))
+        reader.committed(Committed(end))
+        start = end
 
 
 def drained(reader: LogReader, start: Position, rows: int = ALL) -> list[int]:
@@ -164,3 +209,28 @@ def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
     assert reader.newest(Position(1, 1)) == Position(3, 1)
     reader.committed(Committed(Position(3, 1)))
     assert reader.newest(Position(7, 1)) == Position(7, 1)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+def test_changes_that_wait_on_disk_are_those_that_were_read(
+    read: Callable[..., tuple[LogReader, Feed]], rows: int
+) -> None:
+    script = [event_chunk(1, 4), event_chunk(5, 3), event_chunk(8, 5)]
+    in_memory, _ = read(*script)
+    on_disk, _ = read(*script, memory_limit=1)
+    for reader in (in_memory, on_disk):
+        reader.take(Position(), Position(12, 1))
+    assert [one.place is not None for one in on_disk.spool._held] == [False, True, True]
+    expected = documents(in_memory, Position(), rows)
+    found = documents(on_disk, Position(), rows)
+    assert found == expected
+    # a token is part of its position
+    assert [end for end, _ in found] == [end for end, _ in expected]
+    assert len(on_disk.spool) == 0
+
+
+def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[LogReader, Feed]]) -> None:
+    reader, _ = read(chunk(1), transaction_chunk(), memory_limit=1)
+    reader.take(Position(), Position(5, 2))
+    found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]
+    assert found == [{"first": "a longer one"}, {"second": 1}]
