@@ -72,7 +72,7 @@ class _Ends:
     at_us: Int64s
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Marked:
     """A run of messages and its transactions; a message alone is a transaction and its end.
 
@@ -196,10 +196,35 @@ class Indexer:
             unchanged += int(self._beyond(run.transactions, run.transaction[idle], run.ordinals(idle)).sum())
             version[idle] = UNCAPTURED
         rows, numbered = self._rows(run, version, truncated)
-        keep = self._beyond(run.transactions, run.transaction[rows], run.ordinals(rows))
+        ordinal, transaction = run.ordinals(rows), run.transaction[rows]
+        keep = self._beyond(run.transactions, transaction, ordinal)
         if skipped is not None and self._covers is None:
-            keep &= (version[rows] == MESSAGE) | ~skipped[run.transaction[rows]]
-        chunk = self._chunk(run, lsn, version, rows, keep, truncated, numbered)
+            keep &= (version[rows] == MESSAGE) | ~skipped[transaction]
+        kept = rows[keep]
+        chunk = Chunk(
+            data=data,
+            offsets=offsets,
+            rows=kept,
+            kinds=run.kinds[kept],
+            version=version[kept],
+            lsn=lsn[kept],
+            transaction=transaction[keep].astype(np.int32),
+            ordinal=ordinal[keep],
+            transactions=run.transactions,
+            end_rows=np.searchsorted(kept, run.ends.messages, "right").astype(np.int64),
+            end_commit=run.ends.commit_lsn,
+            end_end=run.ends.end_lsn,
+            end_seen=run.seen[1:],
+            end_us=run.ends.at_us,
+            truncated=truncated,
+            numbers=None if numbered is None else numbered.numbers.kept(keep),
+            counts={} if numbered is None else numbered.counts,
+        )
+        return self._step(run, chunk, versions, unchanged, before.counts if numbered is None else numbered.going_on)
+
+    def _step(self, run: _Marked, chunk: Chunk, versions: Versions, unchanged: int, counts: Mapping[str, int]) -> Step:
+        """The chunk, and what is known after it."""
+        before = self.reached
         opened, next_ordinal = _still_open(before, run)
         after = Reached(
             position=chunk.leads_to(before.position),
@@ -208,7 +233,7 @@ class Indexer:
             open=opened,
             next_ordinal=next_ordinal,
             versions=versions.current,
-            counts=before.counts if numbered is None else numbered.going_on,
+            counts=counts,
             unchanged=unchanged,
         )
         # a run may end between a transaction's last row and its commit, and so may what was read before a restart
@@ -280,38 +305,6 @@ class Indexer:
         version[run.begins] = version[run.commits] = BOUNDARY
         rows = np.flatnonzero(version != UNCAPTURED)
         return rows, _Numbered(numbers.among(changes, rows), counts, going_on)
-
-    @staticmethod
-    def _chunk(
-        run: _Marked,
-        lsn: Int64s,
-        version: Int32s,
-        rows: Int64s,
-        keep: npt.NDArray[np.bool_],
-        truncated: dict[int, tuple[int, ...]],
-        numbered: _Numbered | None,
-    ) -> Chunk:
-        """The chunk of those of the rows that are kept."""
-        kept = rows[keep]
-        return Chunk(
-            data=run.data,
-            offsets=run.offsets,
-            rows=kept,
-            kinds=run.kinds[kept],
-            version=version[kept],
-            lsn=lsn[kept],
-            transaction=run.transaction[kept].astype(np.int32),
-            ordinal=run.ordinals(kept),
-            transactions=run.transactions,
-            end_rows=np.searchsorted(kept, run.ends.messages, "right").astype(np.int64),
-            end_commit=run.ends.commit_lsn,
-            end_end=run.ends.end_lsn,
-            end_seen=run.seen[1:],
-            end_us=run.ends.at_us,
-            truncated=truncated,
-            numbers=None if numbered is None else numbered.numbers.kept(keep),
-            counts={} if numbered is None else numbered.counts,
-        )
 
     @staticmethod
     def _messages(data: Bytes, offsets: Int64s, kinds: Bytes) -> dict[int, pgoutput.Message]:
