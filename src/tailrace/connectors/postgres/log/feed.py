@@ -336,7 +336,7 @@ class PostgresFeed:
             return None
 
     def _parameters(self) -> dict[str, str]:
-        """What pgoutput is told beside protocol and publication; servers before 14 do not send logical messages."""
+        """Parameters of pgoutput beside protocol and publication; servers before 14 do not send logical messages."""
         assert self._control is not None
         found = dict(self.settings.parameters)
         if self._takes is not None and self._control.info.server_version >= 140000:
