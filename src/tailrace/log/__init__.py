@@ -1,1 +1,1 @@
-"""The log engine: how a query is planned batch after batch over any database's log. It knows no database."""
+"""The log engine: how a query reads any database's log and plans its batches. It knows no database."""

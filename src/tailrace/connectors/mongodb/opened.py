@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tailrace.config import Config
 from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
-from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position, releasable
+from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
 from tailrace.connectors.mongodb.log.reader import LogReader
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.records.partition import tasks_of
@@ -17,14 +17,16 @@ from tailrace.connectors.mongodb.snapshot.incremental import Incremental
 from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.log import contracts
 from tailrace.log.beside import BoundaryTask
-from tailrace.log.contracts import UNLIMITED, Limits
+from tailrace.log.contracts import Limits
 from tailrace.log.planner import Offset, Task
+from tailrace.log.readlog import ReadLog
 from tailrace.snapshot.progress import Progress
 
 
-class OpenedLog(contracts.OpenLog[MongoOffset, Position, int]):
+class OpenedLog(ReadLog[MongoOffset, Position]):
     """The log as `reader` has it; its changes are of the collections `names`, of the `kind` that `segment` names."""
 
+    reader: LogReader
     windows: Windows | None
 
     def __init__(
@@ -51,31 +53,11 @@ class OpenedLog(contracts.OpenLog[MongoOffset, Position, int]):
     def committed(self, since: MongoOffset) -> None:
         self._planned = since.log
         # Spark asks for what follows an offset when that is in its commit log
-        self.reader.release(releasable(Committed(since.log)))
+        self.reader.committed(Committed(since.log))
 
-    def check(self) -> None:
-        self.reader.check()
-
-    def wait(self, seconds: float, since: int) -> None:
-        self.reader.wait(seconds)
-
-    def is_filling(self, max_bytes: int) -> bool:
-        return self.reader.is_filling(max_bytes)
-
-    def plan(self, start: Position, limits: Limits, target: int | None) -> Position:
-        return self.reader.plan(start, limits.rows, limits.bytes, None if target is None else Position(target, WHOLE))
-
-    def whole(self, start: Position) -> Position:
-        return self.reader.plan(start, UNLIMITED, UNLIMITED)
-
-    def has_read(self, target: int) -> bool:
-        return self.reader.has_read(target)
-
-    def idle_position(self, start: Position) -> Position:
-        """A token may move while the time that is known does not."""
-        moved = self.reader.reached
-        behind = start.is_before(moved) or (start.key == moved.key and start.token != moved.token)
-        return moved if behind and not self.reader.has_changes else start
+    @staticmethod
+    def upto(target: int) -> Position:
+        return Position(target, WHOLE)
 
     def is_far(self, start: Position, idle: Position) -> bool:
         return self.reader.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
@@ -97,7 +79,7 @@ class OpenedLog(contracts.OpenLog[MongoOffset, Position, int]):
         rows: list[Rows] = []
         changes: list[LogTask] = []
         if since.log.is_before(until.log):
-            rows = self._rows(since.log, until.log)
+            rows = self.reader.take(since.log, until.log)
             counted = self._numbered(rows, since) if events.provide_transaction_metadata else None
             if counted is not None and counted.boundaries:
                 tasks.append(BoundaryTask(tuple(counted.boundaries), events))
@@ -114,12 +96,6 @@ class OpenedLog(contracts.OpenLog[MongoOffset, Position, int]):
             changes = placed(changes, self.windows.incremental.reads(end, rows, self._names), self._settings)
         return [*tasks, *changes, *beside]
 
-    def _rows(self, start: Position, end: Position) -> list[Rows]:
-        """The changes of a batch; for one that was planned before a restart they are waited for."""
-        while not self.reader.read_through(end, 1.0):
-            pass
-        return self.reader.take(start, end)
-
     def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
         """The numbers of a batch's events in their transactions."""
         settings = self._settings
@@ -130,9 +106,6 @@ class OpenedLog(contracts.OpenLog[MongoOffset, Position, int]):
             settings.events.skipped_operations,
             settings.replica_set if settings.legacy else None,
         )
-
-    def close(self) -> None:
-        self.reader.close()
 
 
 class Windows(contracts.Windows[Position, int]):

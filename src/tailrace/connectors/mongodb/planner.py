@@ -14,7 +14,7 @@ from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
-from tailrace.connectors.mongodb.log.reader import Feed, LogReader
+from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings, Source
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.opened import OpenedLog
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
@@ -209,7 +209,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def _feed(self) -> Feed:
+    def _feed(self) -> Source:
         config = self._config
         await_ms = config["cursor.max.await.time.ms"] or None
         if self._ends:
@@ -227,16 +227,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         if until is not None:
             self._demand(until.log)
         config = self._config
-        attempts, first, longest = retries(config)
-        reader = LogReader(
-            self._feed(),
-            since.log,
-            memory_limit=config["max.queue.size.in.bytes"] or 128 << 20,
-            max_retries=attempts,
-            retry_delay=longest,
-            first_delay=first,
-            runtime=self._runtime,
-        )
+        reader = LogReader(MongoFeed(self._feed(), since.log, ReaderSettings.of(config)), self._runtime)
         names, settings = self._namespaces.names, self._shape()
         reader.start()
         return OpenedLog(config, settings, reader, names, self._kind, self.incremental, self._parallelism)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
 from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.chunk import Rows
 from tailrace.connectors.postgres.log.identity import CatalogXmin
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.log.spool import Rows
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.protocol.position import Committed, LogPosition, TargetLsn
+from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.incremental import Incremental
@@ -23,6 +23,7 @@ from tailrace.log import contracts
 from tailrace.log.beside import BoundaryTask
 from tailrace.log.contracts import UNLIMITED, Limits
 from tailrace.log.planner import Offset, Task
+from tailrace.log.readlog import ReadLog
 from tailrace.snapshot.progress import Progress
 
 # A window of an incremental snapshot is opened when the log is at most so many bytes behind, and given up when it has
@@ -41,9 +42,10 @@ def parallelism(config: Config) -> int:
     return config["event.order.segments"] or os.cpu_count() or 1
 
 
-class OpenedLog(contracts.OpenLog[PostgresOffset, LogPosition, TargetLsn]):
+class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
     """The log as `reader` has it. What a snapshot has shown is left out, so another snapshot needs another reader."""
 
+    reader: LogReader
     windows: Windows | None
     outlives_snapshots = False
 
@@ -60,33 +62,9 @@ class OpenedLog(contracts.OpenLog[PostgresOffset, LogPosition, TargetLsn]):
         # Spark asks to go on from what it has committed
         self.reader.committed(Committed(since.log))
 
-    def refresh(self) -> None:
-        self.reader.refresh()
-
-    def check(self) -> None:
-        self.reader.check()
-
-    @property
-    def version(self) -> int:
-        return self.reader.spool.version
-
-    def wait(self, seconds: float, since: int) -> None:
-        self.reader.wait(seconds, since)
-
-    def is_filling(self, max_bytes: int) -> bool:
-        return self.reader.is_filling(max_bytes)
-
-    def plan(self, start: LogPosition, limits: Limits, target: TargetLsn | None) -> LogPosition:
-        return self.reader.plan(start, limits.rows, limits.bytes, target)
-
-    def whole(self, start: LogPosition) -> LogPosition:
-        return self.reader.plan(start, UNLIMITED, UNLIMITED)
-
-    def has_read(self, target: TargetLsn) -> bool:
-        return self.reader.has_read(target)
-
-    def idle_position(self, start: LogPosition) -> LogPosition:
-        return self.reader.idle_position(start)
+    @staticmethod
+    def upto(target: int) -> int:
+        return target
 
     def is_far(self, start: LogPosition, idle: LogPosition) -> bool:
         return idle.safe_lsn - start.safe_lsn >= contracts.IDLE_BYTES
@@ -128,11 +106,8 @@ class OpenedLog(contracts.OpenLog[PostgresOffset, LogPosition, TargetLsn]):
             self._settings.most_change_bytes,
         )
 
-    def close(self) -> None:
-        self.reader.close()
 
-
-class Windows(contracts.Windows[LogPosition, TargetLsn]):
+class Windows(contracts.Windows[LogPosition, int]):
     """Signals and windows of one query; `reader` is that of the open log. `address` is where tasks read rows."""
 
     def __init__(
@@ -157,9 +132,7 @@ class Windows(contracts.Windows[LogPosition, TargetLsn]):
     def begin(self, progress: Progress, start: Offset) -> Progress:
         return self.incremental.begin(progress)
 
-    def open(
-        self, progress: Progress, start: LogPosition, limits: Limits, target: TargetLsn | None
-    ) -> LogPosition | None:
+    def open(self, progress: Progress, start: LogPosition, limits: Limits, target: int | None) -> LogPosition | None:
         # the batch has to hold all of the log up to the window
         if self.reader.lag > WINDOW_LAG:
             return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, PrefixFilter, TableFilter
 from tailrace.connectors.postgres.chunking import PostgresSnapshots
+from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby
 from tailrace.connectors.postgres.log.reader import LogReader
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace")
 
 
-class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, TargetLsn]):
+class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, int]):
     """Implements `tailrace.log.planner.Planner` for PostgreSQL."""
 
     def __init__(self, config: Config, settings: EventSettings, outside: Outside = OUTSIDE) -> None:
@@ -51,14 +52,14 @@ class PostgresPlanner(LogEngine[PostgresOffset, LogPosition, TargetLsn]):
         super().__init__(config, settings, outside.runtime, source, PostgresOffset, _import_reader)
 
 
-class PatientPlanner(Patience[PostgresOffset, LogPosition, TargetLsn], PostgresPlanner):
+class PatientPlanner(Patience[PostgresOffset, LogPosition, int], PostgresPlanner):
     """The planner that Spark gets: one that goes on by itself when its server was away for a while."""
 
 
-Log = contracts.OpenLog[PostgresOffset, LogPosition, TargetLsn]
+Log = contracts.OpenLog[PostgresOffset, LogPosition, int]
 
 
-class PostgresSource(contracts.Source[PostgresOffset, LogPosition, TargetLsn]):
+class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
     """A server, its publication and its slot. What was begun when a call fails is given up, with its sessions."""
 
     snapshots: PostgresSnapshots
@@ -174,7 +175,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, TargetLsn]):
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def open(self, since: PostgresOffset, until: PostgresOffset | None, target: TargetLsn | None) -> OpenedLog:
+    def open(self, since: PostgresOffset, until: PostgresOffset | None, target: int | None) -> OpenedLog:
         self.prepare(since)
         config = self._config
         if slots.find_slot(self._connect(), config) is None:
@@ -184,7 +185,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, TargetLsn]):
             )
         replayed = None if until is None else (until.schemas, until.log)
         history = SchemaHistory(since.schemas, since.log, replayed)
-        reader = LogReader(
+        feed = PostgresFeed(
             ReaderSettings.of(config),
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
@@ -193,7 +194,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, TargetLsn]):
             server=since.server if until is None else until.server or since.server,
             reached_lsn=(until or since).log.reached_lsn,
             visible=since.visible,
-            target_lsn=target,
+            target_lsn=None if target is None else TargetLsn(target),
             numbered_without=(
                 self._settings.skipped_operations if self._settings.provide_transaction_metadata else None
             ),
@@ -203,6 +204,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, TargetLsn]):
             streamed=self._streamed(),
             runtime=self._outside.runtime,
         )
+        reader = LogReader(feed)
         if self.incremental is not None:
             self.incremental.follow(self._connect())
         if self._windows is not None:
