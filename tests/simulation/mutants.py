@@ -363,18 +363,17 @@ def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[N
 
 def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
     """A window's batch need not hold the log up to its watermark."""
-    take = windows.Windows._behind
+    locate = windows.PostgresWindows.locate
 
-    def wrong(self: Any, of: Any, wait: bool) -> Any:
-        found = take(self, of, wait)
-        return None if found is None else FlushedLsn(found - 4096)
+    def wrong(self: Any, *given: Any) -> Any:
+        return FlushedLsn(locate(self, *given) - 4096)
 
-    return replaced(windows.Windows, "_behind", wrong)
+    return replaced(windows.PostgresWindows, "locate", wrong)
 
 
 def rows_beside_their_changes() -> contextlib.AbstractContextManager[None]:
     """Rows of a window stay though the log has changed them meanwhile."""
-    return replaced(reconcile.Superseded, "without", lambda self, table, columns: columns)
+    return replaced(reconcile.Superseded, "without", lambda self, table, identity, columns: columns)
 
 
 def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[None]:
