@@ -14,10 +14,9 @@ from tailrace.connectors.changetables import sessions
 from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.undo import Undo
-from tailrace.connectors.mongodb import incremental as mongo_windows
 from tailrace.connectors.mongodb import snapshot as mongo_snapshot
+from tailrace.connectors.mongodb import windows as mongo_windows
 from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed
-from tailrace.connectors.mongodb.incremental import Incremental
 from tailrace.connectors.mongodb.majority import Majority
 from tailrace.connectors.mongodb.oplog import OplogFeed
 from tailrace.connectors.mongodb.planner import MongoPlanner
@@ -29,6 +28,7 @@ from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, 
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
 from tailrace.errors import SpoolFailed
+from tailrace.snapshot.windows import Windows
 
 
 @contextmanager
@@ -284,12 +284,12 @@ def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
 
 def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[None]:
     """A planner of MongoDB goes on behind the window of a batch that another one has planned."""
-    begin = Incremental.begin
+    begin = Windows.begin
 
-    def wrong(self: Any, progress: Any, start: Any) -> Any:
-        return begin(self, replace(progress, before=None), start)
+    def wrong(self: Any, progress: Any) -> Any:
+        return begin(self, replace(progress, before=None))
 
-    return replaced(Incremental, "begin", wrong)
+    return replaced(Windows, "begin", wrong)
 
 
 def a_window_gives_what_has_changed() -> contextlib.AbstractContextManager[None]:

@@ -388,10 +388,11 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         left: IncrementalSnapshot | None = state
         while left is not None and used < count:
             status = "SUCCEEDED"
+            found: Found[Chunk]
             try:
                 found = self._chunks_of_table(view, left, count - used)
             except Unusable as reason:
-                status, found = str(reason), Found[Chunk]([], left.cursor)
+                status, found = str(reason), Found([], left.cursor)
                 log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
             left = left.moved(found.cursor)
             if found.chunks:
