@@ -18,6 +18,7 @@ from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.changetables.forms import Forms
 from tailrace.connectors.changetables.heartbeats import StatementHeartbeats
+from tailrace.connectors.changetables.incremental import Incremental
 from tailrace.connectors.changetables.initial import TableSnapshots
 from tailrace.connectors.changetables.notices import TableNotices
 from tailrace.connectors.changetables.numbering import numbered
@@ -32,7 +33,7 @@ from tailrace.connectors.changetables.tasks import (
     Source,
 )
 from tailrace.connectors.changetables.undo import Undo
-from tailrace.connectors.changetables.windows import Incremental
+from tailrace.connectors.changetables.windows import Changes, LogPlace
 from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
@@ -286,7 +287,7 @@ class ChangeTablesPlanner:
             newest = observed[name][0]
             if newest is not None:
                 self._newest[name] = newest
-        window = self._incremental.open(progress, since.databases, observed)
+        window = self._incremental.open(progress, LogPlace(since.databases, observed))
         # a snapshot does not wait for changes to gather, and the log goes on with it
         running = bool(progress.blocking) or (progress.state is not None and not progress.state.paused)
         ends = self._target is not None
@@ -297,10 +298,10 @@ class ChangeTablesPlanner:
         for name, database in self._databases.items():
             after = since.databases[name].position
             newest, eras = observed[name]
-            if window is not None and name == window.database:
+            if window is not None and name == window.upto.database:
                 # the batch reads to the closing watermark, however much that is
                 _, eras = database.observe(self._wanted(since.databases[name]))
-                upto = window.upto
+                upto = window.upto.commit
                 rows += sum(database.total(stretch) for stretch in eras.stretches(after, upto))
             else:
                 if newest is not None and self._target is not None:
@@ -313,7 +314,7 @@ class ChangeTablesPlanner:
                 rows += count
             found[name] = Reached(max(after, upto), eras)
         self._warn(found)
-        progress = self._incremental.finish(progress, since.databases, found)
+        progress = self._incremental.finish(progress, Changes(since.databases, found))
         if progress.blocking and not rows and window is None:
             blocked = self._block(replace(since, databases=found, progress=progress), max_rows)
             if blocked is not None:
@@ -363,7 +364,7 @@ class ChangeTablesPlanner:
             tasks.append(NoticeTask(until.progress.notices, until.position, self._settings))
         if until.heartbeat_ms > since.heartbeat_ms:
             tasks.append(HeartbeatTask(until.heartbeat_ms, until.position, self._settings))
-        tasks += self._incremental.tasks(until.to_json(), since.databases, until.databases, source)
+        tasks += self._incremental.tasks(until.to_json(), Changes(since.databases, until.databases), source)
         return tasks
 
     def _log_tasks(self, since: TablesOffset, until: TablesOffset, source: Source) -> list[Task]:
