@@ -1,0 +1,331 @@
+"""Windows over change tables: chunks read between two watermarks, and the log read to the second one. Planner.
+
+A database with change tables has no snapshot that several sessions could share, and its log comes late. So the planner
+reads the rows of a window itself, and the batch reads the log to the commit of the closing watermark, as soon as that
+is captured: whatever the chunks show is in the log by then. The rows have the positions of the closing watermark's
+change: the reference has just read it when it gives them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.config.filters import quoted_parts
+from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session
+from tailrace.connectors.changetables.eras import Era, Eras, Stretch
+from tailrace.connectors.changetables.log.database import Database
+from tailrace.connectors.changetables.log.ipc import to_ipc
+from tailrace.connectors.changetables.log.tasks import Source, WindowTask
+from tailrace.connectors.changetables.offset import Reached
+from tailrace.connectors.changetables.position import Newest, Read, read_to
+from tailrace.connectors.changetables.snapshot.initial import with_columns
+from tailrace.errors import ConfigError, ConnectionFailed, StatementCutOff, TailraceError
+from tailrace.snapshot.incremental import Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.signals import Signal
+from tailrace.snapshot.windows import Found, Void, Watermark, Window, WindowSource
+
+log = logging.getLogger("tailrace")
+
+# How long a closing watermark may take until it is captured, in s; then the window is void.
+WINDOW_SECONDS = 30.0
+# A window waits while so many transactions are to be read before it.
+FAR = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """How far each database has been read, and what its log has now: the newest position, and the change tables."""
+
+    reached: Mapping[str, Reached]
+    observed: Mapping[str, tuple[Newest | None, Eras]]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of a batch: those behind `before`, up to `found`, of each database."""
+
+    before: Mapping[str, Reached]
+    found: Mapping[str, Reached]
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRows:
+    """The rows of some chunks of one table, as the planner has read them: one text column for each of `shown`."""
+
+    shown: TableSchema
+    identity: tuple[str, ...]
+    columns: list[pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Where the closing watermark's change stands: the batch reads `database` to `commit`, and `change` is the
+    position within it. `number` counts the windows that came so far.
+    """
+
+    database: str
+    commit: Read
+    change: Position
+    number: int
+
+
+RowsWindow = Window[LogPlace, WindowRows, Closed]
+WindowPart = Callable[[Source], WindowTask]
+"""What makes a window's task of what all tasks of a batch need."""
+
+
+class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes, WindowPart]):
+    """Opens the windows of a query; see WindowSource. `shown` gives a table the columns and the key that its events
+    need. The signal table belongs to one database; incremental snapshots are of the tables of that one.
+    """
+
+    needs_watermarks = True
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        dialect: Dialect,
+        databases: Mapping[str, Database],
+        shown: Callable[[TableSchema], TableSchema],
+    ) -> None:
+        self._databases = databases
+        self._shown = shown
+        self._pairs = dialect.pairs
+        self._chunk_size: int = config["incremental.snapshot.chunk.size"]
+        self.table = signal_table(config["signal.data.collection"], dialect.databases)
+        self.database = self.table.database if self.table is not None else next(iter(databases))
+        self._checked = False
+        self._number = 0
+
+    @property
+    def _here(self) -> Database:
+        return self._databases[self.database]
+
+    @property
+    def _session(self) -> Session:
+        return self._here.session
+
+    def check(self, reached: Mapping[str, Reached]) -> None:
+        """Raise ConfigError when the signal table has no change table: neither signals nor watermarks would be seen."""
+        if self._checked or self.table is None:
+            return
+        if _era(reached[self.database], self.table) is None:
+            raise ConfigError(
+                f"The signal table {self.table} of {self.database} has no change table: neither its signals "
+                "nor the watermarks of incremental snapshots would be captured.",
+                "Have it captured like any other table, or leave signal.data.collection out.",
+            )
+        self._checked = True
+
+    # --- the course of a window ----------------------------------------------------------------------------------
+
+    def is_ready(self, at: LogPlace) -> bool:
+        """Not while the log is far behind."""
+        return self.table is not None and self._session.nth(at.reached[self.database].position, FAR) is None
+
+    def mark(self, watermark: Watermark | None) -> int:
+        if watermark is not None:
+            assert self.table is not None
+            if watermark.is_deletion:
+                self._session.delete_signal(self.table, watermark.id)
+            else:
+                self._session.write_signal(self.table, watermark.id, watermark.kind, watermark.data)
+        return 0
+
+    @contextmanager
+    def view(self, at: LogPlace, opened_at: int) -> Iterator[LogPlace]:
+        yield at
+
+    def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> Closed:
+        """Commit and change position of the closing watermark, as soon as it is captured."""
+        assert closing is not None
+        here = at.reached[self.database]
+        seen = here.position
+        deadline = time.monotonic() + WINDOW_SECONDS
+        while time.monotonic() < deadline:
+            newest, eras = self._here.observe(replace(here, position=seen))
+            if newest is not None:
+                for stretch in eras.stretches(seen, newest):
+                    if self.table is not None and _is(stretch.era, self.table):
+                        found = self._find(stretch, closing)
+                        if found is not None:
+                            self._number += 1
+                            return Closed(self.database, read_to(newest, found[0]), found[1], self._number)
+                seen = read_to(newest)
+            time.sleep(0.02)
+        log.warning(
+            "the watermark of an incremental snapshot was not captured within %d s; it is tried again. Is the "
+            "capture process running?",
+            WINDOW_SECONDS,
+        )
+        raise Void
+
+    def _find(self, stretch: Stretch, watermark: Watermark) -> tuple[Position, Position] | None:
+        table = _first_columns(stretch.era, 1)
+        rows = self._session.changes(stretch.era.capture, table, stretch.after, stretch.upto)
+        found: tuple[Position, Position] | None = None
+        for fetched in rows:
+            for row, text in enumerate(fetched.columns[0].to_pylist()):
+                same = text is not None and text.decode("utf-8", "replace").strip() == watermark.id
+                if same and (int(fetched.operation[row]) == DELETE) == watermark.is_deletion:
+                    found = fetched.commit[row].as_py(), fetched.change[row].as_py()
+        return found
+
+    def reads(self, window: RowsWindow, changes: Changes) -> Sequence[WindowPart]:
+        after = changes.before[self.database].position
+        eras = changes.found[self.database].eras
+        at_us = int(window.opened.timestamp() * 1_000_000)
+        parts: list[WindowPart] = []
+        for place, rows in enumerate(window.chunks):
+            stretches = eras.stretches(after, window.upto.commit)
+            own = [stretch for stretch in stretches if stretch.era.table.id == rows.shown.id]
+            parts.append(
+                partial(
+                    WindowTask,
+                    database=self.database,
+                    table=rows.shown,
+                    rows=to_ipc(rows.columns),
+                    identity=rows.identity,
+                    changes=tuple(stretch for stretch in own if self._here.total(stretch)),
+                    position=window.upto.commit,
+                    change=window.upto.change,
+                    at_us=at_us,
+                    ordinal=(window.upto.number << 40) + (place << 32),
+                )
+            )
+        return parts
+
+    # --- signals -------------------------------------------------------------------------------------------------
+
+    def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
+        here = changes.found[self.database]
+        return [(era.table.id.schema, era.table.id.table) for era in here.eras.at(here.position)]
+
+    def local(self, entry: str) -> str:
+        """The entry without the database's name, which may be in front of it."""
+        for prefix in (f"{self.database}.", f"{self.database}\\."):
+            if entry.lower().startswith(prefix.lower()) and entry[len(prefix) :].count("."):
+                return entry[len(prefix) :]
+        return entry
+
+    def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
+        """The rows that were inserted into the signal table in the batch, each with its commit position as text."""
+        if self.table is None:
+            return []
+        after, upto = changes.before[self.database].position, changes.found[self.database].position
+        found: list[tuple[Signal, str]] = []
+        for stretch in changes.found[self.database].eras.stretches(after, upto):
+            if _is(stretch.era, self.table) and self._here.total(stretch):
+                found += self._inserted(stretch)
+        return found
+
+    def _inserted(self, stretch: Stretch) -> Iterator[tuple[Signal, str]]:
+        from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
+
+        table = _first_columns(stretch.era, 3)
+        assembly = Assembly(table, Times.none(), self._pairs)
+        rows = self._session.changes(stretch.era.capture, table, stretch.after, stretch.upto)
+        for cut in whole(rows, self._pairs):
+            batch = assembly.batch(cut)
+            if batch is None or batch.after is None:
+                continue
+            positions = batch.transactions.commit_lsn  # type: ignore[attr-defined]
+            for row in range(len(batch)):
+                if batch.op[row] != ord("c"):
+                    continue
+                texts = [column[row].as_py() for column in batch.after.columns]
+                id_, kind, data = (None if text is None else text.decode("utf-8", "replace") for text in texts)
+                at = positions[int(batch.transaction[row])].as_py().hex()
+                yield Signal(id_ or "", (kind or "").strip(), data), at
+
+    # --- chunks --------------------------------------------------------------------------------------------------
+
+    def next_chunks(self, view: LogPlace, state: IncrementalSnapshot, count: int) -> Found[WindowRows]:
+        """The next chunks as one, with as many rows as are there now."""
+        one, cursor = state.current, state.cursor
+        here = replace(view.reached[self.database], eras=view.observed[self.database][1])
+        era = _era(here, TableId(self.database, one.schema, one.table))
+        if era is None or (one.surrogate is not None and one.surrogate not in era.capture.columns):
+            raise Unusable("UNKNOWN_SCHEMA")
+        table = era.table
+        key = (one.surrogate,) if one.surrogate is not None else table.key
+        if not key:
+            raise Unusable("NO_PRIMARY_KEY")
+        try:
+            if cursor.maximum is None:
+                cursor = Cursor(None, self._session.maximum(table, KeyRange(key, condition=one.filter)) or ())
+            if not cursor.maximum or cursor.last == cursor.maximum:
+                return Found([], cursor)
+            bounds = KeyRange(key, cursor.last, cursor.maximum, one.filter)
+            end: Key = self._session.boundary(table, bounds, self._chunk_size * count) or cursor.maximum
+            identity = table.key or key
+            shown = with_columns(self._shown(table), table, (*identity, *key))
+            columns = _joined(self._session.rows(shown, replace(bounds, upto=end)), len(shown.columns))
+        except TailraceError as error:
+            if isinstance(error, ConnectionFailed) and (one.filter is None or not isinstance(error, StatementCutOff)):
+                raise
+            log.warning("a query of %s fails: %s", one, error.message)
+            raise Unusable("SQL_EXCEPTION") from None
+        rows = cursor.rows + (len(columns[0]) if columns else 0)
+        return Found([WindowRows(shown, identity, columns)], Cursor(end, cursor.maximum, rows), count)
+
+
+def signal_table(named: str | Sequence[str] | None, databases: Sequence[str]) -> TableId | None:
+    """The table that `signal.data.collection` names: `database.schema.table`, or without the database when there is
+    one only. Raises ConfigError for a database that is not captured, and for several tables."""
+    if not named:
+        return None
+    listed = [named] if isinstance(named, str) else list(named)
+    if len(listed) > 1:
+        raise ConfigError(
+            "signal.data.collection names several tables, and the progress of one incremental snapshot is kept.",
+            "Name one, and run a pipeline of its own for each database that needs signals.",
+        )
+    name = listed[0]
+    parts = quoted_parts(name) or tuple(name.split("."))
+    schema, table = (parts[-2], parts[-1]) if len(parts) > 1 else ("", parts[-1])
+    if len(parts) < 3:
+        if len(databases) > 1:
+            raise ConfigError(
+                f"signal.data.collection = {name} does not say which database's table it is.",
+                "Write database.schema.table.",
+            )
+        return TableId(databases[0], schema, table)
+    database = next((one for one in databases if one.lower() == parts[0].lower()), None)
+    if database is None:
+        raise ConfigError(
+            f"signal.data.collection = {name} names a database that is not captured.",
+            f"Captured are: {', '.join(databases)}.",
+        )
+    return TableId(database, schema, table)
+
+
+def _joined(fetches: Any, width: int) -> list[pa.Array]:
+    """All rows of a chunk, a column at a time."""
+    parts = list(fetches)
+    if not parts:
+        return [pa.array([], pa.binary()) for _ in range(width)]
+    return [pa.concat_arrays([part[place] for part in parts]) for place in range(width)]
+
+
+def _first_columns(era: Era, count: int) -> TableSchema:
+    """The table with its first columns alone; the signal table's are id, type and data, whatever they are called."""
+    return replace(era.table, columns=era.table.columns[:count], key=())
+
+
+def _era(reached: Reached, table: TableId) -> Era | None:
+    return next((era for era in reached.eras.at(reached.position) if _is(era, table)), None)
+
+
+def _is(era: Era, table: TableId) -> bool:
+    """Whether the era is of `table`, of the same database whatever the case of its name."""
+    return (era.table.id.schema, era.table.id.table) == (table.schema, table.table)
