@@ -21,7 +21,7 @@ from tailrace.connectors.mongodb.log.position import WHOLE
 from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
-from tailrace.connectors.mongodb.snapshot.chunks import windows as mongo_windows
+from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
 from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool, visible
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent

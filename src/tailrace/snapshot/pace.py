@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Protocol
 
 # The least time of a batch with a window, in s, that the automatic number of chunks aims at.
 WINDOW_PACE = 0.15
@@ -22,32 +21,7 @@ LATE = 0.015
 STEP = 50
 
 
-class Pace(Protocol):
-    """How many chunks a window has. The planner tells it what happens."""
-
-    @property
-    def waits(self) -> bool:
-        """Whether there is time to open a window when its batch is planned, so that none need be opened ahead."""
-        ...
-
-    def chunks(self) -> int:
-        """The number of chunks of the window that is opened now."""
-        ...
-
-    def read(self, seconds: float) -> None:
-        """A window was opened, and all that the planner reads of it was read, in so many seconds."""
-        return None
-
-    def planned(self, chunks: int) -> None:
-        """A batch is given to Spark, with a window of so many chunks; 0: without one."""
-        return None
-
-    def returned(self) -> None:
-        """Spark asks for the next batch."""
-        return None
-
-
-class ReadingPace(Pace):
+class ReadingPace:
     """For chunks that the planner itself reads: `fixed`, or with 0 from `first` on as many as it reads in time.
 
     They double, up to `most`, after a window that took less than `fast` seconds, and halve after one that took more
@@ -57,22 +31,28 @@ class ReadingPace(Pace):
     waits = True
 
     def __init__(self, fixed: int, first: int, most: int, fast: float, slow: float) -> None:
-        self._fixed = fixed
-        self._chunks = first
-        self._most = most
+        self._fixed, self._chunks, self._most = fixed, first, most
         self._fast, self._slow = fast, slow
 
     def chunks(self) -> int:
+        """The number of chunks of the window that is opened now."""
         return self._fixed or self._chunks
 
     def read(self, seconds: float) -> None:
+        """A window was opened, and its chunks were read, in so many seconds."""
         if seconds < self._fast:
             self._chunks = min(self._chunks * 2, self._most)
         elif seconds > self._slow:
             self._chunks = max(self._chunks // 2, 1)
 
+    def planned(self, chunks: int) -> None:
+        """A batch is given to Spark: nothing follows from that."""
 
-class BatchPace(Pace):
+    def returned(self) -> None:
+        """Spark asks for the next batch: nothing follows from that."""
+
+
+class BatchPace:
     """For chunks that tasks read: `fixed`, or with 0 as many as the stream can wait for.
 
     The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. A query without
@@ -108,13 +88,19 @@ class BatchPace(Pace):
 
     @property
     def waits(self) -> bool:
-        # for ticks: from a batch's plan to the next call it is the trigger's interval, but not the option's
+        """Whether the query waits for ticks, so that there is time to open a window when its batch is planned."""
+        # from a batch's plan to the next call it is the trigger's interval, but not the option's
         return self._interval > 0 and 2 * self._plain >= self._gathering
 
     def chunks(self) -> int:
+        """The number of chunks of the window that is opened now."""
         return self._fixed or int(self._chunks)
 
+    def read(self, seconds: float) -> None:
+        """A window was opened: nothing follows from that."""
+
     def planned(self, chunks: int) -> None:
+        """A batch is given to Spark, with a window of so many chunks; 0: without one."""
         self._planned, self._reads = time.monotonic(), chunks
         if not chunks:
             self._fitted, self._fitting = self._fitting or self._fitted, None
@@ -122,6 +108,7 @@ class BatchPace(Pace):
             self._chunks = max(self._least, known)
 
     def returned(self) -> None:
+        """Spark asks for the next batch."""
         if self._planned is None:
             return
         took, self._planned = time.monotonic() - self._planned, None
@@ -181,3 +168,6 @@ def _interval(calls: deque[float]) -> float:
 def _is_kept(interval: float, calls: deque[float]) -> bool:
     """Whether half of `calls` come at the ticks of the interval that is known: a busy machine is late now and then."""
     return interval > 0 and 2 * sum(call % interval <= LATE for call in calls) >= len(calls)
+
+
+Pace = ReadingPace | BatchPace

@@ -12,6 +12,7 @@ reads that window again. A replayed batch has its changes and no rows.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import time
@@ -109,8 +110,17 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
     Raises the database's own errors for what nobody expects, and `Void` where a later window will do.
     """
 
-    needs_watermarks: bool
-    """Whether no window can be opened without watermarks in the log."""
+    pace: Pace
+    refuses: Callable[[str], str]
+    """Why a signal's condition is refused; see `conditions.refusal`."""
+    writes: bool
+    """Whether watermarks are written."""
+    legacy: bool = False
+    """Whether they have no data, as in Debezium 1.7."""
+    needs_watermarks: bool = False
+    """Whether no window can be opened without them."""
+    opens_ahead: bool = False
+    """Whether the window behind that of a batch is opened while Spark reads the batch."""
 
     def begin(self) -> None:
         """A batch is going to be planned, and no window is being opened on another thread."""
@@ -172,31 +182,19 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
 class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     """Signals and windows of one query, over its database's `source`. Planner, its main thread.
 
-    `writes` tells that watermarks are written, `legacy` that these have no data, as in Debezium 1.7; `refuses` why a
-    condition is refused (see `conditions.refusal`). `pace` says how many chunks a window has. What a call plans takes
-    its place in `planned` alone, so that one that fails may come again.
+    What a call plans takes its place in `planned` alone, so that one that fails may come again.
     """
-
-    opens_ahead = False
-    """Whether the window behind that of a batch is opened while Spark reads the batch."""
 
     def __init__(
         self,
         config: Mapping[str, Any],
         source: WindowSource[At, View, Chunk, Upto, Changes, Read],
-        pace: Pace,
-        refuses: Callable[[str], str],
-        *,
-        writes: bool,
-        legacy: bool = False,
         runtime: Runtime = THREADS,
     ) -> None:
         self._source = source
-        self._pace = pace
-        self._refuses = refuses
-        self._writes = writes
-        self._legacy = legacy
+        self._pace = source.pace
         self._runtime = runtime
+        self.opens_ahead = source.opens_ahead
         self._deletes = config["incremental.snapshot.watermarking.strategy"] == "insert_delete"
         self._reads_source = "source" in config["signal.enabled.channels"]
         self._channels = Channels.of(config)
@@ -288,13 +286,12 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         arrived = self._source.signals(changes) if self._reads_source else []
         received, positions = self._channels.poll(dict(progress.positions))
         progress = replace(progress, positions=tuple(sorted(positions.items())))
-        obedience = Obedience(
-            lambda: self._source.captured(changes), self._notifications, self._refuses, self._source.local
-        )
+        captured = functools.partial(self._source.captured, changes)
+        obedience = Obedience(captured, self._notifications, self._source.refuses, self._source.local)
         for signal, position in [*arrived, *((signal, signal.id) for signal in received)]:
             progress, before, told = obedience.obey(signal, position, progress, before)
             notes += told
-        if progress.state is not None and self._source.needs_watermarks and not self._writes:
+        if progress.state is not None and self._source.needs_watermarks and not self._source.writes:
             log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")
             notes.append(self._notifications.stopped(progress.state))
             progress = replace(progress, state=None)
@@ -342,41 +339,37 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         """The next window of `state`, of `count` chunks; None where it is void, or none can be opened now."""
         if not self._source.is_ready(at):
             return None
-        began = self._runtime.monotonic()
-        opened = datetime.now(UTC)
-        name = str(uuid.uuid4())
+        began, opened, name = self._runtime.monotonic(), datetime.now(UTC), str(uuid.uuid4())
         try:
-            low = self._source.mark(self._opening(name, opened))
+            _, low = self._mark(name, WINDOW_OPEN, openWindowTimestamp=opened)
+            found = None
             try:
                 with self._source.view(at, low) as view:
-                    chunks, after, notes, used = self._next_chunks(view, state, count)
+                    found = self._next_chunks(view, state, count)
             except Void:
-                # what is opened is closed, whoever reads the signal table's changes
-                self._source.mark(self._closing(name, opened))
+                # what is opened is closed all the same, for whoever reads the signal table's changes
+                pass
+            closed = datetime.now(UTC)
+            closing, high = self._mark(name, WINDOW_CLOSE, openWindowTimestamp=opened, closeWindowTimestamp=closed)
+            if found is None:
                 return None
-            closing = self._closing(name, opened)
-            high = self._source.mark(closing)
             took = self._runtime.monotonic() - began
             upto = self._source.locate(at, closing, high)
         except Void:
             return None
+        chunks, after, notes, used = found
         return Window(state, number, at, opened, after, chunks, notes, used, took, view, closing, upto)
 
-    def _opening(self, name: str, opened: datetime) -> Watermark | None:
-        if not self._writes:
-            return None
-        return Watermark(f"{name}-open", WINDOW_OPEN, self._data(openWindowTimestamp=opened))
-
-    def _closing(self, name: str, opened: datetime) -> Watermark | None:
-        if not self._writes:
-            return None
-        if self._deletes:
-            return Watermark(f"{name}-open", WINDOW_CLOSE, None, is_deletion=True)
-        data = self._data(openWindowTimestamp=opened, closeWindowTimestamp=datetime.now(UTC))
-        return Watermark(f"{name}-close", WINDOW_CLOSE, data)
-
-    def _data(self, **stamps: datetime) -> str | None:
-        return None if self._legacy else json.dumps({name: _instant(at) for name, at in stamps.items()})
+    def _mark(self, name: str, kind: str, **stamps: datetime) -> tuple[Watermark | None, int]:
+        """Write a watermark of the window `name`, where they are written; its position."""
+        watermark = None
+        if self._source.writes:
+            is_deletion = kind == WINDOW_CLOSE and self._deletes
+            suffix = "open" if is_deletion or kind == WINDOW_OPEN else "close"
+            data = json.dumps({stamp: _instant(at) for stamp, at in stamps.items()})
+            bare = is_deletion or self._source.legacy
+            watermark = Watermark(f"{name}-{suffix}", kind, None if bare else data, is_deletion)
+        return watermark, self._source.mark(watermark)
 
     def _next_chunks(
         self, view: View, state: IncrementalSnapshot, count: int
@@ -390,7 +383,8 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             status = "SUCCEEDED"
             found: Found[Chunk]
             try:
-                found = self._chunks_of_table(view, left, count - used)
+                self._check_condition(left)
+                found = self._source.next_chunks(view, left, count - used)
             except Unusable as reason:
                 status, found = str(reason), Found([], left.cursor)
                 log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
@@ -406,14 +400,13 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             notes.append(self._notifications.of(state.id, "COMPLETED"))
         return chunks, left, notes, used
 
-    def _chunks_of_table(self, view: View, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
+    def _check_condition(self, state: IncrementalSnapshot) -> None:
+        """Raise Unusable for a condition that was asked for by a version, or under options, that took it."""
         condition = state.current.filter
-        reason = "" if condition is None else self._refuses(condition)
+        reason = "" if condition is None else self._source.refuses(condition)
         if reason:
-            # asked for by a version, or under options, that took it
             log.warning("signal %s: the condition of %s is refused: %s", state.id, state.current, reason)
             raise Unusable("SQL_EXCEPTION")
-        return self._source.next_chunks(view, state, count)
 
 
 _REASONS = {

@@ -39,10 +39,9 @@ from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
 from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks as snapshots
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
 from tailrace.connectors.mongodb.snapshot.notices import CollectionNotices
 from tailrace.connectors.mongodb.snapshot.placing import placed
-from tailrace.connectors.mongodb.snapshot.windows import Changes, LogPlace
+from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace, MongoWindows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.heartbeat import Heartbeats
@@ -104,7 +103,7 @@ class MongoPlanner:
         self._notices = CollectionNotices(config)
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
-            self._incremental = Incremental(
+            source = MongoWindows(
                 config,
                 self._captured.signals,
                 self._cursors,
@@ -115,6 +114,7 @@ class MongoPlanner:
                 sees_majority=self._majority.is_seen,
                 runtime=self._runtime,
             )
+            self._incremental = Incremental(config, source, self._runtime)
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 

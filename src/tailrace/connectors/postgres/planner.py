@@ -35,11 +35,10 @@ from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.server.heartbeats import StatementHeartbeats
 from tailrace.connectors.postgres.setup import publications, slots
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
-from tailrace.connectors.postgres.snapshot.incremental import Incremental
 from tailrace.connectors.postgres.snapshot.notices import TableNotices
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
-from tailrace.connectors.postgres.snapshot.windows import Changes
+from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental, PostgresWindows
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.admission import Admission
@@ -113,17 +112,18 @@ class PostgresPlanner:
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
             shaping = self._settings.shaping
-            self._incremental = Incremental(
+            source = PostgresWindows(
                 config,
                 legacy=self._settings.legacy,
                 parallelism=self._parallelism,
                 connect=lambda: self._outside.connect(config),
-                captured=self._captured_names,
+                list_captured=self._captured_names,
                 is_captured=self._tables.includes,
                 admit=lambda table: shaping.read(self._names.admit(table)),
                 comments=shaping.comments,
                 runtime=self._runtime,
             )
+            self._incremental = Incremental(config, source, self._runtime)
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 

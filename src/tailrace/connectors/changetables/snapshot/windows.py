@@ -9,7 +9,6 @@ change: the reference has just read it when it gives them.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,9 +28,12 @@ from tailrace.connectors.changetables.offset import Reached
 from tailrace.connectors.changetables.position import Newest, Read, read_to
 from tailrace.connectors.changetables.snapshot.initial import with_columns
 from tailrace.errors import ConfigError, ConnectionFailed, StatementCutOff, TailraceError
-from tailrace.snapshot.incremental import Cursor, IncrementalSnapshot, Unusable
+from tailrace.runtime import THREADS, Runtime
+from tailrace.snapshot.conditions import fault, refusal
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, WindowSource
+from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
 
 log = logging.getLogger("tailrace")
 
@@ -39,6 +41,10 @@ log = logging.getLogger("tailrace")
 WINDOW_SECONDS = 30.0
 # A window waits while so many transactions are to be read before it.
 FAR = 5_000
+# The first automatic window reads about so many rows; all stay below the second number, and are read within about so
+# many s.
+FIRST_ROWS, MOST_ROWS = 4096, 200_000
+WINDOW_PACE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,7 @@ class Closed:
 RowsWindow = Window[LogPlace, WindowRows, Closed]
 WindowPart = Callable[[Source], WindowTask]
 """What makes a window's task of what all tasks of a batch need."""
+Incremental = Windows[LogPlace, LogPlace, WindowRows, Closed, Changes, WindowPart]
 
 
 class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes, WindowPart]):
@@ -96,12 +103,26 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         dialect: Dialect,
         databases: Mapping[str, Database],
         shown: Callable[[TableSchema], TableSchema],
+        *,
+        legacy: bool,
+        runtime: Runtime = THREADS,
     ) -> None:
+        self.legacy = legacy
+        self._runtime = runtime
         self._databases = databases
         self._shown = shown
         self._pairs = dialect.pairs
         self._chunk_size: int = config["incremental.snapshot.chunk.size"]
+        self.pace = ReadingPace(
+            config.get("incremental.snapshot.window.chunks") or 0,
+            max(1, FIRST_ROWS // self._chunk_size),
+            max(1, MOST_ROWS // self._chunk_size),
+            WINDOW_PACE / 2,
+            WINDOW_PACE,
+        )
+        self.refuses = refusal(config, lambda sql: fault(sql, brackets=dialect.brackets))
         self.table = signal_table(config["signal.data.collection"], dialect.databases)
+        self.writes = self.table is not None
         self.database = self.table.database if self.table is not None else next(iter(databases))
         self._checked = False
         self._number = 0
@@ -125,6 +146,15 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
                 "Have it captured like any other table, or leave signal.data.collection out.",
             )
         self._checked = True
+
+    def tables(self, collections: Sequence[Collection], reached: Mapping[str, Reached]) -> dict[TableId, str | None]:
+        """The captured tables of a blocking snapshot, each with its statement, if it has one."""
+        found = {}
+        for era in reached[self.database].eras.at(reached[self.database].position):
+            for one in collections:
+                if (one.schema, one.table) == (era.table.id.schema, era.table.id.table):
+                    found[era.table.id] = one.filter
+        return found
 
     # --- the course of a window ----------------------------------------------------------------------------------
 
@@ -150,8 +180,8 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         assert closing is not None
         here = at.reached[self.database]
         seen = here.position
-        deadline = time.monotonic() + WINDOW_SECONDS
-        while time.monotonic() < deadline:
+        deadline = self._runtime.monotonic() + WINDOW_SECONDS
+        while self._runtime.monotonic() < deadline:
             newest, eras = self._here.observe(replace(here, position=seen))
             if newest is not None:
                 for stretch in eras.stretches(seen, newest):
@@ -161,7 +191,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
                             self._number += 1
                             return Closed(self.database, read_to(newest, found[0]), found[1], self._number)
                 seen = read_to(newest)
-            time.sleep(0.02)
+            self._runtime.sleep(0.02)
         log.warning(
             "the watermark of an incremental snapshot was not captured within %d s; it is tried again. Is the "
             "capture process running?",

@@ -25,9 +25,11 @@ from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern
 from tailrace.connectors.mongodb.snapshot.chunks import condition, encoded_id, index_bound
 from tailrace.connectors.mongodb.values import fields
 from tailrace.runtime import Runtime
+from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.pace import ReadingPace
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, WindowSource
+from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -39,6 +41,9 @@ log = logging.getLogger("tailrace")
 # How long a closing watermark may take until it is in the stream; then the window is void. Where shards have nothing to
 # write, a stream goes on once in 10 s.
 WINDOW_SECONDS = 30.0
+# An automatic window holds up to so many chunks, and is read within about so many seconds.
+MOST_CHUNKS = 64
+WINDOW_PACE = 0.25
 # Documents of a window have numbers behind those of changes.
 _NUMBERS = 1 << 40
 
@@ -60,15 +65,6 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
-    """Some documents of one collection, in the order of their `_id`: `starts` are their places in the answer."""
-
-    namespace: Namespace
-    answer: Answer
-    starts: fields.Int64s
-
-
-@dataclass(frozen=True, slots=True)
 class Closed:
     """The timestamp behind the closing watermark, and the position at which the batch ends."""
 
@@ -76,7 +72,10 @@ class Closed:
     position: Position
 
 
+Documents = tuple[Namespace, Answer, fields.Int64s]
+"""Some documents of one collection, in the order of their `_id`, and their places in the answer."""
 DocumentsWindow = Window[int, Documents, Closed]
+Incremental = Windows[LogPlace, int, Documents, Closed, Changes, Segment]
 
 
 class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segment]):
@@ -87,8 +86,6 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
     collection; `kind` is that of the log's documents, as `segment` names it; `present` gives the timestamp of the
     server's newest operation, and `sees_majority` whether a collection can be read as a majority has it.
     """
-
-    needs_watermarks = False
 
     def __init__(
         self,
@@ -111,6 +108,9 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
         self._present = present
         self._sees_majority = sees_majority
         self._runtime = runtime
+        self.writes = signals_in is not None and not config["read.only"]
+        self.pace = ReadingPace(config["incremental.snapshot.window.chunks"], 1, MOST_CHUNKS, WINDOW_PACE, WINDOW_PACE)
+        self.refuses = refusal(config)
         self._chunk_size: int = config["incremental.snapshot.chunk.size"]
         self._skipped = [ord(letter) for letter in config["skipped.operations"]]
 
@@ -178,12 +178,10 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
         found: list[Segment] = []
         first = _NUMBERS * (window.number + 1)
         low, time = Position(window.view, WHOLE), window.upto.time
-        for part in window.chunks:
-            segment = read_documents(
-                part.namespace, part.answer.data, part.starts, time, first, marker=Marker.INCREMENTAL
-            )
+        for namespace, answer, starts in window.chunks:
+            segment = read_documents(namespace, answer.data, starts, time, first, marker=Marker.INCREMENTAL)
             first += len(segment)
-            changed = _changed(changes, part.namespace, low, window.upto.position, self._skipped, self._kind)
+            changed = _changed(changes, namespace, low, window.upto.position, self._skipped, self._kind)
             if changed:
                 keys = _keys(segment)
                 segment = selected(segment, np.flatnonzero([key not in changed for key in keys]))
@@ -218,7 +216,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
         answer, starts = found[-1]
         rows = cursor.rows + sum(len(starts) for _, starts in found)
         moved = Cursor((_id(answer, int(starts[-1])),), cursor.maximum, rows)
-        return Found([Documents(namespace, *part) for part in found], moved, count)
+        return Found([(namespace, *part) for part in found], moved, count)
 
     def _maximum(self, collection: Collection, after: int) -> str | None:
         """The greatest `_id`, as a plan has it; None for an empty collection."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,20 +12,17 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.spool import Rows
 from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.snapshot.keyed import WindowOrigin
 from tailrace.snapshot.signals import Signal
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
-    """A row of the signal table that was inserted or deleted, with its transaction's place in the log."""
+class Logged(NamedTuple):
+    """A row of the signal table that was inserted or deleted, at `lsn`, and the commit that it belongs to."""
 
     signal: Signal
     op: str
-    xid: int
     lsn: int
-    previous_end: int
-    commit_lsn: int
-    commit_us: int
+    commit: WindowOrigin
 
 
 def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[str, str] | None) -> list[Logged]:
@@ -36,7 +33,7 @@ def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[st
     for oid in {table.oid for table in versions if (table.id.schema, table.id.table) == name}:
         for batch in segments.changes_of(rows, versions, oid):
             found += _of(batch)
-    return sorted(found, key=lambda one: (one.commit_lsn, one.lsn))
+    return sorted(found, key=lambda one: (one.commit.position, one.lsn))
 
 
 def _of(batch: ChangeBatch) -> list[Logged]:
@@ -48,16 +45,13 @@ def _of(batch: ChangeBatch) -> list[Logged]:
             continue
         texts = [column[row].as_py() for column in image.columns[:3]]
         id_, kind, data = (None if text is None else text.decode("utf-8", "replace") for text in texts)
-        of = int(batch.transaction[row])
-        found.append(
-            Logged(
-                Signal(id_ or "", kind or "", data),
-                chr(batch.op[row]),
-                int(transactions.xid[of]),
-                int(batch.lsn[row]),
-                int(transactions.previous_end[of]),
-                int(transactions.commit_lsn[of]),
-                int(transactions.commit_us[of]),
-            )
+        of, lsn = int(batch.transaction[row]), int(batch.lsn[row])
+        commit = WindowOrigin(
+            int(transactions.xid[of]),
+            lsn,
+            int(transactions.previous_end[of]),
+            int(transactions.commit_lsn[of]),
+            int(transactions.commit_us[of]),
         )
+        found.append(Logged(Signal(id_ or "", kind or "", data), chr(batch.op[row]), lsn, commit))
     return found

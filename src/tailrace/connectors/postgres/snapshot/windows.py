@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tailrace.columns.batch import ChangeBatch, Flags
 from tailrace.columns.table import TableSchema
 from tailrace.config.filters import table_name
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present
+from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, waiting
 from tailrace.connectors.postgres.log.spool import Rows
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
 from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text
@@ -40,9 +42,11 @@ from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded,
 from tailrace.connectors.postgres.snapshot.session import quoted, takes_over
 from tailrace.errors import ConnectionFailed
 from tailrace.runtime import Runtime
+from tailrace.snapshot.conditions import refusal
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.pace import BatchPace
 from tailrace.snapshot.signals import Signal
-from tailrace.snapshot.windows import Found, Void, Watermark, Window, WindowSource
+from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
 
 if TYPE_CHECKING:
     import psycopg
@@ -95,6 +99,26 @@ Chunk = tuple[KeyedTable, KeyChunk]
 KeyedWindow = Window[Exported, Chunk, FlushedLsn]
 
 
+class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
+    """Signals and windows of one query over a PostgreSQL database. Planner, its main thread."""
+
+    def __init__(self, config: Mapping[str, Any], source: PostgresWindows, runtime: Runtime) -> None:
+        super().__init__(config, source, runtime)
+        self.streamed, self.follow = source.streamed, source.follow
+
+    def rehearse(self, changes: Changes) -> None:
+        """Do with the first changes of the log, on a thread, what windows need: the first signal and the first window
+        would wait for compiled kernels and modules otherwise, a third of a second each. Should it fail, they tell."""
+        self._helper.submit(_rehearse, replace(changes, versions=tuple(changes.versions)))
+
+    @staticmethod
+    def spread(reads: Sequence[Read], count: int) -> list[tuple[Read, ...]]:
+        """The chunks over at most `count` tasks; neighbours in one task are read by one query."""
+        count = min(count, len(reads))
+        parts = [reads[len(reads) * part // count : len(reads) * (part + 1) // count] for part in range(count)]
+        return [tuple(_joined(part)) for part in parts]
+
+
 class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Read]):
     """Opens the windows of a query, one at a time; see WindowSource. `At` is the last commit that was delivered.
 
@@ -103,12 +127,11 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     show; with `comments` schemas hold the comments of columns. `parallelism` tasks read the chunks of a window.
     """
 
-    needs_watermarks = False
-
     def __init__(
         self,
         config: Mapping[str, Any],
         *,
+        legacy: bool,
         parallelism: int,
         connect: Callable[[], psycopg.Connection[Any]],
         list_captured: Callable[[], Sequence[tuple[str, str]]],
@@ -117,6 +140,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         comments: bool,
         runtime: Runtime,
     ) -> None:
+        self.legacy = legacy
         self._runtime = runtime
         self._connect = connect
         self._list_captured = list_captured
@@ -127,8 +151,14 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         self._database = config["database.dbname"]
         self._chunk_size = config["incremental.snapshot.chunk.size"]
         name = config["signal.data.collection"]
-        self.signal_table = table_name(name) if name else None
-        self._quoted = ".".join(map(quoted, self.signal_table or ()))
+        self._signal_table = table_name(name) if name else None
+        self._quoted = ".".join(map(quoted, self._signal_table or ()))
+        self.writes = self._signal_table is not None and not config["read.only"]
+        self.refuses = refusal(config)
+        chunks = config["incremental.snapshot.window.chunks"]
+        self.pace = BatchPace(chunks, parallelism, self._chunk_size, config["poll.dispatch.interval.ms"] / 1000)
+        # With one chunk in each, batches end with their windows, so that events come as from Debezium.
+        self.opens_ahead = chunks != 1
         self.streamed = Streamed()
         # One that does the rest, and two that take turns at exporting: the snapshot of the window that is being read
         # stays while the next one is opened.
@@ -252,8 +282,18 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
 
     # --- the log -----------------------------------------------------------------------------------------------------
 
+    def follow(self, control: psycopg.Connection[Any]) -> None:
+        """The log is going to be read: its transactions that wait for a standby may have been streamed before.
+
+        Who waits is shown to members of pg_read_all_stats alone. Others take every running transaction for one that
+        waits, where the server has standbys to wait for: the first window then comes when these have ended.
+        """
+        found = np.array(waiting(control), np.int64)
+        if len(found):
+            self.streamed.add(found, np.zeros(len(found), np.int64))
+
     def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
-        found = logged(changes.rows, changes.versions, self.signal_table)
+        found = logged(changes.rows, changes.versions, self._signal_table)
         return [(one.signal, lsn_text(one.lsn)) for one in found if one.op == "c"]
 
     def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
@@ -280,9 +320,9 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     def _origin(self, window: KeyedWindow, changes: Changes) -> WindowOrigin:
         """What the rows of the window say of their source: the closing watermark's event, where there is one."""
         closing = None if window.closing is None else window.closing.id
-        for one in reversed(logged(changes.rows, changes.versions, self.signal_table)):
+        for one in reversed(logged(changes.rows, changes.versions, self._signal_table)):
             if one.signal.id == closing:
-                return WindowOrigin(one.xid, one.lsn, one.previous_end, one.commit_lsn, one.commit_us)
+                return one.commit
         upto = window.upto
         return WindowOrigin(window.view.visible.xmax & 0xFFFFFFFF, upto, upto, upto, window.view.at_us)
 
@@ -392,6 +432,27 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
         missing = tuple(column for column in found.columns if column.name in needed)
         shown = replace(shown, columns=shown.columns + missing)
         return shown, row[1], found.key, catalog.output_functions(found.columns)
+
+
+def _rehearse(changes: Changes) -> None:
+    for table in changes.versions:
+        found = changes.of(table)
+        if table.key and found:
+            superseded(table, table.key, found, lambda batch: np.zeros(len(batch), np.bool_))
+            return
+
+
+def _joined(reads: Sequence[Read]) -> list[Read]:
+    """The same rows with neighbouring chunks of a table as one."""
+    found: list[Read] = []
+    for read in reads:
+        last = found[-1] if found else None
+        if last is not None and last.table is read.table and last.chunk.upto == read.chunk.after:
+            chunk = replace(last.chunk, upto=read.chunk.upto, rows=last.chunk.rows + read.chunk.rows)
+            found[-1] = replace(last, chunk=chunk)
+        else:
+            found.append(read)
+    return found
 
 
 def _has_gone(connection: psycopg.Connection[Any], table: KeyedTable | None, sqlstate: str | None) -> bool:
