@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from tailrace.log.notices import Notices
 from tailrace.log.planner import Offset, Task
 from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.windows import Windows
 
 Result = TypeVar("Result")
 IDLE_BYTES = 16 << 20
@@ -108,44 +109,15 @@ P = TypeVar("P", bound=Place)
 T = TypeVar("T")
 
 
-class Windows(ABC, Generic[P, T]):
-    """Signals and the windows of incremental snapshots, over one open log; positions are where batches begin and end.
-
-    A window's rows are read while the log goes on, and its batch has the log up to its closing watermark.
-    """
-
-    @abstractmethod
-    def begin(self, progress: Progress, start: Offset) -> Progress:
-        """Where the next batch begins: `progress` is that of the last one, which ended at `start`.
-
-        Its notices and its window are past. The window of a batch that another planner has planned is read again.
-        """
-
-    @abstractmethod
-    def open(self, progress: Progress, start: P, limits: Limits, target: T | None) -> P | None:
-        """Open the next window; the end of its batch, which may be behind `target`.
-
-        None when no snapshot runs, or the log is too far behind.
-        """
-
-    @abstractmethod
-    def finish(self, progress: Progress, start: P, end: P) -> Progress:
-        """The progress after the batch `(start, end]`: its window read, its signals obeyed."""
-
-    @abstractmethod
-    def planned(self, end: Offset, progress: Progress) -> None:
-        """The batch ends at the offset `end`, which holds `progress`."""
-
-
 class OpenLog(ABC, Generic[O, P, T]):
     """A log that is being read from a position on. Every method raises TailraceError or what `Source.called` explains.
 
     What stands here is of a log that is asked for changes at each call; one that a thread reads has more to say.
-    `windows` is None where the configuration has no signals. `outlives_snapshots` tells whether it can be read on
-    behind a blocking snapshot that has begun meanwhile.
+    `windows` are those of incremental snapshots, None where the configuration has no signals. `outlives_snapshots`
+    tells whether it can be read on behind a blocking snapshot that has begun meanwhile.
     """
 
-    windows: Windows[P, T] | None = None
+    windows: Windows[Any, Any, Any, Any, Any, Any] | None = None
     outlives_snapshots = True
 
     @property
@@ -195,6 +167,17 @@ class OpenLog(ABC, Generic[O, P, T]):
     @abstractmethod
     def is_far(self, start: P, idle: P) -> bool:
         """Whether the idle position `idle` is so far behind `start` that an offset should say so without delay."""
+
+    @abstractmethod
+    def window_end(self, progress: Progress, start: P, limits: Limits, target: T | None) -> P | None:
+        """Open the next window; the end of its batch, which may be behind `target`.
+
+        None when no snapshot runs, or the log is too far behind: the batch has to hold all of it up to the window.
+        """
+
+    @abstractmethod
+    def changes(self, start: P, end: P) -> Any:
+        """The changes of the batch `(start, end]`, as windows take them."""
 
     @abstractmethod
     def offset(self, since: O, end: P, heartbeat_ms: int, progress: Progress) -> O:

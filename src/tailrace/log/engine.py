@@ -12,7 +12,7 @@ from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
 from tailrace.log.beside import HeartbeatTask, NoticeTask
-from tailrace.log.contracts import Limits, O, OpenLog, P, Source, T, Windows
+from tailrace.log.contracts import Limits, O, OpenLog, P, Source, T
 from tailrace.log.delay import StreamingDelay
 from tailrace.log.dispatch import DispatchInterval
 from tailrace.log.heartbeats import Heartbeats
@@ -86,7 +86,7 @@ class LogEngine(Generic[O, P, T]):
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
         since = self._offsets.from_json(start)
-        found = self._called(lambda: self._next(since, start, Limits(max_rows, max_bytes)))
+        found = self._called(lambda: self._next(since, Limits(max_rows, max_bytes)))
         self._memory.has_started = True
         return start if found == since else found.to_json()
 
@@ -131,7 +131,7 @@ class LogEngine(Generic[O, P, T]):
 
     # --- the end of the next batch -------------------------------------------------------------------------------
 
-    def _next(self, since: O, start: Offset, limits: Limits) -> O:
+    def _next(self, since: O, limits: Limits) -> O:
         began = self._begin(since, limits)
         if began is not None:
             return began
@@ -155,17 +155,18 @@ class LogEngine(Generic[O, P, T]):
             blocked = self._block(since, limits)
             if blocked is not None:
                 return blocked
-        return self._next_of_log(opened, since, start, limits)
+        return self._next_of_log(opened, since, limits)
 
-    def _next_of_log(self, opened: OpenLog[O, P, T], since: O, start: Offset, limits: Limits) -> O:
-        """The end of the next batch of the open log; `start` is `since` as Spark has it."""
+    def _next_of_log(self, opened: OpenLog[O, P, T], since: O, limits: Limits) -> O:
+        """The end of the next batch of the open log."""
         progress = past = replace(since.progress, notices=(), reading=())
         windows = opened.windows
         if windows is None:
             found = self._next_batch(opened, since.log, limits)
         else:
-            begun = windows.begin(past, start)
-            found, progress = self._next_window(opened, windows, begun, past, since.log, limits)
+            begun = windows.begin(past)
+            found = self._next_window(opened, begun, past, since.log, limits)
+            progress = windows.finish(begun, opened.changes(since.log, found))
         progress = self._notices.add_to(progress)
         moved = found != since.log or progress != past
         heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
@@ -175,23 +176,22 @@ class LogEngine(Generic[O, P, T]):
             return since
         end = opened.offset(since, found, heartbeat_ms, progress)
         if windows is not None:
-            windows.planned(end.to_json(), progress)
+            windows.planned(end.to_json())
         return end
 
     def _next_window(
         self,
         opened: OpenLog[O, P, T],
-        windows: Windows[P, T],
         begun: Progress,
         past: Progress,
         start: P,
         limits: Limits,
-    ) -> tuple[P, Progress]:
+    ) -> P:
         """The end of the next batch, with a window in it when an incremental snapshot is running.
 
         `begun` follows `past`, the progress of the batch before without what is over.
         """
-        found = windows.open(begun, start, limits, self._target)
+        found = opened.window_end(begun, start, limits, self._target)
         if found is None and begun != past:
             # the window of the last batch is closed: the offset should say so soon
             found = opened.plan(start, limits, self._target)
@@ -199,7 +199,7 @@ class LogEngine(Generic[O, P, T]):
             # a snapshot does not wait for changes to gather, and the log goes on with it
             is_running = bool(begun.blocking) or (begun.state is not None and not begun.state.paused)
             found = self._next_batch(opened, start, limits, gathers=not is_running)
-        return found, windows.finish(begun, start, found)
+        return found
 
     def _next_batch(self, opened: OpenLog[O, P, T], start: P, limits: Limits, *, gathers: bool = True) -> P:
         """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached.

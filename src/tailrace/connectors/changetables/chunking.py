@@ -10,7 +10,7 @@ from tailrace.config import Config
 from tailrace.connectors.changetables.offset import TablesOffset, TablesPosition, TablesSnapshot
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.notices import TableNotices
-from tailrace.connectors.changetables.snapshot.windows import Incremental
+from tailrace.connectors.changetables.snapshot.windows import TableWindows
 from tailrace.log import contracts
 from tailrace.runtime import Runtime
 
@@ -23,14 +23,14 @@ class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
         self,
         config: Config,
         tables: TableSnapshots,
-        incremental: Incremental,
+        windows: TableWindows,
         first: Callable[[], TablesOffset],
         to_end: Callable[[TablesPosition], TablesPosition | None],
         runtime: Runtime,
     ) -> None:
         self.notices = TableNotices(config, runtime)
         self._tables = tables
-        self._incremental = incremental
+        self._windows = windows
         self._first = first
         self._to_end = to_end
         self._planned: tuple[TableId, ...] = ()
@@ -44,7 +44,7 @@ class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
         end = self._to_end(since.log)
         if end is None:
             return None
-        chosen = self._incremental.tables(since.progress.blocking, end.databases)
+        chosen = self._windows.tables(since.progress.blocking, end.databases)
         return self._begun(replace(since, databases=end.databases), chosen)
 
     def _begun(self, since: TablesOffset, chosen: Mapping[TableId, str | None] | None) -> TablesOffset:

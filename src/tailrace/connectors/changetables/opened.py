@@ -15,7 +15,7 @@ from tailrace.connectors.changetables.log.numbering import numbered
 from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.position import Newest, read_to
-from tailrace.connectors.changetables.snapshot.windows import Incremental, Window
+from tailrace.connectors.changetables.snapshot.windows import Changes, Incremental, LogPlace
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
@@ -40,9 +40,10 @@ Observed = Mapping[str, tuple[Newest | None, Eras]]
 
 class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     """The change tables of `databases`. `wanted` leaves out of a position what the lists leave out now, `shown` gives
-    a table the columns and the key that its events need, `source` what tasks need to read."""
+    a table the columns and the key that its events need, `source` what tasks need to read. `check` refuses a signal
+    table that is not captured."""
 
-    windows: Windows
+    windows: Incremental
 
     def __init__(
         self,
@@ -51,10 +52,11 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         wanted: Callable[[Reached], Reached],
         shown: Callable[[TableSchema], TableSchema],
         source: Callable[[], Source],
-        incremental: Incremental,
+        windows: Incremental,
+        check: Callable[[Mapping[str, Reached]], None],
         runtime: Runtime,
     ) -> None:
-        self.windows = Windows(incremental, self)
+        self.windows = windows
         self.newest: dict[str, Newest] = {}
         """How far each database was captured at the last look."""
         self._settings = settings
@@ -62,7 +64,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         self._wanted = wanted
         self._shown = shown
         self._source = source
-        self._incremental = incremental
+        self._check = check
         self._runtime = runtime
         self._warn_due = 0.0
         # what was passed at the last look; whether it should be kept at once
@@ -70,7 +72,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         self._is_kept = False
 
     def committed(self, since: TablesOffset) -> None:
-        self._incremental.check(since.databases)
+        self._check(since.databases)
         self._passed = since.log
         # the first position behind a snapshot ends what offsets say of it
         self._is_kept = since.snapshot is not None
@@ -115,15 +117,24 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
             found[name] = Reached(max(after, upto), eras)
         return TablesPosition(found), rows, is_cut
 
-    def through(
-        self, start: TablesPosition, observed: Observed, window: Window, limits: Limits, target: Target | None
-    ) -> TablesPosition:
-        """The end of a batch that reads to the closing watermark of `window`, however much that is."""
-        name = window.database
+    def window_end(
+        self, progress: Progress, start: TablesPosition, limits: Limits, target: Target | None
+    ) -> TablesPosition | None:
+        """The batch reads to the closing watermark, however much that is."""
+        observed = self.observed(start) if progress.state is not None and not progress.state.paused else {}
+        window = self.windows.open(progress, LogPlace(start.databases, observed))
+        if window is None:
+            return None
+        name = window.upto.database
         here = start.databases[name]
         _, eras = self._databases[name].observe(self._wanted(here))
         found, _, _ = self._limited(start, {**observed, name: (None, eras)}, limits, target)
-        return TablesPosition({**found.databases, name: Reached(max(here.position, window.upto), eras)})
+        return TablesPosition({**found.databases, name: Reached(max(here.position, window.upto.commit), eras)})
+
+    def changes(self, start: TablesPosition, end: TablesPosition) -> Changes:
+        # tables that are captured since then may be asked for
+        found = self.idle_position(start) if end == start else end
+        return Changes(start.databases, found.databases)
 
     def to_end(self, start: TablesPosition, target: Target | None) -> TablesPosition | None:
         """The end of what is captured, or of the query, behind `start`; None where a row comes before it."""
@@ -153,8 +164,8 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     def tasks(self, since: TablesOffset, until: TablesOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
         source = self._source()
         tasks = self._changes(since, until, source) if since.log.is_before(until.log) else []
-        windows = self._incremental.tasks(end, since.databases, until.databases, source)
-        return [*tasks, *beside, *windows]
+        parts = self.windows.reads(end, Changes(since.databases, until.databases))
+        return [*tasks, *beside, *(part(source) for part in parts)]
 
     def _changes(self, since: TablesOffset, until: TablesOffset, source: Source) -> list[Task]:
         """One task for each topic that has changes; one for all of them where they are few."""
@@ -186,31 +197,3 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         if boundaries:
             tasks.append(BoundaryTask(tuple(boundaries), self._settings))
         return tasks
-
-
-class Windows(contracts.Windows[TablesPosition, Target]):
-    """Signals and windows in the log that `opened` reads."""
-
-    def __init__(self, incremental: Incremental, opened: OpenedLog) -> None:
-        self._incremental = incremental
-        self._opened = opened
-
-    def begin(self, progress: Progress, start: Offset) -> Progress:
-        return self._incremental.begin(progress)
-
-    def open(
-        self, progress: Progress, start: TablesPosition, limits: Limits, target: Target | None
-    ) -> TablesPosition | None:
-        if progress.state is None or progress.state.paused:
-            return None
-        observed = self._opened.observed(start)
-        window = self._incremental.open(progress, start.databases, observed)
-        return None if window is None else self._opened.through(start, observed, window, limits, target)
-
-    def finish(self, progress: Progress, start: TablesPosition, end: TablesPosition) -> Progress:
-        # tables that are captured since then may be asked for
-        upto = self._opened.idle_position(start) if end == start else end
-        return self._incremental.finish(progress, start.databases, upto.databases)
-
-    def planned(self, end: Offset, progress: Progress) -> None:
-        self._incremental.planned(end)

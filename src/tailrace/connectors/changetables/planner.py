@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.log.tasks import SchemaTask, Source
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.opened import OpenedLog, Target
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
-from tailrace.connectors.changetables.snapshot.windows import Incremental
+from tailrace.connectors.changetables.snapshot.windows import Incremental, TableWindows
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.form import Form
@@ -66,12 +66,20 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         skipped = skipped_rows(settings.skipped_operations, dialect.pairs)
         self._forms = Forms(self._databases, self._includes, only, skipped)
         self._tables = TableSnapshots(config, self._databases, self._shown, os.cpu_count() or 1, runtime)
-        self._incremental = Incremental(config, settings, dialect, self._databases, self._shown, runtime=runtime)
+        windows = TableWindows(config, dialect, self._databases, self._shown, legacy=settings.legacy, runtime=runtime)
+        self._incremental = Incremental(config, windows, runtime)
         self._log = OpenedLog(
-            settings, self._databases, self._wanted, self._shown, self._source, self._incremental, runtime
+            settings,
+            self._databases,
+            self._wanted,
+            self._shown,
+            self._source,
+            self._incremental,
+            windows.check,
+            runtime,
         )
         self._target: Target | None = None
-        self.snapshots = ChunkedSnapshots(config, self._tables, self._incremental, self.first, self._to_end, runtime)
+        self.snapshots = ChunkedSnapshots(config, self._tables, windows, self.first, self._to_end, runtime)
         # sessions, and what they have said of the server, are no part of it: a lost one is lost
         self.memory = (self._tables, *self._incremental.parts)
 

@@ -13,8 +13,8 @@ from tailrace.connectors.mongodb.records.partition import tasks_of
 from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.records.transactions import Numbered, numbered
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
 from tailrace.connectors.mongodb.snapshot.placing import placed
+from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace
 from tailrace.log import contracts
 from tailrace.log.beside import BoundaryTask
 from tailrace.log.contracts import Limits
@@ -27,7 +27,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
     """The log as `reader` has it; its changes are of the collections `names`, of the `kind` that `segment` names."""
 
     reader: LogReader
-    windows: Windows | None
+    windows: Incremental | None
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         parallelism: int,
     ) -> None:
         self.reader = reader
-        self.windows = None if incremental is None else Windows(incremental, reader, names)
+        self.windows = incremental
         self._settings = settings
         self._names = names
         self._kind = kind
@@ -65,6 +65,15 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
     def newest(self) -> Position:
         """What is known to be there."""
         return self.reader.newest(self._planned)
+
+    def window_end(self, progress: Progress, start: Position, limits: Limits, target: int | None) -> Position | None:
+        if self.windows is None or self.reader.is_behind or self.reader.has_failed:
+            return None
+        window = self.windows.open(progress, LogPlace(self.reader, start))
+        return None if window is None else window.upto.position
+
+    def changes(self, start: Position, end: Position) -> Changes:
+        return Changes(self.reader.take(start, end) if start.is_before(end) else [], self._names)
 
     def offset(self, since: MongoOffset, end: Position, heartbeat_ms: int, progress: Progress) -> MongoOffset:
         opened = since.transaction
@@ -93,7 +102,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
                 numbers=None if counted is None else counted.numbers,
             )
         if self.windows is not None:
-            changes = placed(changes, self.windows.incremental.reads(end, rows, self._names), self._settings)
+            changes = placed(changes, self.windows.reads(end, Changes(rows, self._names)), self._settings)
         return [*tasks, *changes, *beside]
 
     def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
@@ -106,28 +115,3 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
             settings.events.skipped_operations,
             settings.replica_set if settings.legacy else None,
         )
-
-
-class Windows(contracts.Windows[Position, int]):
-    """Signals and windows in the log that `reader` reads. A window waits while the log is behind: its batch has to
-    hold all of it."""
-
-    def __init__(self, incremental: Incremental, reader: LogReader, names: Sequence[Namespace]) -> None:
-        self.incremental = incremental
-        self._reader = reader
-        self._names = names
-
-    def begin(self, progress: Progress, start: Offset) -> Progress:
-        return self.incremental.begin(progress, start)
-
-    def open(self, progress: Progress, start: Position, limits: Limits, target: int | None) -> Position | None:
-        if self._reader.is_behind or self._reader.has_failed:
-            return None
-        return self.incremental.open(progress, self._reader, start)
-
-    def finish(self, progress: Progress, start: Position, end: Position) -> Progress:
-        rows = self._reader.take(start, end) if start.is_before(end) else []
-        return self.incremental.finish(progress, rows, self._names)
-
-    def planned(self, end: Offset, progress: Progress) -> None:
-        self.incremental.planned(end, progress)

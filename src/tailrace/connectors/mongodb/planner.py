@@ -23,7 +23,7 @@ from tailrace.connectors.mongodb.server.faults import explained, explained_error
 from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
 from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
+from tailrace.connectors.mongodb.snapshot.windows import Incremental, MongoWindows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
@@ -90,7 +90,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         )
         self.incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
-            self.incremental = Incremental(
+            windows = MongoWindows(
                 config,
                 self._captured.signals,
                 self._cursors,
@@ -101,6 +101,7 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
                 sees_majority=self._majority.is_seen,
                 runtime=self._runtime,
             )
+            self.incremental = Incremental(config, windows, self._runtime)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return explained(work)()

@@ -15,8 +15,8 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.connectors.postgres.server.connection import Address
-from tailrace.connectors.postgres.snapshot.incremental import Incremental
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
+from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
@@ -43,20 +43,31 @@ def parallelism(config: Config) -> int:
 
 
 class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
-    """The log as `reader` has it. What a snapshot has shown is left out, so another snapshot needs another reader."""
+    """The log as `reader` has it; `address` is where tasks read rows.
+
+    What a snapshot has shown is left out, so another snapshot needs another reader.
+    """
 
     reader: LogReader
-    windows: Windows | None
+    windows: Incremental | None
     outlives_snapshots = False
 
     def __init__(
-        self, config: Config, settings: EventSettings, reader: LogReader, windows: Windows | None, xmin: CatalogXmin
+        self,
+        config: Config,
+        settings: EventSettings,
+        reader: LogReader,
+        windows: Incremental | None,
+        xmin: CatalogXmin,
+        address: Callable[[], Address],
     ) -> None:
         self.reader = reader
         self.windows = windows
         self._config = config
         self._settings = settings
         self._xmin = xmin
+        self._address = address
+        self._has_rehearsed = False
 
     def committed(self, since: PostgresOffset) -> None:
         # Spark asks to go on from what it has committed
@@ -68,6 +79,29 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
 
     def is_far(self, start: LogPosition, idle: LogPosition) -> bool:
         return idle.safe_lsn - start.safe_lsn >= contracts.IDLE_BYTES
+
+    def window_end(
+        self, progress: Progress, start: LogPosition, limits: Limits, target: int | None
+    ) -> LogPosition | None:
+        windows, reader = self.windows, self.reader
+        if windows is None or reader.lag > WINDOW_LAG:
+            return None
+        window = windows.open(progress, start.commit_lsn)
+        if window is None:
+            return None
+        reader.extend(window.upto)
+        if not reader.read_through(window.upto, WINDOW_SECONDS):
+            windows.give_up()
+            return None
+        found = reader.plan(start, UNLIMITED, UNLIMITED, window.upto)
+        if target is None and windows.opens_ahead:
+            # it was opened a while ago: what has come since does not wait for the next batch
+            further = reader.plan(start, limits.rows, limits.bytes)
+            found = further if found.is_before(further) else found
+        return found
+
+    def changes(self, start: LogPosition, end: LogPosition) -> Changes:
+        return Changes(self.reader.take(start, end) if start.is_before(end) else [], self.reader.versions)
 
     def offset(self, since: PostgresOffset, end: LogPosition, heartbeat_ms: int, progress: Progress) -> PostgresOffset:
         visible = since.visible
@@ -93,7 +127,35 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
             if found:
                 tasks.append(BoundaryTask(tuple(found), self._settings))
         tasks += beside
-        return tasks if self.windows is None else self.windows.beside(tasks, groups, rows, until, end)
+        return tasks if self.windows is None else self._with_window(self.windows, tasks, groups, rows, until, end)
+
+    def _with_window(
+        self,
+        windows: Incremental,
+        tasks: list[Task],
+        groups: Groups,
+        rows: Sequence[Rows],
+        until: PostgresOffset,
+        end: Offset,
+    ) -> list[Task]:
+        """The tasks of a batch with those of its window; `groups` are the segments of `tasks`, and `rows` theirs."""
+        parallel = parallelism(self._config)
+        changes = Changes(rows, self.reader.versions)
+        reads = windows.reads(end, changes)
+        if reads:
+            address = self._address()
+            read: list[Task] = [ReadTask(address, part, self._settings) for part in windows.spread(reads, parallel)]
+            if _is_small(groups):
+                tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
+            tasks = [*tasks, *read]
+            if self.reader.lag <= WINDOW_LAG:
+                windows.open_ahead(end, until.progress, until.log.commit_lsn)
+        elif rows and not self._has_rehearsed:
+            self._has_rehearsed = True
+            windows.rehearse(changes)
+            if groups and _is_small(groups):
+                tasks = tasks + [Rehearsal(tasks[0])] * (parallel - len(tasks))
+        return tasks
 
     def _groups(self, rows: Sequence[Rows]) -> Groups:
         return segments.tasks(
@@ -105,79 +167,6 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
             # Spark's JVM gets the tasks first, and would have to hold what workers then leave out
             self._settings.most_change_bytes,
         )
-
-
-class Windows(contracts.Windows[LogPosition, int]):
-    """Signals and windows of one query; `reader` is that of the open log. `address` is where tasks read rows."""
-
-    def __init__(
-        self, config: Config, settings: EventSettings, incremental: Incremental, address: Callable[[], Address]
-    ) -> None:
-        self.incremental = incremental
-        self._settings = settings
-        self._parallelism = parallelism(config)
-        self._address = address
-        self._has_rehearsed = False
-        self._reader: LogReader | None = None
-
-    @property
-    def reader(self) -> LogReader:
-        assert self._reader is not None
-        return self._reader
-
-    @reader.setter
-    def reader(self, reader: LogReader) -> None:
-        self._reader = reader
-
-    def begin(self, progress: Progress, start: Offset) -> Progress:
-        return self.incremental.begin(progress)
-
-    def open(self, progress: Progress, start: LogPosition, limits: Limits, target: int | None) -> LogPosition | None:
-        # the batch has to hold all of the log up to the window
-        if self.reader.lag > WINDOW_LAG:
-            return None
-        window = self.incremental.open(progress, start.commit_lsn)
-        if window is None:
-            return None
-        self.reader.extend(window.upto_lsn)
-        if not self.reader.read_through(window.upto_lsn, WINDOW_SECONDS):
-            self.incremental.give_up()
-            return None
-        found = self.reader.plan(start, UNLIMITED, UNLIMITED, window.upto_lsn)
-        if target is None and self.incremental.opens_ahead:
-            # it was opened a while ago: what has come since does not wait for the next batch
-            further = self.reader.plan(start, limits.rows, limits.bytes)
-            found = further if found.is_before(further) else found
-        return found
-
-    def finish(self, progress: Progress, start: LogPosition, end: LogPosition) -> Progress:
-        rows = self.reader.take(start, end) if start.is_before(end) else []
-        return self.incremental.finish(progress, rows, self.reader.versions)
-
-    def planned(self, end: Offset, progress: Progress) -> None:
-        self.incremental.planned(end)
-
-    def beside(
-        self, tasks: list[Task], groups: Groups, rows: Sequence[Rows], until: PostgresOffset, end: Offset
-    ) -> list[Task]:
-        """The tasks of a batch with those of its window; `groups` are the segments of `tasks`, and `rows` theirs."""
-        versions = self.reader.versions
-        reads = self.incremental.reads(end, rows, versions)
-        if reads:
-            address = self._address()
-            parts = self.incremental.spread(reads, self._parallelism)
-            read = [ReadTask(address, part, self._settings) for part in parts]
-            if _is_small(groups):
-                tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
-            tasks = [*tasks, *read]
-            if self.reader.lag <= WINDOW_LAG:
-                self.incremental.open_ahead(end, until.progress, until.log.commit_lsn)
-        elif rows and not self._has_rehearsed:
-            self._has_rehearsed = True
-            self.incremental.rehearse(rows, versions)
-            if groups and _is_small(groups):
-                tasks = tasks + [Rehearsal(tasks[0])] * (self._parallelism - len(tasks))
-        return tasks
 
 
 def _is_small(groups: Groups) -> bool:

@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.offset import PostgresOffset
-from tailrace.connectors.postgres.opened import OpenedLog, Windows, parallelism
+from tailrace.connectors.postgres.opened import OpenedLog, parallelism
 from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn, lsn_text
 from tailrace.connectors.postgres.schema.captured import captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
@@ -25,7 +25,7 @@ from tailrace.connectors.postgres.schema.history import History, SchemaHistory
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup import publications, slots
-from tailrace.connectors.postgres.snapshot.incremental import Incremental
+from tailrace.connectors.postgres.snapshot.windows import Incremental, PostgresWindows
 from tailrace.errors import PositionLost
 from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
@@ -77,7 +77,6 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
         self.incremental = self._incremental()
-        self._windows = self._window_log()
         self.snapshots = PostgresSnapshots(
             config, settings, self._tables, outside, self._connect, self._names.admit, self._streamed
         )
@@ -86,17 +85,18 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         config, shaping = self._config, self._settings.shaping
         if not config["signal.data.collection"] and not set(config["signal.enabled.channels"]) - {"source"}:
             return None
-        return Incremental(
+        source = PostgresWindows(
             config,
             legacy=self._settings.legacy,
             parallelism=parallelism(config),
             connect=lambda: self._outside.connect(config),
-            captured=self._captured_names,
+            list_captured=self._captured_names,
             is_captured=self._tables.includes,
             admit=lambda table: shaping.read(self._names.admit(table)),
             comments=shaping.comments,
             runtime=self._outside.runtime,
         )
+        return Incremental(config, source, self._outside.runtime)
 
     def called(self, work: Callable[[], contracts.Result]) -> contracts.Result:
         return connections.explained(work)()
@@ -106,7 +106,6 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self.incremental is not None:
             self.incremental.close()
         self.incremental = self._incremental()
-        self._windows = self._window_log()
         self._prepared = False
         return False
 
@@ -114,11 +113,6 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self._control is None or connections.is_lost(self._control, self._outside.runtime):
             self._control = self._outside.connect(self._config)
         return self._control
-
-    def _window_log(self) -> Windows | None:
-        if self.incremental is None:
-            return None
-        return Windows(self._config, self._settings, self.incremental, self._address)
 
     def _address(self) -> connections.Address:
         return connections.Address.of(self._config, self._connect())
@@ -207,10 +201,8 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         reader = LogReader(feed)
         if self.incremental is not None:
             self.incremental.follow(self._connect())
-        if self._windows is not None:
-            self._windows.reader = reader
         reader.start()
-        return OpenedLog(config, self._settings, reader, self._windows, self._xmin)
+        return OpenedLog(config, self._settings, reader, self.incremental, self._xmin, self._address)
 
     def _shown(self, table: TableSchema) -> list[str]:
         """The columns whose change makes an update an event: those that values show, and the key."""

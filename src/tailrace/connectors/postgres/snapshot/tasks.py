@@ -17,7 +17,7 @@ from tailrace.snapshot.plan import Chunk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tailrace.connectors.postgres.snapshot.incremental import Read
+    from tailrace.connectors.postgres.snapshot.windows import Read
     from tailrace.log.planner import Task
 
 
