@@ -75,7 +75,7 @@ class Feed:
             self.done.set()
             self.done.wait(0.001)
             return None
-        self.caught_up_at = found.reached.time
+        self.caught_up_at = max(self.caught_up_at, found.reached.time)
         return found
 
     def close(self) -> None: ...
@@ -234,3 +234,21 @@ def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple
     reader.take(Position(), Position(5, 2))
     found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]
     assert found == [{"first": "a longer one"}, {"second": 1}]
+
+
+def test_what_was_read_and_not_kept_has_not_been_read() -> None:
+    feed = MongoFeed(Feed(chunk(1), chunk(2, 4), chunk(1)), Position())
+    feed.open()
+    kept = feed.read(False, lambda: False)
+    assert kept is not None
+    feed.keep(kept)
+    assert feed.read(False, lambda: False) is not None
+    # the disk has refused it, and the session begins anew
+    feed.close()
+    feed.open()
+    again = feed.read(False, lambda: False)
+    assert again is not None
+    feed.keep(again)
+    assert feed.has_read(1)
+    assert not feed.has_read(2)
+    assert not feed.has_passed(Position(2, 1))

@@ -82,6 +82,8 @@ class MongoFeed:
 
     def open(self) -> None:
         self._source.open(self.reached_position)
+        # what was read and not kept comes again
+        self._source.caught_up_at = self._read_to
 
     def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> feed.Step[Position, Position, Rows] | None:
         chunk = self._source.read()
