@@ -21,14 +21,14 @@ from tailrace.connectors.mongodb.log.position import WHOLE
 from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
-from tailrace.connectors.mongodb.snapshot import incremental as mongo_windows
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
+from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
 from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool, visible
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
 from tailrace.errors import SpoolFailed
+from tailrace.snapshot.windows import Windows
 
 
 @contextmanager
@@ -284,12 +284,12 @@ def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
 
 def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[None]:
     """A planner of MongoDB goes on behind the window of a batch that another one has planned."""
-    begin = Incremental.begin
+    begin = Windows.begin
 
-    def wrong(self: Any, progress: Any, start: Any) -> Any:
-        return begin(self, replace(progress, before=None), start)
+    def wrong(self: Any, progress: Any) -> Any:
+        return begin(self, replace(progress, before=None))
 
-    return replaced(Incremental, "begin", wrong)
+    return replaced(Windows, "begin", wrong)
 
 
 def a_window_gives_what_has_changed() -> contextlib.AbstractContextManager[None]:
@@ -363,18 +363,17 @@ def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[N
 
 def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
     """A window's batch need not hold the log up to its watermark."""
-    take = windows.Windows._behind
+    locate = windows.PostgresWindows.locate
 
-    def wrong(self: Any, of: Any, wait: bool) -> Any:
-        found = take(self, of, wait)
-        return None if found is None else FlushedLsn(found - 4096)
+    def wrong(self: Any, *given: Any) -> Any:
+        return FlushedLsn(locate(self, *given) - 4096)
 
-    return replaced(windows.Windows, "_behind", wrong)
+    return replaced(windows.PostgresWindows, "locate", wrong)
 
 
 def rows_beside_their_changes() -> contextlib.AbstractContextManager[None]:
     """Rows of a window stay though the log has changed them meanwhile."""
-    return replaced(reconcile.Superseded, "without", lambda self, table, columns: columns)
+    return replaced(reconcile.Superseded, "without", lambda self, table, identity, columns: columns)
 
 
 def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[None]:

@@ -39,9 +39,9 @@ from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
 from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks as snapshots
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
 from tailrace.connectors.mongodb.snapshot.notices import CollectionNotices
 from tailrace.connectors.mongodb.snapshot.placing import placed
+from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace, MongoWindows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.heartbeat import Heartbeats
@@ -103,7 +103,7 @@ class MongoPlanner:
         self._notices = CollectionNotices(config)
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
-            self._incremental = Incremental(
+            source = MongoWindows(
                 config,
                 self._captured.signals,
                 self._cursors,
@@ -114,6 +114,7 @@ class MongoPlanner:
                 sees_majority=self._majority.is_seen,
                 runtime=self._runtime,
             )
+            self._incremental = Incremental(config, source, self._runtime)
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
@@ -161,7 +162,7 @@ class MongoPlanner:
         if self._incremental is None:
             found = self._next_batch(reader, since.log, *limits)
         else:
-            progress = self._incremental.begin(past, start)
+            progress = self._incremental.begin(past)
             found, progress = self._next_window(reader, self._incremental, since.log, past, progress, *limits)
         progress = self._notices.add_to(progress)
         moved = found != since.log or progress != past
@@ -175,7 +176,7 @@ class MongoPlanner:
             opened = self._numbered(reader.take(since.log, found), since).open
         end = MongoOffset(found, None, heartbeat_ms, opened, progress).to_json()
         if self._incremental is not None:
-            self._incremental.planned(end, progress)
+            self._incremental.planned(end)
         return end
 
     @explained
@@ -207,7 +208,8 @@ class MongoPlanner:
                 numbers=None if counted is None else counted.numbers,
             )
         if self._incremental is not None:
-            changes = placed(changes, self._incremental.reads(end, rows, self._namespaces.names), settings)
+            read = self._incremental.reads(end, Changes(rows, self._namespaces.names))
+            changes = placed(changes, read, settings)
         tasks += changes
         if until.progress.notices != since.progress.notices and self._notices.are_records:
             tasks.append(NoticeTask(until.progress.notices, until.log.time, settings.events))
@@ -512,16 +514,17 @@ class MongoPlanner:
         `progress` follows `past`, that of the batch before. A window waits while the log is behind: its batch has to
         hold all of it.
         """
-        upto = None if reader.is_behind or reader.has_failed else incremental.open(progress, reader, start)
-        if upto is not None:
-            found = upto
+        is_late = reader.is_behind or reader.has_failed
+        window = None if is_late else incremental.open(progress, LogPlace(reader, start))
+        if window is not None:
+            found = window.upto.position
         elif progress != past:
             # the window of the last batch is closed: the offset should say so soon
             found = reader.plan(start, max_rows, max_bytes)
         else:
             found = self._next_batch(reader, start, max_rows, max_bytes)
         rows = reader.take(start, found) if start.is_before(found) else []
-        return found, incremental.finish(progress, rows, self._namespaces.names)
+        return found, incremental.finish(progress, Changes(rows, self._namespaces.names))
 
     def _next_batch(self, reader: LogReader, start: Position, max_rows: int, max_bytes: int) -> Position:
         """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached.
