@@ -20,8 +20,8 @@ from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
-from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position, releasable
-from tailrace.connectors.mongodb.log.reader import Feed, LogReader
+from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
+from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings, Source
 from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.records.partition import tasks_of
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
@@ -154,7 +154,7 @@ class MongoPlanner:
             return start
         reader = self._read_log(since)
         # Spark asks for what follows an offset when that is in its commit log
-        reader.release(releasable(Committed(since.log)))
+        reader.committed(Committed(since.log))
         limits = max_rows or _UNLIMITED, max_bytes or _UNLIMITED
         if self._incremental is not None and since.progress.blocking:
             return self._block(since).to_json()
@@ -168,7 +168,7 @@ class MongoPlanner:
         moved = found != since.log or progress != past
         heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
-            found = self._beyond(reader, since.log)
+            found = reader.idle_position(since.log)
         elif not moved:
             return start
         opened = since.transaction
@@ -446,7 +446,7 @@ class MongoPlanner:
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def _feed(self) -> Feed:
+    def _feed(self) -> Source:
         config = self._config
         await_ms = config["cursor.max.await.time.ms"] or None
         if self._target is not None:
@@ -462,17 +462,8 @@ class MongoPlanner:
     def _read_log(self, since: MongoOffset) -> LogReader:
         """The running reader, started at `since` at the first call."""
         if self._reader is None:
-            config = self._config
-            attempts, first, longest = retries(config)
-            self._reader = LogReader(
-                self._feed(),
-                since.log,
-                memory_limit=config["max.queue.size.in.bytes"] or 128 << 20,
-                max_retries=attempts,
-                retry_delay=longest,
-                first_delay=first,
-                runtime=self._runtime,
-            )
+            feed = MongoFeed(self._feed(), since.log, ReaderSettings.of(self._config))
+            self._reader = LogReader(feed, self._runtime)
             self._reader.start()
         return self._reader
 
@@ -483,10 +474,7 @@ class MongoPlanner:
         """
         if self._reader is None:
             self._demand(until.log)
-        reader = self._read_log(since)
-        while not reader.read_through(until.log, 1.0):
-            pass
-        return reader.take(since.log, until.log)
+        return self._read_log(since).take(since.log, until.log)
 
     def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
         """The numbers of a batch's events in their transactions."""
@@ -560,20 +548,10 @@ class MongoPlanner:
         """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""
         waited = self._runtime.monotonic() - self._idle_since
         read = reader.read_bytes - self._idle_bytes
-        moved = self._beyond(reader, start) if read >= IDLE_BYTES or waited >= IDLE_SECONDS else start
+        moved = reader.idle_position(start) if read >= IDLE_BYTES or waited >= IDLE_SECONDS else start
         if moved != start:
             self._idle_since, self._idle_bytes = self._runtime.monotonic(), reader.read_bytes
         return moved
-
-    @staticmethod
-    def _beyond(reader: LogReader, start: Position) -> Position:
-        """How far the log has been read behind `start` without a captured change; `start` when one waits.
-
-        A token may move while the time that is known does not.
-        """
-        moved = reader.reached
-        behind = start.is_before(moved) or (start.key == moved.key and start.token != moved.token)
-        return moved if behind and not reader.has_changes else start
 
     def _may_stream(self, since: MongoOffset) -> bool:
         """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""

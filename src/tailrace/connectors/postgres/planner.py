@@ -17,11 +17,12 @@ from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.chunk import Rows
+from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby
 from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings
-from tailrace.connectors.postgres.log.spool import Rows
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.offset import PostgresOffset
@@ -501,7 +502,7 @@ class PostgresPlanner:
             )
         replayed = None if until is None else (until.schemas, until.log)
         history = SchemaHistory(since.schemas, since.log, replayed)
-        reader = LogReader(
+        feed = PostgresFeed(
             ReaderSettings.of(config),
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
@@ -520,6 +521,7 @@ class PostgresPlanner:
             streamed=None if self._incremental is None else self._incremental.streamed,
             runtime=self._runtime,
         )
+        reader = LogReader(feed)
         if self._incremental is not None:
             self._incremental.follow(self._connect())
         reader.start()
