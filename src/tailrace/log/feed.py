@@ -150,7 +150,7 @@ class LogFeed(Protocol[P, Committed_contra, Upto, Taken]):
 
     @property
     def progress(self) -> int:
-        """Grows with what the server has told; after that failures are counted anew."""
+        """Grows with what the server has sent; failures are counted anew then."""
 
     @property
     def is_behind(self) -> bool:

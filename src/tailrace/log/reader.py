@@ -44,7 +44,7 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
         self._asked = self._answered = 0
         self._is_awaited = False
-        # whether it was told that the disk takes nothing
+        # whether a warning has said that the disk takes nothing
         self._has_warned = False
         self._failure: BaseException | None = None
         self._stop = runtime.event()
@@ -85,11 +85,10 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         deadline = self._runtime.monotonic() + seconds
         self._feed.want(target)
         while not self.has_read(target):
+            self._raise()
             left = deadline - self._runtime.monotonic()
             if left <= 0 or self.spool.full:
-                self._raise()
                 return False
-            self._raise()
             self.spool.wait(min(left, 0.25))
         return True
 

@@ -44,7 +44,7 @@ class Spool(Generic[P, Upto, Taken]):
     """Chunks in log order, behind `start`.
 
     Beyond `memory_limit` bytes the raw bytes of further chunks go to disk; beyond `memory_limit + disk_limit` bytes
-    `full` tells the reader to wait, unless a batch is being replayed that has not been read yet. Both bounds are
+    `full` asks the reader to wait, unless a batch is being replayed that has not been read yet. Both bounds are
     exceeded by one chunk at most, and by such a batch. When the disk has refused a chunk, the spool is full as it is,
     until something has been released.
     """
@@ -110,7 +110,7 @@ class Spool(Generic[P, Upto, Taken]):
     def _require(self, end: P | None) -> None:
         with self._changed:
             self._required = end
-            self._tell()
+            self._notify()
 
     def put(self, chunk: Chunk[P, Upto, Taken], is_wanted: bool = True) -> None:
         """Keep a chunk, which follows the last one. Raises SpoolFailed; then it holds what it did, and is full.
@@ -126,14 +126,14 @@ class Spool(Generic[P, Upto, Taken]):
             except SpoolFailed:
                 with self._changed:
                     self._is_refused = True
-                    self._tell()
+                    self._notify()
                 raise
             chunk = chunk.without_data()
         with self._changed:
             if is_wanted:
                 self._hold(_Held(chunk, size, place))
             self._reached = reached
-            self._tell()
+            self._notify()
 
     def _hold(self, held: _Held[P, Upto, Taken]) -> None:
         if held.place is None and self._held and self._held[-1].place is None:
@@ -152,9 +152,9 @@ class Spool(Generic[P, Upto, Taken]):
     def wake(self) -> None:
         """Let waiting callers look again: the reader has failed, or has passed a position without rows."""
         with self._changed:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.version += 1
         self._changed.notify_all()
 
@@ -175,7 +175,7 @@ class Spool(Generic[P, Upto, Taken]):
                 else:
                     self._in_memory -= held.size
                 self._is_refused = False
-            self._tell()
+            self._notify()
 
     def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None, *, cut: bool = False) -> P:
         """The end of the next batch after `start`: the last good one within the limits, or a cut behind some row.

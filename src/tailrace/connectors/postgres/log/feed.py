@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,7 @@ class PostgresFeed:
         self.indexer = self._indexer_at(start, visible, numbered_without)
         self._control: psycopg.Connection[Any] | None = None
         self._replication: psycopg.Connection[Any] | None = None
-        self._runs: Iterator[Step | None] = iter(())
+        self._runs: Generator[Step | None] | None = None
         self._stream: Streaming | None = None
         # What Spark has committed, and where the slot stands as far as it is known.
         self._forgettable = confirmed(0)
@@ -158,6 +159,7 @@ class PostgresFeed:
 
     def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> Step | None:
         self._is_asked, self._is_hurried = is_asked, is_hurried
+        assert self._runs is not None
         return next(self._runs)
 
     def keep(self, step: feed.Step[LogPosition, int, Rows]) -> None:
@@ -177,14 +179,15 @@ class PostgresFeed:
             self._stream.status_if_due()
 
     def close(self) -> None:
-        runs, self._runs = self._runs, iter(())
-        if isinstance(runs, Generator):
-            # with its gear
-            runs.close()
-        for connection in (self._control, self._replication):
-            if connection is not None:
-                connection.close()
+        runs, self._runs = self._runs, None
+        connections = [one for one in (self._control, self._replication) if one is not None]
         self._control = self._replication = None
+        with ExitStack() as ending:
+            for connection in connections:
+                ending.callback(connection.close)
+            if runs is not None:
+                # with its gear
+                ending.callback(runs.close)
 
     def setback(self, error: Exception) -> Setback | None:
         settings = self.settings
@@ -201,7 +204,7 @@ class PostgresFeed:
             return TailraceError(f"Reading slot {slot} has ended: {type(error).__name__}")
         return classify(error, slot) or exhausted(error, slot)
 
-    def _session(self) -> Iterator[Step | None]:
+    def _session(self) -> Generator[Step | None]:
         """The runs of a session, by one gear after another; None: nothing new for a while."""
         while True:
             self.head_lsn = self._flushed_end()
@@ -333,7 +336,7 @@ class PostgresFeed:
             return None
 
     def _parameters(self) -> dict[str, str]:
-        """What pgoutput is told beside protocol and publication; servers before 14 do not send logical messages."""
+        """Parameters of pgoutput beside protocol and publication; servers before 14 do not send logical messages."""
         assert self._control is not None
         found = dict(self.settings.parameters)
         if self._takes is not None and self._control.info.server_version >= 140000:

@@ -39,7 +39,7 @@ class AfterCommit(ConnectionFailed):
 
 
 class UnclearTransaction(AfterCommit):
-    """A large transaction of which it cannot be told what was rolled back."""
+    """A large transaction of which nobody says what was rolled back."""
 
 
 class TooMuchInProgress(AfterCommit):
@@ -120,7 +120,7 @@ class StreamedTransactions:
         if transaction is None:
             raise DecodeError(f"the commit of the transaction {xid}, of which no stream block came")
         if transaction.has_messages and transaction.aborted:
-            raise UnclearTransaction(f"The server does not tell which messages the transaction {xid} has rolled back.")
+            raise UnclearTransaction(f"The server does not say which messages the transaction {xid} has rolled back.")
         yield _BEGIN.pack(b"B", commit_lsn, at, xid), lsn
         try:
             yield from _surviving(transaction)

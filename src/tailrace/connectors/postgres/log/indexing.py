@@ -64,7 +64,7 @@ class Step(feed.Step[LogPosition, int, Rows]):
 
 @dataclass(slots=True)
 class _Ends:
-    """The commits of a run in order, those of messages alone among them: their message numbers and what they tell."""
+    """The commits of a run in order, those of messages alone among them: their message numbers and what they say."""
 
     messages: Int64s
     commit_lsn: Int64s
@@ -121,11 +121,11 @@ class Indexer:
     `index` only computes, from `reached` and a run; `keep` takes over how far that leads, when the chunk has been kept.
     So a run that fails anywhere between the two is as if it had not been read, and a new session reads it again.
 
-    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` tells whether a transaction is left out
+    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` says whether a transaction is left out
     as a whole (a snapshot has shown it already), but for its logical messages, which no snapshot shows; with
     `covers(version)` only its changes of the tables for which that holds are left out. Rows up to and including
     `position` are dropped. With `numbering` Begin and Commit messages are rows too, and the events are
-    numbered. `takes(prefix)` tells which logical messages are rows; None: none is. `compared(version)` gives the
+    numbered. `takes(prefix)` says which logical messages are rows; None: none is. `compared(version)` gives the
     places of the columns that an update must change to be a row, and the number of columns; None: every update is
     one.
     """
