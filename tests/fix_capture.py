@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors import dispatch
+from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.opened import OpenedLog
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
+from tailrace.log import engine
+from tailrace.log.dispatch import DispatchInterval
+from tailrace.runtime import Threads
 from tests import fix_invariant
 from tests.fix_postgres import Database
 
@@ -80,7 +84,7 @@ def strict(text: bytes | None) -> Any:
     return json.loads(text.decode("utf-8"), parse_constant=refuse, object_pairs_hook=members)
 
 
-class StillClock:
+class StillClock(Threads):
     """The clock of `poll.dispatch.interval.ms`, which a test moves: `now` in s."""
 
     def __init__(self) -> None:
@@ -98,7 +102,7 @@ class StillClock:
 def dispatch_clock(monkeypatch: pytest.MonkeyPatch) -> StillClock:
     """Stands still for changes that gather, and for nothing else."""
     clock = StillClock()
-    monkeypatch.setattr(dispatch, "time", clock)
+    monkeypatch.setattr(engine, "DispatchInterval", lambda config, runtime: DispatchInterval(config, clock))
     return clock
 
 
@@ -147,7 +151,13 @@ class Capture:
 def has_read(planner: PostgresPlanner, target: FlushedLsn) -> bool:
     """Whether the planner holds, or has handed out, every transaction that commits before `target`."""
     # asked for, since the server tells where it is only now and then while nothing is captured
-    return planner._reader is None or planner._reader.read_through(target, 0.02)
+    return planner._log is None or reader_of(planner).read_through(target, 0.02)
+
+
+def reader_of(planner: PostgresPlanner) -> LogReader:
+    """The reader of the planner's open log."""
+    assert isinstance(planner._log, OpenedLog)
+    return planner._log.reader
 
 
 class Captures:

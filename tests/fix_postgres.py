@@ -73,6 +73,21 @@ class Database:
         assert row is not None
         return FlushedLsn(row[0])
 
+    def keep_slot(self, slot: str) -> None:
+        """Note where a slot stands, for `set_slot_back`."""
+        self.execute(f"select pg_copy_logical_replication_slot('{slot}', '{slot}_kept')")
+
+    def set_slot_back(self, slot: str) -> None:
+        """Put a slot where it stood when it was kept.
+
+        A test that takes the last commit from a checkpoint needs it: the query may have asked for what follows it.
+        """
+        self.execute(
+            f"select pg_drop_replication_slot('{slot}')",
+            f"select pg_copy_logical_replication_slot('{slot}_kept', '{slot}')",
+            f"select pg_drop_replication_slot('{slot}_kept')",
+        )
+
     def options(self, **more: str) -> dict[str, str]:
         """The connector's options that name this database, and `more`, its underscores written as dots."""
         server = self.server

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from tailrace.columns.batch import ChangeBatch
-from tailrace.connectors.base import Task
-from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.postgres.log.mixed import apart
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.planner import PostgresPlanner
@@ -22,6 +20,8 @@ from tailrace.connectors.postgres.snapshot.session import read_chunk
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
+from tailrace.log.beside import BoundaryTask, HeartbeatTask, NoticeTask
+from tailrace.log.planner import Task
 from tailrace.snapshot.incremental import Notification
 from tests import fix_invariant
 from tests.fix_capture import has_read

@@ -88,6 +88,10 @@ class Runtime(Protocol):
         """Seconds since some moment; never less than before."""
         ...
 
+    def time_ns(self) -> int:
+        """Nanoseconds since 1970, by the clock on the wall."""
+        ...
+
     def sleep(self, seconds: float) -> None: ...
 
     def condition(self) -> Condition: ...
@@ -155,6 +159,9 @@ class Threads:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+    def time_ns(self) -> int:
+        return time.time_ns()
 
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

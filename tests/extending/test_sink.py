@@ -124,11 +124,13 @@ def test_a_pipeline_runs_into_it_and_a_replay_changes_nothing(
         ("shop.public.t", 2, None),
         ("shop.public.t", 3, {"id": 3, "v": "d"}),
     ]
+    database.keep_slot(database.name.lower())
     second = pipeline(spark, database, tmp_path).start(available_now=True)
     assert second.awaitTermination(240)
     assert kept(tmp_path) == wanted
     # As after a crash between the sink and the commit of the last batch.
     max((tmp_path / "checkpoint" / "commits").glob("[0-9]*"), key=lambda path: int(path.name)).unlink()
+    database.set_slot_back(database.name.lower())
     again = pipeline(spark, database, tmp_path).start(available_now=True)
     assert again.awaitTermination(240)
     assert again.lastProgress is not None

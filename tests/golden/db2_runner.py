@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from tailrace.connectors.base import Planner
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.start import planner
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Planner
 from tests.fix_db2 import dsn
 from tests.golden import script, wire
 from tests.golden.case import Case

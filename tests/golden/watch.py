@@ -17,10 +17,12 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from tailrace import spark as sources
-from tailrace.connectors.base import Planner
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.postgres.opened import OpenedLog
+from tailrace.connectors.postgres.protocol.position import FlushedLsn
 from tailrace.connectors.registry import known
+from tailrace.log.engine import LogEngine
+from tailrace.log.planner import Planner
 from tailrace.spark.source import ChangeDataSource, ChangeStreamReader, data_source, new_run_id
 
 PREFIX = "watched-"
@@ -52,20 +54,21 @@ def reads_to(planner: Planner, target: int) -> bool:
     """
     if isinstance(planner, ChangeTablesPlanner):
         return True
-    streams, reader = planner._mode.streams, planner._reader  # type: ignore[attr-defined]
-    if not streams:
+    assert isinstance(planner, LogEngine)
+    opened = planner._log
+    if not planner._mode.streams:
         return True
-    if reader is None or planner._dispatch.seconds:  # type: ignore[attr-defined]
+    if opened is None or planner._dispatch.seconds:
         return False
-    if isinstance(planner, PostgresPlanner):
+    if isinstance(opened, OpenedLog):
         # asked for, since the server tells where it is only now and then while nothing is captured
-        return reader.gear != "starting" and bool(reader.read_through(target, 0))
-    return bool(reader.has_read(target))
+        return opened.reader.gear != "starting" and opened.reader.read_through(FlushedLsn(target), 0)
+    return bool(opened.has_read(target))
 
 
 def is_idle(planner: Planner) -> bool:
     """Whether no snapshot is at work; one that was told to pause is not."""
-    if isinstance(planner, ChangeTablesPlanner) and planner._mode.streams and not planner._streaming:
+    if isinstance(planner, ChangeTablesPlanner) and planner._mode.streams and planner._log is None:
         return False
     running = (planner.status() or {}).get("snapshot")
     return running is None or bool(running.get("paused"))

@@ -7,23 +7,22 @@ the log leads to the rows that the tables have.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.connectors.changetables import parts, planner
-from tailrace.connectors.changetables.log import sessions
+from tailrace.connectors.changetables import parts
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.changetables.snapshot import initial, windows
+from tailrace.connectors.changetables.snapshot import initial
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import records
 from tailrace.events.settings import EventSettings
+from tailrace.runtime import Threads
 from tests.simulation.course import Counts
 from tests.simulation.mutants import replaced
 from tests.simulation.world import Killed, Stuck
@@ -37,7 +36,7 @@ Logged = tuple[int, str, Row | None, Row | None]
 """A change of a table: commit, op, before, after."""
 
 
-class Clock:
+class Clock(Threads):
     """Time that passes by being looked at, and at once where somebody waits."""
 
     def __init__(self) -> None:
@@ -45,9 +44,6 @@ class Clock:
 
     def monotonic(self) -> float:
         self.now += 0.02
-        return self.now
-
-    def time(self) -> float:
         return self.now
 
     def time_ns(self) -> int:
@@ -79,6 +75,7 @@ class TablesHistory:
         self.begins: int | None = None
         self.starts = self.batches = 0
         self.is_acting = False
+        self.clock = Clock()
         for _ in range(rng.randint(0, 8)):
             self.commit()
         self.snapshot = rng.choice(["initial", "no_data"])
@@ -293,6 +290,7 @@ class TablesQuery(Query):
             "incremental__snapshot__chunk__size": rng.choice(["2", "5", "100"]),
             "incremental__snapshot__window__chunks": rng.choice(["1", "2"]),
             "incremental__snapshot__watermarking__strategy": rng.choice(["insert_insert", "insert_delete"]),
+            "retriable__restart__connector__wait__ms": "0",
             "errors__max__retries": rng.choice(["-1", "0", "2"]),
             "max__iteration__transactions": rng.choice(["1", "2", "500"]),
         }
@@ -305,7 +303,7 @@ class TablesQuery(Query):
     def fresh(self) -> ChangeTablesPlanner:
         config = parse("sqlserver", self.options)
         settings = EventSettings.from_options(config, "00000000-0000-7000-8000-000000000000")
-        return ChangeTablesPlanner(config, settings, SimulatedDialect(self.server.name), FORM)
+        return ChangeTablesPlanner(config, settings, SimulatedDialect(self.server.name), FORM, self.history.clock)
 
     def begin(self) -> None:
         """A new run of the query."""
@@ -374,10 +372,6 @@ class SimulatedSession(MemorySession):
 def simulated() -> Iterator[None]:
     """Tasks give their batches as plain events, chunks are small, and nobody waits."""
     with ExitStack() as stack:
-        clock = Clock()
-        for module in (planner, sessions, windows):
-            if getattr(module, "time", None) is time:
-                stack.enter_context(replaced(module, "time", clock))
         stack.enter_context(replaced(parts, "form", lambda connector: FORM))
         stack.enter_context(replaced(records, "to_rows", lambda batch, settings, form: shown(batch)))
         stack.enter_context(replaced(initial, "CHUNK_ROWS", 2))

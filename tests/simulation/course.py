@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
-from tailrace.connectors.base import Planner
 from tailrace.errors import ConnectionFailed, PositionLost
+from tailrace.log.planner import Planner
 from tests.simulation.spark import Checkpoint, Limits, Meaning, Query
 from tests.simulation.world import Process, World, noting
 

@@ -12,23 +12,24 @@ import adbc_driver_manager
 
 from tailrace.connectors.changetables.log import sessions
 from tailrace.connectors.changetables.log.database import Database
-from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.changetables.undo import Undo
+from tailrace.connectors.changetables.opened import OpenedLog as OpenedTables
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.oplog import OplogFeed
 from tailrace.connectors.mongodb.log.position import WHOLE
 from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
-from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
-from tailrace.connectors.mongodb.snapshot import incremental as mongo_windows
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
+from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
-from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool, visible
+from tailrace.connectors.postgres.log import chunk, feed, gears, identity, indexing, visible
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
 from tailrace.errors import SpoolFailed
+from tailrace.log import reader, spool
+from tailrace.log.engine import LogEngine
+from tailrace.log.undo import Undo
+from tailrace.snapshot.windows import Windows
 
 
 @contextmanager
@@ -57,14 +58,14 @@ def acknowledged_past_the_commits() -> contextlib.AbstractContextManager[None]:
 
 def acknowledged_as_read() -> contextlib.AbstractContextManager[None]:
     """What a batch ends with may be forgotten when it is planned."""
-    plan = planner.PostgresPlanner._next_batch
+    plan = LogEngine._next_batch
 
-    def wrong(self: Any, log: Any, start: Any, *rest: Any) -> Any:
-        found = plan(self, log, start, *rest)
-        log.committed(found)
+    def wrong(self: Any, log: Any, start: Any, limits: Any, **more: Any) -> Any:
+        found = plan(self, log, start, limits, **more)
+        log.reader.committed(found)
         return found
 
-    return replaced(planner.PostgresPlanner, "_next_batch", wrong)
+    return replaced(LogEngine, "_next_batch", wrong)
 
 
 def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[None]:
@@ -85,7 +86,7 @@ def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[Non
         with (
             replaced(gears.CatchUp, "slice", wrong),
             replaced(gears.CatchUp, "position", position),
-            replaced(reader, "flushed_end", _written_end),
+            replaced(feed, "flushed_end", _written_end),
         ):
             yield
 
@@ -105,20 +106,14 @@ def the_present_is_what_was_flushed() -> contextlib.AbstractContextManager[None]
 def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:
     """A run counts as read before it is kept."""
 
-    def wrong(self: Any, run: Any, waits: Any = lambda: None) -> None:
-        step = self._indexer.index(run.data, run.offsets, run.lsn)
-        self._indexer.keep(step)
-        if step.is_wanted:
-            try:
-                self.spool.put(step.chunk.compacted())
-            except SpoolFailed as error:
-                raise OSError(28, "no space") from error
-        if step.after.open is not None:
-            self._read_to(sent(step.after.open[1]))
-        elif len(step.chunk.end_end):
-            self._read_to(sent(int(step.chunk.end_end[-1])))
+    def wrong(self: Any, step: Any) -> None:
+        self._feed.keep(step)
+        try:
+            self.spool.put(step.chunk, step.is_wanted)
+        except SpoolFailed as error:
+            raise OSError(28, "no space") from error
 
-    return replaced(reader.LogReader, "_accept", wrong)
+    return replaced(reader.LogReader, "_keep", wrong)
 
 
 def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[None]:
@@ -143,13 +138,13 @@ def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[
 
 def a_cut_goes_back() -> contextlib.AbstractContextManager[None]:
     """A position inside of a transaction forgets how far the log was idle before."""
-    cut = spool.Spool._cut
+    cut = chunk.Chunk.cut
 
-    def wrong(chunk: Any, row: int, start: Any) -> Any:
-        found = cut(chunk, row, start)
+    def wrong(self: Any, row: int, start: Any) -> Any:
+        found = cut(self, row, start)
         return found if found.consumed is None else replace(found, idle_lsn=NOWHERE)
 
-    return replaced(spool.Spool, "_cut", staticmethod(wrong))
+    return replaced(chunk.Chunk, "cut", wrong)
 
 
 def a_batch_without_rows_ends_the_query() -> contextlib.AbstractContextManager[None]:
@@ -169,9 +164,8 @@ def a_session_begins_behind_an_open_transaction() -> contextlib.AbstractContextM
 
     def wrong(self: Any, lsn: Any) -> None:
         self._read_lsn = max(self._read_lsn, self.head_lsn, lsn)
-        self.spool.wake()
 
-    return replaced(reader.LogReader, "_read_to", wrong)
+    return replaced(feed.PostgresFeed, "_read_to", wrong)
 
 
 def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextManager[None]:
@@ -183,29 +177,20 @@ def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextMan
 def transactions_without_rows_are_not_passed() -> Iterator[None]:
     """An AvailableNow query over change tables looks at as many transactions as a batch may have, and stays where it is
     when none of them has rows."""
-    limit, next_batch = Database.limit, ChangeTablesPlanner._next_batch
+    limit = Database.limit
 
     def few(self: Any, *given: Any, wholly: bool = False) -> Any:
         return limit(self, *given, wholly=False)
 
-    def stays(self: Any, since: Any, max_rows: int | None) -> Any:
-        found = next_batch(self, since, max_rows)
-        if found is None or self._target is None or found.progress != since.progress:
-            return found
-        rows = sum(
-            self._databases[name].total(stretch)
-            for name, reached in found.databases.items()
-            for stretch in reached.eras.stretches(since.databases[name].position, reached.position)
-        )
-        return found if rows else None
-
-    with replaced(Database, "limit", few), replaced(ChangeTablesPlanner, "_next_batch", stays):
+    with replaced(Database, "limit", few), replaced(OpenedTables, "is_far", lambda self, start, idle: False):
         yield
 
 
-def a_failed_call_is_not_rolled_back() -> contextlib.AbstractContextManager[None]:
-    """A call of the planner over change tables that fails leaves what it has done."""
-    return replaced(Undo, "on_failure", lambda self: contextlib.nullcontext())
+@contextmanager
+def a_failed_call_is_not_rolled_back() -> Iterator[None]:
+    """A call of the planner over change tables that fails leaves what it has done, a start that failed as well."""
+    with replaced(Undo, "on_failure", lambda self: contextlib.nullcontext()), a_failed_start_counts_as_one():
+        yield
 
 
 def a_lost_connection_begins_anew() -> contextlib.AbstractContextManager[None]:
@@ -248,16 +233,14 @@ def documents_are_read_as_they_are() -> Iterator[None]:
 
 def a_token_moves_before_its_changes_are_kept() -> contextlib.AbstractContextManager[None]:
     """MongoDB's log counts as read when an answer has come, a moment before its changes are in the spool."""
-    keep = MongoReader._keep
+    keep = reader.LogReader._keep
 
-    def wrong(self: Any, chunk: Any) -> None:
-        with self._change:
-            if chunk is not None:
-                self.reached = chunk.reached
+    def wrong(self: Any, step: Any) -> None:
+        self._feed.keep(step)
         self._runtime.sleep(0.0)
-        keep(self, chunk)
+        keep(self, step)
 
-    return replaced(MongoReader, "_keep", wrong)
+    return replaced(reader.LogReader, "_keep", wrong)
 
 
 def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManager[None]:
@@ -272,24 +255,24 @@ def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManag
 
 
 def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
-    """A planner of MongoDB whose first call fails goes on as if it had begun."""
-    begin = MongoPlanner._begin
+    """An engine whose first call fails goes on as if it had begun."""
+    begin = LogEngine._begin
 
-    def wrong(self: Any, since: Any) -> Any:
-        self._begun = True
-        return begin(self, since)
+    def wrong(self: Any, since: Any, limits: Any) -> Any:
+        has_tried, self.has_tried = getattr(self, "has_tried", False), True
+        return None if has_tried else begin(self, since, limits)
 
-    return replaced(MongoPlanner, "_begin", wrong)
+    return replaced(LogEngine, "_begin", wrong)
 
 
 def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[None]:
     """A planner of MongoDB goes on behind the window of a batch that another one has planned."""
-    begin = Incremental.begin
+    begin = Windows.begin
 
-    def wrong(self: Any, progress: Any, start: Any) -> Any:
-        return begin(self, replace(progress, before=None), start)
+    def wrong(self: Any, progress: Any) -> Any:
+        return begin(self, replace(progress, before=None))
 
-    return replaced(Incremental, "begin", wrong)
+    return replaced(Windows, "begin", wrong)
 
 
 def a_window_gives_what_has_changed() -> contextlib.AbstractContextManager[None]:
@@ -363,18 +346,17 @@ def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[N
 
 def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
     """A window's batch need not hold the log up to its watermark."""
-    take = windows.Windows._behind
+    locate = windows.PostgresWindows.locate
 
-    def wrong(self: Any, of: Any, wait: bool) -> Any:
-        found = take(self, of, wait)
-        return None if found is None else FlushedLsn(found - 4096)
+    def wrong(self: Any, *given: Any) -> Any:
+        return FlushedLsn(locate(self, *given) - 4096)
 
-    return replaced(windows.Windows, "_behind", wrong)
+    return replaced(windows.PostgresWindows, "locate", wrong)
 
 
 def rows_beside_their_changes() -> contextlib.AbstractContextManager[None]:
     """Rows of a window stay though the log has changed them meanwhile."""
-    return replaced(reconcile.Superseded, "without", lambda self, table, columns: columns)
+    return replaced(reconcile.Superseded, "without", lambda self, table, identity, columns: columns)
 
 
 def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[None]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from tailrace.connectors.base import Offset, Planner, Task
 from tailrace.errors import ConnectionFailed
+from tailrace.log.planner import Offset, Planner, Task
 from tests.simulation.world import Process
 
 Row = tuple[Any, ...]

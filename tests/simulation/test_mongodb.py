@@ -9,7 +9,7 @@ from tests.simulation.mongodb import MongoHistory
 from tests.simulation.mutants import OF_MONGODB, Mutant
 
 HISTORIES = 200
-ENOUGH = 100
+ENOUGH = 300
 """A mutant must be found by so many histories."""
 
 

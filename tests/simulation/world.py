@@ -157,6 +157,9 @@ class Process:
     def monotonic(self) -> float:
         return self.world.now
 
+    def time_ns(self) -> int:
+        return int(self.world.now * 1e9)
+
     def sleep(self, seconds: float) -> None:
         self.wait(seconds, None)
 

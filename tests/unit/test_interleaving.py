@@ -7,8 +7,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from tailrace.connectors import interleaving
-from tailrace.connectors.interleaving import merged
+from tailrace.log import interleaving
+from tailrace.log.interleaving import merged
 
 
 def records(*names: str) -> pa.RecordBatch:

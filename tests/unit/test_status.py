@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from tailrace.columns.table import TableId
-from tailrace.connectors.base import Offset
 from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.offset import SnapshotProgress as MongoProgress
+from tailrace.connectors.mongodb.snapshot.plan import SnapshotProgress as MongoProgress
 from tailrace.connectors.mongodb.snapshot.plan import planned
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition
@@ -22,6 +21,7 @@ from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin
 from tailrace.connectors.postgres.snapshot.session import SnapshotProgress as PostgresProgress
 from tailrace.connectors.registry import OWN, find
 from tailrace.connectors.source_status import SnapshotStatus, SourceStatus, TableProgress
+from tailrace.log.planner import Offset
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot
 from tailrace.snapshot.plan import PlannedTable, SnapshotPlan
 from tailrace.snapshot.progress import Progress

@@ -1,4 +1,4 @@
-"""One golden case of SQL Server, recorded with Debezium against the TDS test server of tests/servers/tds."""
+"""One golden case of SQL Server, recorded with Debezium against the TDS test server of tdsserver."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.golden import script
 from tests.golden.case import Case
 from tests.golden.tds_runner import heartbeats, prepared, variables
-from tests.servers.tds.process import TestServer, TestSession
+from tdsserver.process import TestServer, TestSession
 from tools.record.engine import Engine, Failed, build
 from tools.record.recording import CONVERTERS, IDLE, store
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.config import Config
-    from tailrace.connectors.base import Planner
     from tailrace.connectors.findings import Finding
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
+    from tailrace.log.planner import Planner
     from tailrace.snapshot.signals import Signal
 
 

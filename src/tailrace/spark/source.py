@@ -27,8 +27,8 @@ from pyspark.sql.types import StructType
 from tailrace.columns.row import COLUMNS, made_columns
 from tailrace.config import Config
 from tailrace.connectors import registry
-from tailrace.connectors.base import Planner, Task
 from tailrace.connectors.descriptor import Descriptor, Transform
+from tailrace.log.planner import Planner, Task
 from tailrace.spark.ahead import ahead
 from tailrace.spark.options import unpacked
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from pymongo.errors import PyMongoError
 
-from tailrace.connectors.base import Offset
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Offset
 from tests import fix_capture
 from tests.fix_mongodb import Mongo
 
@@ -71,7 +71,7 @@ class Capture:
 
     def _majority(self) -> int | None:
         """The newest timestamp that a majority has; None where the server does not say, or is away."""
-        client = self.planner._connect()
+        client = self.planner._source.connect()
         try:
             if self._reads_oplog:
                 command = {"find": "oplog.rs", "filter": {}, "sort": {"$natural": -1}, "limit": 1, "singleBatch": True,
@@ -126,7 +126,7 @@ class Capture:
 
     def has_read(self, target: int) -> bool:
         """Whether the planner holds, or has handed out, every change up to the timestamp `target`."""
-        return self.planner._reader is None or self.planner._reader.has_read(target)
+        return self.planner._log is None or self.planner._log.has_read(target)
 
     def idle(self, times: int = 3) -> list[Event]:
         """The records until nothing comes for some batches."""

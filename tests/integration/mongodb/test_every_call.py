@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.base import Offset
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.errors import ConnectionFailed
+from tailrace.log.planner import Offset
 from tests.fix_mongodb import Mongo, MongoDatabase, running, through
 from tests.integration.mongodb.capture import COMMENT, Capture, Event, after
 from tests.servers.mongo_proxy import Change, Document, Proxy, error
@@ -121,6 +121,12 @@ class Run:
         self._capture.close()
         self._capture = self._new(self._capture.offset)
 
+    def until_begun(self) -> None:
+        """Trigger until the query has its first position."""
+        initial = self._capture.offset
+        while self._capture.offset == initial:
+            self.step()
+
     def until(self, key: str) -> None:
         """Trigger until the event of a document has come."""
         while not any(event["key"] == key for event in self.events):
@@ -213,8 +219,9 @@ def streaming(
     """Changes of the log, in several batches."""
     nth.arm(0)
     run = begin(server, nth, restarts, **{"snapshot.mode": "never" if "old" in more else "no_data"}, **more)
-    run.step()
+    # the log is opened with the first position
     nth.arm(at)
+    run.until_begun()
     for first in (0, 10, 20):
         database["c"].insert_many([{"_id": number, "v": first} for number in range(first, first + 9)])
         database["c"].delete_one({"_id": first})

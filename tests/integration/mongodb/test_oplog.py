@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from bson import Binary, Int64, Timestamp
 
-from tailrace.connectors.mongodb.log import oplog, reader
+from tailrace.connectors.mongodb.log import oplog
 from tailrace.errors import DecodeError, PositionLost
+from tailrace.log import engine
+from tailrace.log.spool import Spool
 from tests.fix_mongodb import GenuineOplog, MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
 
@@ -52,9 +54,7 @@ def started(genuine_oplog: GenuineOplog, make_capture: Make) -> Capture:
 def test_what_is_no_change_is_passed_over_and_moves_the_position(
     genuine_oplog: GenuineOplog, started: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tailrace.connectors.mongodb import planner
-
-    monkeypatch.setattr(planner, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "IDLE_SECONDS", 0.0)
     genuine_oplog.append(
         entry(101, "n", "", o={"msg": "periodic noop"}),
         entry(102, "c", "inventory.$cmd", o={"create": "customers"}),
@@ -214,7 +214,7 @@ def test_an_empty_oplog_is_read_from_its_start(genuine_oplog: GenuineOplog, make
     capture.idle(1)
     genuine_oplog.append(insert(101, 1))
     assert keys(capture.until(1)) == [("c", "1")]
-    assert oplog.oldest_time(capture.planner._connect()) == 101 << 32 | 1
+    assert oplog.oldest_time(capture.planner._source.connect()) == 101 << 32 | 1
 
 
 def test_what_is_written_while_the_tail_begins_is_read(
@@ -268,13 +268,13 @@ def test_a_transaction_of_many_entries_stays_within_the_spool(
         entries.append(applied(200 + number, *ids, partialTxn=True, prevOpTime=before))
     genuine_oplog.append(insert(101, -1), *entries, applied(300, 200, prevOpTime=at(219)), insert(301, 300))
     held: list[int] = []
-    keep = reader.LogReader._keep
+    put = Spool.put
 
-    def noted(self: reader.LogReader, chunk: Any) -> None:
-        held.append(self._held + (0 if chunk is None else len(chunk.rows.data)))
-        keep(self, chunk)
+    def noted(self: Spool[Any, Any, Any], *given: Any) -> None:
+        put(self, *given)
+        held.append(self.size)
 
-    monkeypatch.setattr(reader.LogReader, "_keep", noted)
+    monkeypatch.setattr(Spool, "put", noted)
     options = {"max_queue_size_in_bytes": "3000"}
     started.close()
     first = make_capture(genuine_oplog.server, old=True, snapshot_mode="never", offset=started.offset, **options)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tailrace.connectors.mongodb import planner
+from tailrace.connectors.mongodb.opened import OpenedLog
+from tailrace.log import engine
 from tests.fix_mongodb import MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
 
@@ -16,9 +18,8 @@ Make = Callable[..., Capture]
 
 def read_bytes(capture: Capture) -> int:
     """How much of the stream has come so far."""
-    reader = capture.planner._reader
-    assert reader is not None
-    return reader.read_bytes
+    assert isinstance(capture.planner._log, OpenedLog)
+    return capture.planner._log.reader.read_bytes
 
 
 @pytest.mark.parametrize(
@@ -74,16 +75,17 @@ def test_a_document_read_beside_a_skipped_change_is_given(mongo_database: MongoD
         signal_data_collection=f"{name}.signals", cursor_pipeline='[{"$match": {}}]', cursor_pipeline_order="user_only",
     )  # fmt: skip
     capture.idle(1)
-    incremental = capture.planner._incremental
+    incremental = capture.planner._source.incremental
     assert incremental is not None
-    next_documents = incremental._next_documents
+    source = incremental._source
+    next_chunks = source.next_chunks
 
-    def changed_meanwhile(state: object, low: int) -> object:
-        found = next_documents(state, low)  # type: ignore[arg-type]
+    def changed_meanwhile(*given: Any) -> Any:
+        found = next_chunks(*given)
         mongo_database["c"].update_one({"_id": 1}, {"$inc": {"n": 1}})
         return found
 
-    incremental._next_documents = changed_meanwhile  # type: ignore[method-assign, assignment]
+    source.next_chunks = changed_meanwhile  # type: ignore[method-assign]
     data = {"data-collections": [f"{name}.c"]}
     mongo_database["signals"].insert_one({"_id": "s", "type": "execute-snapshot", "data": data})
     found = [event for event in capture.idle(5) if event["topic"].endswith(".c")]
@@ -93,7 +95,7 @@ def test_a_document_read_beside_a_skipped_change_is_given(mongo_database: MongoD
 def test_the_position_moves_past_what_stays_on_the_server(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planner, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(engine, "IDLE_SECONDS", 0.0)
     name = mongo_database.name
     options = {"snapshot_mode": "no_data", "collection_include_list": f"{name}[.]c"}
     capture = make_capture(mongo_database.server, **options)

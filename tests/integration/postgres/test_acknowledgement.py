@@ -16,6 +16,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.embedded import THROWAWAY, Server
 from tailrace.errors import PositionLost
 from tailrace.runtime import Threads
+from tests.fix_capture import reader_of
 from tests.fix_postgres import Database, Postgres, create, describe, drop
 from tests.fix_query import Query
 
@@ -127,7 +128,7 @@ def test_a_catch_up_that_ends_at_unflushed_log_loses_nothing(
     one.planner = one.start()
     one.until(20)
 
-    wait_for(lambda: one.planner._reader is not None and one.planner._reader.gear == "streaming")
+    wait_for(lambda: one.planner._log is not None and reader_of(one.planner).gear == "streaming")
     # a synchronous commit flushes all that is before it
     lazy.execute("insert into t values (300, 'last')")
     one.until(301)
@@ -144,7 +145,7 @@ def test_available_now_waits_for_what_is_committed_and_not_flushed(lazy: Databas
     end = flushed(lazy)
     drained = threading.Thread(target=one.drain_now)
     drained.start()
-    wait_for(lambda: not drained.is_alive() or (one.planner._reader is not None and one.planner._reader.has_read(end)))
+    wait_for(lambda: not drained.is_alive() or (one.planner._log is not None and reader_of(one.planner).has_read(end)))
     lazy.execute("insert into t values (300, 'later')")
     drained.join()
     assert ids(one)[:300] == list(range(300))
@@ -165,14 +166,14 @@ def test_nothing_is_acknowledged_that_is_only_read(
     one.planner = one.start()
     while one.planned is None:
         one.step(commit=False)
-    wait_for(lambda: one.planner._reader.gear == "streaming" and acknowledged(one) > 0)
+    wait_for(lambda: reader_of(one.planner).gear == "streaming" and acknowledged(one) > 0)
     assert acknowledged(one) <= committed(one)
     assert stands(one) <= committed(one)
 
     database.execute("select pg_terminate_backend(active_pid) from pg_replication_slots where active_pid is not null")
     database.execute("insert into t values (100, 'after')")
     end = flushed(database)
-    wait_for(lambda: one.planner._reader.has_read(end) and acknowledged(one) > 0)
+    wait_for(lambda: reader_of(one.planner).has_read(end) and acknowledged(one) > 0)
     assert acknowledged(one) <= committed(one)
     assert stands(one) <= committed(one)
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.patience import PatientPlanner
-from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.postgres.planner import PatientPlanner, PostgresPlanner, PostgresSource
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.setup import publications, slots
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
@@ -113,9 +112,11 @@ def test_a_snapshot_of_each_start_is_not_taken_again_after_a_call_that_fails(
     assert one.until(2) == [("r", "t", row(1, "a")), ("c", "t", row(2, "b"))]
 
 
-@pytest.mark.parametrize("name", ["_connect", "_next_window", "_tasks"])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(PostgresSource, "_connect"), (PostgresPlanner, "_next_window"), (PostgresPlanner, "_tasks")]
+)
 def test_a_query_outlives_a_server_that_is_away(
-    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, name: str
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
 ) -> None:
     monkeypatch.setattr(fix_query, "PostgresPlanner", PatientPlanner)
     database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 20)")
@@ -123,7 +124,7 @@ def test_a_query_outlives_a_server_that_is_away(
     one.until(20)
     for number in range(21, 24):
         execute(database, "public.t", id=f"ad-hoc-{number}")
-        fail_once(monkeypatch, PostgresPlanner, name)
+        fail_once(monkeypatch, owner, name)
         read = len(reads(one))
         database.execute(f"insert into t values ({number})")
         run(one, lambda q, read=read: len(reads(q)) >= read + 20 and is_over(q))

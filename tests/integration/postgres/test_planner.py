@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.settings import EventSettings
-from tests.fix_capture import StillClock
+from tests.fix_capture import StillClock, reader_of
 from tests.fix_postgres import Database
 from tests.fix_query import Change, Query, row
 
@@ -144,7 +144,7 @@ def test_both_gears_yield_the_same_batches(database: Database, query: Any, monke
     caught_up.drain_now()
     streamed = query(**options, **{"slot.name": f"second_{database.name}"})
     streamed.until(len(caught_up.changes))
-    assert streamed.planner._reader.gear == "streaming"
+    assert reader_of(streamed.planner).gear == "streaming"
 
     def of(one: Query, table: str) -> list[Change]:
         return [change for change in one.changes if change[1] == table]
@@ -174,9 +174,9 @@ def test_the_catch_up_gear_reads_a_backlog_in_slices_and_hands_over(
         database.execute(f"insert into t select i, 'v' from generate_series({number * 100}, {number * 100 + 99}) i")
     one.until(4000)
     deadline = time.monotonic() + 10
-    while one.planner._reader.gear != "streaming" and time.monotonic() < deadline:
+    while reader_of(one.planner).gear != "streaming" and time.monotonic() < deadline:
         one.step()
-    assert one.planner._reader.gear == "streaming"
+    assert reader_of(one.planner).gear == "streaming"
     database.execute("insert into t values (9999, 'live')")
     one.until(4001)
     assert [change[2][0] for change in one.changes] == [str(n).encode() for n in [*range(4000), 9999]]
@@ -256,7 +256,7 @@ def test_the_slot_follows_what_is_committed_and_not_what_is_only_planned(databas
 def test_an_idle_captured_table_beside_a_busy_one_lets_the_slot_advance(
     database: Database, query: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tailrace.connectors.postgres.planner.IDLE_BYTES", 1 << 16)
+    monkeypatch.setattr("tailrace.log.contracts.IDLE_BYTES", 1 << 16)
     database.execute("create table t (id int primary key)", "create table busy (id int)")
     one = query(
         **{"table.include.list": "public.t", "snapshot.mode": "no_data", "publication.autocreate.mode": "filtered"}

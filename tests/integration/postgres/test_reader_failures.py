@@ -11,12 +11,14 @@ from typing import IO, Any, cast
 import psycopg
 import pytest
 
-from tailrace.connectors.postgres.log import gears, spill
+from tailrace.connectors.postgres.log import gears
 from tailrace.connectors.postgres.log.reading import ReaderSettings
-from tailrace.connectors.postgres.log.spool import Spool
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.errors import SpoolFailed
+from tailrace.log import spill
+from tailrace.log.spool import Spool
+from tests.fix_capture import reader_of
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 
@@ -308,8 +310,8 @@ def test_a_large_transaction_of_a_backlog_stays_within_the_spool(
     held: list[int] = []
     put = Spool.put
 
-    def noted(self: Spool, chunk: Any) -> None:
-        put(self, chunk)
+    def noted(self: Spool[Any, Any, Any], *given: Any) -> None:
+        put(self, *given)
         held.append(self.size)
 
     monkeypatch.setattr(Spool, "put", noted)
@@ -378,9 +380,9 @@ def test_a_replay_that_no_longer_fits_the_spool_is_read_to_its_end(
     database.execute("insert into t select i, repeat('x', 300) from generate_series(3001, 6000) i")
     one.max_rows = 1
     deadline = time.monotonic() + 20
-    while not one.planner._reader.spool.full and time.monotonic() < deadline:
+    while not reader_of(one.planner).spool.full and time.monotonic() < deadline:
         one.step()
-    assert 20_000 <= one.planner._reader.spool.size < 40_000
+    assert 20_000 <= reader_of(one.planner).spool.size < 40_000
     one.max_rows = None
     one.until(6000)
     assert keys(one) == list(range(1, 6001))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.fix_capture import Captures
+from tests.fix_capture import Captures, reader_of
 from tests.fix_postgres import Database
 
 TABLE = "create table t (id int primary key)"
@@ -36,4 +36,4 @@ def test_a_position_is_reached_without_a_captured_change(query: Any, database: D
     one.step()
     database.execute("insert into other values (1)")
     assert one.until(0, seconds=60) == []
-    assert one.planner._reader.has_read(database.flushed())
+    assert reader_of(one.planner).has_read(database.flushed())

@@ -15,6 +15,7 @@ from tailrace.connectors.changetables.log.tasks import LogTask, SnapshotTask, Wi
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
+from tailrace.runtime import THREADS
 from tests.unit.changetables.memory import MemoryDialect, Row, Server
 
 OPTIONS = {
@@ -109,6 +110,8 @@ class Query:
     """A query over `server`: `start` is its offset in Spark's commit log. Offsets pass through JSON, tasks through
     pickle, as they do in Spark."""
 
+    runtime = THREADS
+
     def __init__(self, server: Server, **options: str) -> None:
         self.server = server
         self.options = OPTIONS | {name.replace("__", "."): text for name, text in options.items()}
@@ -120,7 +123,7 @@ class Query:
     def fresh(self) -> ChangeTablesPlanner:
         config = parse("sqlserver", self.options)
         settings = EventSettings.from_options(config, "00000000-0000-7000-8000-000000000000")
-        return ChangeTablesPlanner(config, settings, MemoryDialect(self.server.name), FORM)
+        return ChangeTablesPlanner(config, settings, MemoryDialect(self.server.name), FORM, self.runtime)
 
     def restart(self) -> None:
         """The planner is gone; what is in the commit log stays."""

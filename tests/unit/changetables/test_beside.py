@@ -8,10 +8,10 @@ import pytest
 
 from tailrace.columns.batch import Counts
 from tailrace.columns.table import TableId
-from tailrace.connectors.beside import BoundaryTask, HeartbeatTask
 from tailrace.connectors.changetables.log.tasks import SchemaTask
 from tailrace.errors import ConfigError
 from tailrace.events.schema_changes import SchemaChange
+from tailrace.log.beside import BoundaryTask, HeartbeatTask
 from tests.unit.changetables.driving import Query, batches_for_rows  # noqa: F401
 from tests.unit.changetables.memory import Server, at
 

@@ -16,13 +16,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
-from tailrace.connectors.changetables import planner
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.log.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
 from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed
-from tailrace.events import heartbeat
+from tailrace.log.beside import BoundaryTask, HeartbeatTask, NoticeTask
+from tailrace.runtime import Threads
 from tests.unit.changetables.driving import Event, Query, batches_for_rows  # noqa: F401
 from tests.unit.changetables.memory import Server
 
@@ -158,7 +157,7 @@ COURSES = {
 }
 
 
-class Clock:
+class Clock(Threads):
     """Goes on by `step` s at each look, so that two runs of a course have the same steps however fast they are."""
 
     def __init__(self, step: float) -> None:
@@ -167,9 +166,6 @@ class Clock:
     def monotonic(self) -> float:
         self.now += self.step
         return self.now
-
-    def time(self) -> float:
-        return 0.0
 
     def time_ns(self) -> int:
         return 0
@@ -182,8 +178,7 @@ class Clock:
 def small_and_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of two rows; a heartbeat is due at every look, and a call for a batch looks once."""
     monkeypatch.setattr(initial, "CHUNK_ROWS", 2)
-    monkeypatch.setattr(heartbeat, "time", Clock(1))
-    monkeypatch.setattr(planner, "time", Clock(0.002))
+    monkeypatch.setattr(Query, "runtime", Clock(0.002))
 
 
 class Run:

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres import patience
-from tailrace.connectors.postgres.patience import PatientPlanner
-from tailrace.connectors.postgres.planner import PostgresPlanner
+from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.planner import PatientPlanner, PostgresPlanner
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events.settings import EventSettings
+from tailrace.runtime import Threads
 
 START, END = {"log": {"commit": "0/1"}}, {"log": {"commit": "0/2"}}
 
 
-class Clock:
+class Clock(Threads):
     """Time that goes by only while somebody sleeps; `slept` are the pauses in s."""
 
     def __init__(self) -> None:
@@ -33,10 +33,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(patience, "time", made)
-    return made
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture
@@ -56,12 +54,12 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.fixture
-def made() -> Callable[..., PatientPlanner]:
+def made(clock: Clock) -> Callable[..., PatientPlanner]:
     def make(**options: str) -> PatientPlanner:
         named = {name.replace("_", "."): text for name, text in options.items()}
         login = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "s"}
         config = parse("postgres", {**login, **named})
-        return PatientPlanner(config, EventSettings.from_options(config, "run"))
+        return PatientPlanner(config, EventSettings.from_options(config, "run"), Outside(runtime=clock))
 
     return make
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tailrace.columns.table import TableId
@@ -20,6 +20,18 @@ class Reached:
 
     position: Read
     eras: Eras
+
+
+@dataclass(frozen=True, slots=True)
+class TablesPosition:
+    """How far each database has been read, by name."""
+
+    databases: Mapping[str, Reached]
+
+    def is_before(self, other: TablesPosition) -> bool:
+        """Whether `other` is further in one of the databases that both have."""
+        common = self.databases.keys() & other.databases.keys()
+        return any(self.databases[name].position < other.databases[name].position for name in common)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +124,21 @@ class TablesOffset:
         return not self.databases
 
     @property
-    def position(self) -> str:
+    def log(self) -> TablesPosition:
+        """How far the change tables have been read."""
+        return TablesPosition(self.databases)
+
+    @property
+    def place(self) -> str:
         """Where records stand that belong to no change: behind the last commit of the first database."""
         first = next(iter(sorted(self.databases)), None)
         if first is None:
             return ""
         position = self.databases[first].position
         return (position + b"\xff" * len(position)).hex().upper()
+
+    def going_on(self, snapshot: TablesSnapshot | None, progress: Progress) -> TablesOffset:
+        return replace(self, snapshot=snapshot, progress=progress)
 
     def to_json(self) -> dict[str, Any]:
         """With the keys of every object in order: Spark compares offsets as text."""

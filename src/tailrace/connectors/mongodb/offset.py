@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tailrace.connectors.checkpoint import understood
 from tailrace.connectors.mongodb.log.position import START, Position
 from tailrace.connectors.mongodb.records.transactions import OpenTransaction
-from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan
+from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotProgress:
-    """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began.
-
-    `number` tells it from the one before it, which may be equal to it.
-    """
-
-    plan: SnapshotPlan
-    at: Position
-    done: int
-    number: int = 1
-
-    @property
-    def is_complete(self) -> bool:
-        return self.done >= len(self.plan.chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +28,14 @@ class MongoOffset:
     @property
     def is_initial(self) -> bool:
         return self == MongoOffset()
+
+    @property
+    def place(self) -> int:
+        """Where records stand that belong to no change."""
+        return self.log.time
+
+    def going_on(self, snapshot: SnapshotProgress | None, progress: Progress) -> MongoOffset:
+        return replace(self, snapshot=snapshot, progress=progress)
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"log": self.log.to_json()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tailrace.connectors.checkpoint import understood
@@ -36,6 +36,14 @@ class PostgresOffset:
     @property
     def is_initial(self) -> bool:
         return self == PostgresOffset()
+
+    @property
+    def place(self) -> int:
+        """Where records stand that belong to no change."""
+        return self.log.commit_lsn
+
+    def going_on(self, snapshot: SnapshotProgress | None, progress: Progress) -> PostgresOffset:
+        return replace(self, snapshot=snapshot, progress=progress)
 
     def to_json(self) -> dict[str, Any]:
         fields: dict[str, Any] = {"log": self.log.to_json()}

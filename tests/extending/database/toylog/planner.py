@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from tailrace.columns import TableId
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.base import Offset, Task
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Offset, Task
 from toylog import log
 from toylog.events import FORM, change_batch
 

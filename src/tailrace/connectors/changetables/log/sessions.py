@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tailrace.connectors.changetables.eras import Stretch
 from tailrace.connectors.changetables.log.rows import fixed
 from tailrace.connectors.changetables.position import following, preceding
 from tailrace.errors import ConnectionFailed, PositionLost
+from tailrace.runtime import THREADS, Runtime
 
 log = logging.getLogger("tailrace")
 T = TypeVar("T")
@@ -78,14 +78,14 @@ class Retries:
     def of(cls, config: Mapping[str, Any]) -> Retries:
         return cls(config["errors.max.retries"], config["retriable.restart.connector.wait.ms"] / 1000)
 
-    def pause(self, failure: int, error: ConnectionFailed) -> None:
+    def pause(self, failure: int, error: ConnectionFailed, runtime: Runtime = THREADS) -> None:
         """Wait after the `failure`-th failure in a row; raises `error` when there were enough."""
         if 0 <= self.most < failure:
             raise error
         log.warning("%s Trying again.", error.message)
-        time.sleep(min(self.longest, 0.1 * 2 ** min(failure, 20)))
+        runtime.sleep(min(self.longest, 0.1 * 2 ** min(failure, 20)))
 
-    def run(self, work: Callable[[], T], lost: Callable[[], bool]) -> T:
+    def run(self, work: Callable[[], T], lost: Callable[[], bool], runtime: Runtime = THREADS) -> T:
         """The result of `work`, done again when its connection is lost, if `lost` says that this is of use."""
         failure = 0
         while True:
@@ -95,7 +95,7 @@ class Retries:
                 if not lost():
                     raise
                 failure += 1
-                self.pause(failure, error)
+                self.pause(failure, error, runtime)
 
 
 def changes(

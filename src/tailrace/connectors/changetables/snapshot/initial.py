@@ -8,18 +8,18 @@ from the position on, so that every row ends in its last state.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tailrace.columns.table import TableId, TableSchema
-from tailrace.connectors.base import Task
 from tailrace.connectors.changetables.dialect import Key, KeyRange
 from tailrace.connectors.changetables.eras import Era
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.changetables.offset import Reached, SnapshotChunk, TablesSnapshot
+from tailrace.log.planner import Task
+from tailrace.runtime import THREADS, Runtime
 from tailrace.snapshot.plan import Chunk, PlannedTable
 from tailrace.snapshot.selection import by_row_count, overrides, selected
 
@@ -40,7 +40,9 @@ class TableSnapshots:
         databases: Mapping[str, Database],
         shown: Callable[[TableSchema], TableSchema],
         parallelism: int,
+        runtime: Runtime = THREADS,
     ) -> None:
+        self._runtime = runtime
         self._config = config
         self._databases = databases
         self._shown = shown
@@ -73,7 +75,7 @@ class TableSnapshots:
                         first.append(name)
         texts = () if chosen is None else tuple((table, text) for table, text in chosen.items() if text is not None)
         log.info("snapshot of %d tables", len(tables))
-        return TablesSnapshot(tuple(tables), time.time_ns() // 1000, tuple(first), conditions=texts)
+        return TablesSnapshot(tuple(tables), self._runtime.time_ns() // 1000, tuple(first), conditions=texts)
 
     def _selected(
         self, database: str, captured: Sequence[str], chosen: Mapping[TableId, str | None] | None

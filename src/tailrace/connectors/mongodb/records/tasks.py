@@ -16,7 +16,7 @@ from tailrace.connectors.mongodb.settings import MongoSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tailrace.connectors.interleaving import Numbered
+    from tailrace.log.interleaving import Numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class LogTask:
     settings: MongoSettings
 
     def read(self) -> Iterator[pa.RecordBatch]:
-        from tailrace.connectors.interleaving import in_log_order
         from tailrace.connectors.mongodb.records.records import numbered_rows
         from tailrace.connectors.mongodb.records.segment import cut
+        from tailrace.log.interleaving import in_log_order
 
         def records(segment: Segment) -> Iterator[Numbered]:
             return numbered_rows(segment, self.settings)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.connectors.mongodb.log.chunk import Namespace
+from tailrace.connectors.mongodb.log.position import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +68,20 @@ def planned(
         end = chunks[-1]
         chunks[-1] = Chunk(end.namespace, end.lower, end.upper, True)
     return SnapshotPlan(tuple(chunks), filters)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotProgress:
+    """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began.
+
+    `number` tells it from the one before it, which may be equal to it.
+    """
+
+    plan: SnapshotPlan
+    at: Position
+    done: int
+    number: int = 1
+
+    @property
+    def is_complete(self) -> bool:
+        return self.done >= len(self.plan.chunks)

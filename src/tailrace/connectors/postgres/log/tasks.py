@@ -51,8 +51,8 @@ class LogTask:
 
     def _by_topic(self, segments: Sequence[Segment]) -> Iterator[pa.RecordBatch]:
         """The records of the segments, topic after topic, those of a topic in log order."""
-        from tailrace.connectors.interleaving import in_log_order
         from tailrace.events import names
+        from tailrace.log.interleaving import in_log_order
 
         topics: dict[str, list[Segment]] = {}
         for segment in segments:

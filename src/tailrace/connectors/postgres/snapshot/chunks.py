@@ -14,7 +14,6 @@ import numpy as np
 
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
-from tailrace.connectors.base import Task
 from tailrace.connectors.postgres.log.identity import flushed_present, waiting
 from tailrace.connectors.postgres.log.reading import Outside
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
@@ -34,6 +33,7 @@ from tailrace.connectors.postgres.snapshot.session import (
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Task
 from tailrace.snapshot.plan import Chunk, SnapshotPlan
 from tailrace.snapshot.selection import by_row_count, overrides, selected
 

@@ -17,8 +17,8 @@ from tailrace.snapshot.plan import Chunk
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tailrace.connectors.base import Task
-    from tailrace.connectors.postgres.snapshot.incremental import Read
+    from tailrace.connectors.postgres.snapshot.windows import Read
+    from tailrace.log.planner import Task
 
 
 @dataclass(frozen=True, slots=True)

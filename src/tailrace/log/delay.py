@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
+
+from tailrace.runtime import Runtime
 
 
 class StreamingDelay:
     """The clock of one planner; it begins when it is first asked."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
+        self._runtime = runtime
         self._delay = config["streaming.delay.ms"] / 1000
         self._pace = config["poll.interval.ms"] / 1000
         self._until = 0.0
@@ -22,7 +24,7 @@ class StreamingDelay:
         """
         if not self._delay:
             return True
-        self._until = self._until or time.monotonic() + self._delay
-        left = self._until - time.monotonic()
-        time.sleep(max(0.0, left if wholly else min(left, self._pace)))
-        return time.monotonic() >= self._until
+        self._until = self._until or self._runtime.monotonic() + self._delay
+        left = self._until - self._runtime.monotonic()
+        self._runtime.sleep(max(0.0, left if wholly else min(left, self._pace)))
+        return self._runtime.monotonic() >= self._until

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from tailrace.events.notifications import write_to_log
+from tailrace.runtime import Runtime
 from tailrace.snapshot.incremental import InitialNotifications, Notification
 from tailrace.snapshot.progress import Progress
 
 Name = TypeVar("Name")
 """What a connector tells its tables or collections apart by."""
+Snapshot = TypeVar("Snapshot")
+"""How far a snapshot is, as a connector's offsets have it."""
 
 
-class Notices(Generic[Name]):
+class Notices(ABC, Generic[Name, Snapshot]):
     """Notifications of one query, on the channels of `notification.enabled.channels`.
 
-    A connector's own class tells of the chunks that a batch gets, in its call `chunks`.
+    A connector's own class tells of the chunks that a batch gets.
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
         channels = config["notification.enabled.channels"]
         self.are_records = "sink" in channels
         self._are_lines = "log" in channels
+        self._runtime = runtime
         self._initial = InitialNotifications(config["topic.prefix"])
         self._waiting: list[tuple[Notification, int]] = []
         self._rows: dict[Name, int] = {}
@@ -54,6 +58,10 @@ class Notices(Generic[Name]):
         """A snapshot that was asked for cannot begin."""
         self._add(self._initial.of("ABORTED"))
 
+    @abstractmethod
+    def chunks(self, before: Snapshot, after: Snapshot, *, asked: bool) -> None:
+        """The chunks between `before` and `after` are in the next batch; `asked`: a signal has asked for them."""
+
     def _add(self, notice: Notification) -> None:
         if self.are_wanted:
-            self._waiting.append((notice, time.time_ns() // 1_000_000))
+            self._waiting.append((notice, self._runtime.time_ns() // 1_000_000))

@@ -1,36 +1,34 @@
-"""PatientPlanner: a planner that goes on by itself when its server was away for a while. Planner process."""
+"""Patience: an engine that goes on by itself when its server was away for a while. Planner."""
 
 from __future__ import annotations
 
 import functools
 import logging
-import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any
 
 from tailrace.config import Config
-from tailrace.connectors.base import Offset, Task
-from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.errors import ConnectionFailed
-from tailrace.events.settings import EventSettings
+from tailrace.log.contracts import O, P, Result, T
+from tailrace.log.engine import LogEngine
+from tailrace.log.planner import Offset, Task
 
 log = logging.getLogger("tailrace")
-Result = TypeVar("Result")
 
 # The first pause before another try, in s; each further one is twice as long, up to the option's.
 _FIRST_PAUSE = 0.2
 
 
-class PatientPlanner(PostgresPlanner):
-    """The planner that Spark gets.
+class Patience(LogEngine[O, P, T]):
+    """What a connector's engine is mixed with, before its own class.
 
-    A call of a `PostgresPlanner` that fails leaves everything as it was. So once one has succeeded, a server that
-    cannot be reached is asked again: `errors.max.retries` times in a row (-1: for ever), with pauses that grow up to
+    A call of an engine that fails leaves everything as it was. So once one has succeeded, a server that cannot be
+    reached is asked again: `errors.max.retries` times in a row (-1: for ever), with pauses that grow up to
     `retriable.restart.connector.wait.ms`. The first call raises at once, so that a wrong address shows at the start.
     """
 
-    def __init__(self, config: Config, settings: EventSettings) -> None:
-        super().__init__(config, settings)
+    def __init__(self, config: Config, *given: Any) -> None:
+        super().__init__(config, *given)
         self._limit: int = config["errors.max.retries"]
         self._longest: float = config["retriable.restart.connector.wait.ms"] / 1000
         self._patience: float = config["poll.interval.ms"] / 1000
@@ -45,11 +43,11 @@ class PatientPlanner(PostgresPlanner):
         the present waits instead: for it, `start` is the end.
         """
         while True:
-            left = self._due - time.monotonic()
+            left = self._due - self._runtime.monotonic()
             if left > 0 and not self._ends:
-                time.sleep(min(left, self._patience))
+                self._runtime.sleep(min(left, self._patience))
                 return start
-            time.sleep(max(left, 0))
+            self._runtime.sleep(max(left, 0))
             try:
                 return self._answered(super().latest_offset(start, max_rows, max_bytes))
             except ConnectionFailed as error:
@@ -64,7 +62,7 @@ class PatientPlanner(PostgresPlanner):
 
     def _until_answered(self, call: Callable[[], Result]) -> Result:
         while True:
-            time.sleep(max(self._due - time.monotonic(), 0))
+            self._runtime.sleep(max(self._due - self._runtime.monotonic(), 0))
             try:
                 return self._answered(call())
             except ConnectionFailed as error:
@@ -80,5 +78,5 @@ class PatientPlanner(PostgresPlanner):
             raise error
         pause = min(self._longest, _FIRST_PAUSE * 2.0 ** min(self._failures, 30))
         self._failures += 1
-        self._due = time.monotonic() + pause
+        self._due = self._runtime.monotonic() + pause
         log.warning("planning a batch failed (%s); trying again in %.1f s", error.message, pause)

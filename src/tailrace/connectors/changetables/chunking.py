@@ -1,0 +1,60 @@
+"""ChunkedSnapshots: where snapshots over change tables begin, and which of their chunks a batch has. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from tailrace.columns.table import TableId
+from tailrace.config import Config
+from tailrace.connectors.changetables.offset import TablesOffset, TablesPosition, TablesSnapshot
+from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
+from tailrace.connectors.changetables.snapshot.notices import TableNotices
+from tailrace.connectors.changetables.snapshot.windows import TableWindows
+from tailrace.log import contracts
+from tailrace.runtime import Runtime
+
+
+class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
+    """The snapshots that `tables` plans. `first` gives the offset at the present, `to_end` what is captured behind a
+    position, None where changes come before."""
+
+    def __init__(
+        self,
+        config: Config,
+        tables: TableSnapshots,
+        windows: TableWindows,
+        first: Callable[[], TablesOffset],
+        to_end: Callable[[TablesPosition], TablesPosition | None],
+        runtime: Runtime,
+    ) -> None:
+        self.notices = TableNotices(config, runtime)
+        self._tables = tables
+        self._windows = windows
+        self._first = first
+        self._to_end = to_end
+        self._planned: tuple[TableId, ...] = ()
+
+    def start(self, since: TablesOffset, *, fresh: bool) -> TablesOffset:
+        if fresh or since.is_initial:
+            since = replace(since, databases=self._first().databases)
+        return self._begun(since, None)
+
+    def block(self, since: TablesOffset) -> TablesOffset | None:
+        end = self._to_end(since.log)
+        if end is None:
+            return None
+        chosen = self._windows.tables(since.progress.blocking, end.databases)
+        return self._begun(replace(since, databases=end.databases), chosen)
+
+    def _begun(self, since: TablesOffset, chosen: Mapping[TableId, str | None] | None) -> TablesOffset:
+        snapshot = self._tables.begin(since.databases, chosen)
+        self._planned = snapshot.tables
+        return replace(since, snapshot=snapshot)
+
+    def count(self) -> Mapping[TableId, int]:
+        return {table: self._tables.database(table).session.row_count(table) for table in self._planned}
+
+    def advance(self, since: TablesOffset, max_rows: int | None, *, everything: bool) -> TablesSnapshot:
+        assert since.snapshot is not None
+        return self._tables.advance(since.snapshot, since.databases, max_rows)

@@ -1,0 +1,199 @@
+"""OpenedLog: how far change tables are read batch by batch, and the windows of incremental snapshots. Planner.
+
+There is no thread: each look asks every database how far it is captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tailrace.columns.batch import Boundary
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.eras import Eras
+from tailrace.connectors.changetables.log.database import Database
+from tailrace.connectors.changetables.log.numbering import numbered
+from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
+from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
+from tailrace.connectors.changetables.position import Newest, read_to
+from tailrace.connectors.changetables.snapshot.windows import Changes, Incremental, LogPlace
+from tailrace.events import names
+from tailrace.events.settings import EventSettings
+from tailrace.log import contracts
+from tailrace.log.beside import BoundaryTask
+from tailrace.log.contracts import Limits
+from tailrace.log.planner import Offset, Task
+from tailrace.runtime import Runtime
+from tailrace.snapshot.progress import Progress
+
+# How often the server is asked what is amiss, in s.
+WARN_SECONDS = 60.0
+# A batch of fewer rows is one task: another would cost more than it saves.
+SMALL = 4096
+# Pause between two looks for something new, in s.
+LOOK = 0.1
+
+Target = Mapping[str, Newest]
+"""How far each database was captured at a time; those that had captured nothing are not in it."""
+Observed = Mapping[str, tuple[Newest | None, Eras]]
+"""By database, what is captured behind a position: its end, None where there is nothing new, and the change tables."""
+
+
+class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
+    """The change tables of `databases`. `wanted` leaves out of a position what the lists leave out now, `shown` gives
+    a table the columns and the key that its events need, `source` what tasks need to read. `check` refuses a signal
+    table that is not captured."""
+
+    windows: Incremental
+
+    def __init__(
+        self,
+        settings: EventSettings,
+        databases: Mapping[str, Database],
+        wanted: Callable[[Reached], Reached],
+        shown: Callable[[TableSchema], TableSchema],
+        source: Callable[[], Source],
+        windows: Incremental,
+        check: Callable[[Mapping[str, Reached]], None],
+        runtime: Runtime,
+    ) -> None:
+        self.windows = windows
+        self.newest: dict[str, Newest] = {}
+        """How far each database was captured at the last look."""
+        self._settings = settings
+        self._databases = databases
+        self._wanted = wanted
+        self._shown = shown
+        self._source = source
+        self._check = check
+        self._runtime = runtime
+        self._warn_due = 0.0
+        # what was passed at the last look; whether it should be kept at once
+        self._passed = TablesPosition({})
+        self._is_kept = False
+
+    def committed(self, since: TablesOffset) -> None:
+        self._check(since.databases)
+        self._passed = since.log
+        # the first position behind a snapshot ends what offsets say of it
+        self._is_kept = since.snapshot is not None
+        if self._runtime.monotonic() >= self._warn_due:
+            self._warn_due = self._runtime.monotonic() + WARN_SECONDS
+            for name, database in self._databases.items():
+                database.warn(since.databases[name].eras)
+
+    def wait(self, seconds: float, since: int) -> None:
+        self._runtime.sleep(min(seconds, LOOK))
+
+    def plan(self, start: TablesPosition, limits: Limits, target: Target | None) -> TablesPosition:
+        # what was passed without a change is kept by a query that ends at once, by any other one now and then
+        self._is_kept |= target is not None
+        self._passed, rows, _ = self._limited(start, self.observed(start), limits, target)
+        return self._passed if rows else start
+
+    def observed(self, start: TablesPosition) -> Observed:
+        """What is captured behind `start`."""
+        found: dict[str, tuple[Newest | None, Eras]] = {}
+        for name, database in self._databases.items():
+            found[name] = newest, _ = database.observe(self._wanted(start.databases[name]))
+            if newest is not None:
+                self.newest[name] = newest
+        return found
+
+    def _limited(
+        self, start: TablesPosition, observed: Observed, limits: Limits, target: Target | None
+    ) -> tuple[TablesPosition, int, bool]:
+        """How far the batch behind `start` reads, how many rows it has, and whether it leaves something."""
+        found: dict[str, Reached] = {}
+        rows, is_cut = 0, False
+        for name, database in self._databases.items():
+            after = upto = start.databases[name].position
+            newest, eras = observed[name]
+            if newest is not None and target is not None:
+                newest = min(newest, target[name]) if name in target else None
+            if newest is not None and newest > after:
+                upto, count = database.limit(after, newest, eras, limits.max_rows, wholly=target is not None)
+                rows += count
+                is_cut |= upto < newest
+            found[name] = Reached(max(after, upto), eras)
+        return TablesPosition(found), rows, is_cut
+
+    def window_end(
+        self, progress: Progress, start: TablesPosition, limits: Limits, target: Target | None
+    ) -> TablesPosition | None:
+        """The batch reads to the closing watermark, however much that is."""
+        observed = self.observed(start) if progress.state is not None and not progress.state.paused else {}
+        window = self.windows.open(progress, LogPlace(start.databases, observed))
+        if window is None:
+            return None
+        name = window.upto.database
+        here = start.databases[name]
+        _, eras = self._databases[name].observe(self._wanted(here))
+        found, _, _ = self._limited(start, {**observed, name: (None, eras)}, limits, target)
+        return TablesPosition({**found.databases, name: Reached(max(here.position, window.upto.commit), eras)})
+
+    def changes(self, start: TablesPosition, end: TablesPosition) -> Changes:
+        # tables that are captured since then may be asked for
+        found = self.idle_position(start) if end == start else end
+        return Changes(start.databases, found.databases)
+
+    def to_end(self, start: TablesPosition, target: Target | None) -> TablesPosition | None:
+        """The end of what is captured, or of the query, behind `start`; None where a row comes before it."""
+        found, rows, is_cut = self._limited(start, self.observed(start), Limits(), target)
+        return None if rows or is_cut else found
+
+    def whole(self, start: TablesPosition) -> TablesPosition:
+        found = {}
+        for name, (newest, eras) in self.observed(start).items():
+            found[name] = Reached(start.databases[name].position if newest is None else read_to(newest), eras)
+        return TablesPosition(found)
+
+    def has_read(self, target: Target) -> bool:
+        """Whether the next look sees all that is wanted: not by a replica that is behind."""
+        found = {name: self._databases[name].session.newest() for name in target}
+        return all((newest := found[name]) is not None and newest >= wanted for name, wanted in target.items())
+
+    def idle_position(self, start: TablesPosition) -> TablesPosition:
+        return self._passed if start.is_before(self._passed) else start
+
+    def is_far(self, start: TablesPosition, idle: TablesPosition) -> bool:
+        return self._is_kept
+
+    def offset(self, since: TablesOffset, end: TablesPosition, heartbeat_ms: int, progress: Progress) -> TablesOffset:
+        return TablesOffset(end.databases, None, heartbeat_ms, progress)
+
+    def tasks(self, since: TablesOffset, until: TablesOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
+        source = self._source()
+        tasks = self._changes(since, until, source) if since.log.is_before(until.log) else []
+        parts = self.windows.reads(end, Changes(since.databases, until.databases))
+        return [*tasks, *beside, *(part(source) for part in parts)]
+
+    def _changes(self, since: TablesOffset, until: TablesOffset, source: Source) -> list[Task]:
+        """One task for each topic that has changes; one for all of them where they are few."""
+        topics: dict[str, list[Part]] = {}
+        rows: dict[str, int] = {}
+        boundaries: list[Boundary] = []
+        for name, reached in until.databases.items():
+            if name not in since.databases or name not in self._databases:
+                continue
+            parts = []
+            stretches = self._wanted(reached).eras.stretches(since.databases[name].position, reached.position)
+            for stretch in stretches:
+                whole = stretch.era.table
+                count = self._databases[name].total(stretch)
+                if count:
+                    topic = names.topic(self._settings, whole.id)
+                    rows[topic] = rows.get(topic, 0) + count
+                    parts.append(Part(name, stretch, self._shown(whole)))
+            self._databases[name].verify(stretches, reached.position)
+            if self._settings.provide_transaction_metadata and parts:
+                parts, ends = numbered(source, parts)
+                boundaries += ends
+            for part in parts:
+                topics.setdefault(names.topic(self._settings, part.table.id), []).append(part)
+        groups = [tuple(topics[topic]) for topic in sorted(topics, key=lambda topic: -rows[topic])]
+        tasks: list[Task] = [LogTask(source, (group,)) for group in groups]
+        if sum(rows.values()) < SMALL and groups:
+            tasks = [LogTask(source, tuple(groups))]
+        if boundaries:
+            tasks.append(BoundaryTask(tuple(boundaries), self._settings))
+        return tasks

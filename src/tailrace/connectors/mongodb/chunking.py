@@ -1,0 +1,154 @@
+"""MongoSnapshots: where initial and blocking snapshots begin, and which of their chunks a batch has. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.connectors.mongodb.log.chunk import Namespace
+from tailrace.connectors.mongodb.log.majority import Majority
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
+from tailrace.connectors.mongodb.log.oplog import operation_time
+from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.offset import MongoOffset
+from tailrace.connectors.mongodb.server.connection import Address
+from tailrace.connectors.mongodb.server.faults import is_passing
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.snapshot import chunks as snapshot
+from tailrace.connectors.mongodb.snapshot.notices import CollectionNotices
+from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
+from tailrace.errors import ConfigError
+from tailrace.log import contracts
+from tailrace.log.planner import Task
+from tailrace.runtime import Runtime
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+log = logging.getLogger("tailrace")
+
+
+class MongoSnapshots(contracts.Snapshots[MongoOffset]):
+    """Snapshots of the collections that `captured` lets through. `first` gives where a query begins to read the log,
+    `shape` the settings of events; `reads_streams` tells that the log is a change stream."""
+
+    def __init__(
+        self,
+        config: Config,
+        captured: CollectionFilter,
+        majority: Majority,
+        connect: Callable[[], MongoClient[Any]],
+        first: Callable[[], Position],
+        shape: Callable[[], MongoSettings],
+        *,
+        reads_streams: bool,
+        parallelism: int,
+        runtime: Runtime,
+    ) -> None:
+        self.notices = CollectionNotices(config, runtime)
+        self._config = config
+        self._captured = captured
+        self._majority = majority
+        self._connect = connect
+        self._first = first
+        self._shape = shape
+        self._reads_streams = reads_streams
+        self._parallelism = parallelism
+        self._streams = snapshot_mode(config).streams
+        self._names: Sequence[Namespace] = ()
+
+    def existing(self) -> list[Namespace]:
+        """The captured collections that exist now, in the order of a snapshot."""
+        return snapshot.collections(self._connect(), self._captured, self._shape().legacy)
+
+    def start(self, since: MongoOffset, *, fresh: bool) -> MongoOffset:
+        """The log is read from before the snapshot on.
+
+        At a later start (`always`) that leaves out what was changed in between: the snapshot shows it, as in Debezium.
+        """
+        at = self._present()
+        position = self._first() if self._streams else since.log
+        if self._streams and not self._reads_streams:
+            at = position
+        names = snapshot.chosen(self._config, self.existing(), self._captured)
+        after = self._majority.after(names, at, position)
+        made = self._plan(names, snapshot.filters(self._config), after)
+        return replace(since, log=position, snapshot=SnapshotProgress(made, at, 0, _number(since)))
+
+    def block(self, since: MongoOffset) -> MongoOffset:
+        from pymongo.errors import OperationFailure
+
+        tables = since.progress.blocking
+        names = [(one.schema, one.table) for one in tables]
+        conditions = tuple(((one.schema, one.table), one.filter) for one in tables if one.filter)
+        at = self._present()
+        try:
+            made = self._plan(names, conditions, self._majority.after(names, at, since.log))
+        except (ValueError, OperationFailure) as error:
+            if is_passing(error):
+                raise
+            why = f"code {error.code}" if isinstance(error, OperationFailure) else str(error)
+            raise ConfigError(why, "Send the signal again, with a condition that MongoDB takes.") from None
+        return replace(since, snapshot=SnapshotProgress(made, at, 0, _number(since)))
+
+    def _plan(
+        self, names: Sequence[Namespace], conditions: tuple[tuple[Namespace, str], ...], after: int
+    ) -> SnapshotPlan:
+        made = snapshot.plan(self._connect(), names, conditions, after=after)
+        log.info("snapshot of %d collections in %d chunks", len({c.namespace for c in made.chunks}), len(made.chunks))
+        self._names = names
+        return made
+
+    def _present(self) -> Position:
+        """The position that rows of a snapshot tell which does not begin a query."""
+        return Position(operation_time(self._connect())) if self._reads_streams else self._majority.newest()
+
+    def count(self) -> Mapping[Namespace, int]:
+        client = self._connect()
+        return {name: client[name[0]][name[1]].count_documents({}) for name in self._names}
+
+    def advance(self, since: MongoOffset, max_rows: int | None, *, everything: bool) -> SnapshotProgress:
+        assert since.snapshot is not None
+        total = len(since.snapshot.plan.chunks)
+        return replace(
+            since.snapshot, done=min(total, since.snapshot.done + (total if everything else 3 * self._parallelism))
+        )
+
+    def tasks(self, since: MongoOffset, until: MongoOffset) -> list[Task]:
+        """The tasks of the chunks between the two offsets."""
+        before, progress = since.snapshot, until.snapshot
+        if progress is None:
+            return []
+        first = before.done if before is not None and before.number == progress.number else 0
+        address = Address.of(self._config)
+        plan, done, last = progress.plan, progress.done, -1
+        chunks = [(chunk, plan.filter(chunk.namespace)) for chunk in plan.chunks]
+        after = self._majority.after([chunk.namespace for chunk, _ in chunks], progress.at, until.log)
+        if progress.is_complete and chunks:
+            # what was emptied since the snapshot was planned cannot hold its last document
+            last = snapshot.last_filled(self._connect(), plan, first, after)
+            done = last + 1
+        return [
+            snapshot.SnapshotTask(
+                address,
+                replace(chunks[number][0], last=number == last),
+                chunks[number][1],
+                progress.at,
+                number,
+                self._config["snapshot.fetch.size"],
+                self._shape(),
+                after,
+                tuple(chunks[:number]) if number == last else (),
+                asked=bool(since.progress.blocking or since.progress.reading),
+            )
+            for number in range(first, done)
+        ]
+
+
+def _number(since: MongoOffset) -> int:
+    """The number of the next snapshot."""
+    return 1 if since.snapshot is None else since.snapshot.number + 1

@@ -1,0 +1,117 @@
+"""OpenedLog: the oplog or change stream while the planner reads it, and the windows in it. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tailrace.config import Config
+from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
+from tailrace.connectors.mongodb.log.reader import LogReader
+from tailrace.connectors.mongodb.offset import MongoOffset
+from tailrace.connectors.mongodb.records.partition import tasks_of
+from tailrace.connectors.mongodb.records.tasks import LogTask
+from tailrace.connectors.mongodb.records.transactions import Numbered, numbered
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.snapshot.placing import placed
+from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace
+from tailrace.log import contracts
+from tailrace.log.beside import BoundaryTask
+from tailrace.log.contracts import Limits
+from tailrace.log.planner import Offset, Task
+from tailrace.log.readlog import ReadLog
+from tailrace.snapshot.progress import Progress
+
+
+class OpenedLog(ReadLog[MongoOffset, Position]):
+    """The log as `reader` has it; its changes are of the collections `names`, of the `kind` that `segment` names."""
+
+    reader: LogReader
+    windows: Incremental | None
+
+    def __init__(
+        self,
+        config: Config,
+        settings: MongoSettings,
+        reader: LogReader,
+        names: Sequence[Namespace],
+        kind: str,
+        incremental: Incremental | None,
+        parallelism: int,
+    ) -> None:
+        self.reader = reader
+        self.windows = incremental
+        self._settings = settings
+        self._names = names
+        self._kind = kind
+        self._by_key = config["event.order"] == "key"
+        self._parallelism = parallelism
+        # where the last batch ends that was planned, and how much had been read then
+        self._planned = Position()
+        self._read_bytes = 0
+
+    def committed(self, since: MongoOffset) -> None:
+        self._planned = since.log
+        # Spark asks for what follows an offset when that is in its commit log
+        self.reader.committed(Committed(since.log))
+
+    @staticmethod
+    def upto(target: int) -> Position:
+        return Position(target, WHOLE)
+
+    def is_far(self, start: Position, idle: Position) -> bool:
+        return self.reader.read_bytes - self._read_bytes >= contracts.IDLE_BYTES
+
+    def newest(self) -> Position:
+        """What is known to be there."""
+        return self.reader.newest(self._planned)
+
+    def window_end(self, progress: Progress, start: Position, limits: Limits, target: int | None) -> Position | None:
+        if self.windows is None or self.reader.is_behind or self.reader.has_failed:
+            return None
+        window = self.windows.open(progress, LogPlace(self.reader, start))
+        return None if window is None else window.upto.position
+
+    def changes(self, start: Position, end: Position) -> Changes:
+        return Changes(self.reader.take(start, end) if start.is_before(end) else [], self._names)
+
+    def offset(self, since: MongoOffset, end: Position, heartbeat_ms: int, progress: Progress) -> MongoOffset:
+        opened = since.transaction
+        if self._settings.events.provide_transaction_metadata and since.log.is_before(end):
+            opened = self._numbered(self.reader.take(since.log, end), since).open
+        self._planned, self._read_bytes = end, self.reader.read_bytes
+        return MongoOffset(end, None, heartbeat_ms, opened, progress)
+
+    def tasks(self, since: MongoOffset, until: MongoOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
+        events = self._settings.events
+        tasks: list[Task] = []
+        rows: list[Rows] = []
+        changes: list[LogTask] = []
+        if since.log.is_before(until.log):
+            rows = self.reader.take(since.log, until.log)
+            counted = self._numbered(rows, since) if events.provide_transaction_metadata else None
+            if counted is not None and counted.boundaries:
+                tasks.append(BoundaryTask(tuple(counted.boundaries), events))
+            changes = tasks_of(
+                rows,
+                self._names,
+                self._kind,
+                self._settings,
+                by_key=self._by_key,
+                parallelism=self._parallelism,
+                numbers=None if counted is None else counted.numbers,
+            )
+        if self.windows is not None:
+            changes = placed(changes, self.windows.reads(end, Changes(rows, self._names)), self._settings)
+        return [*tasks, *changes, *beside]
+
+    def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
+        """The numbers of a batch's events in their transactions."""
+        settings = self._settings
+        return numbered(
+            rows,
+            self._names,
+            since.transaction,
+            settings.events.skipped_operations,
+            settings.replica_set if settings.legacy else None,
+        )

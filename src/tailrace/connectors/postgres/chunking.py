@@ -1,0 +1,140 @@
+"""PostgresSnapshots: where initial and blocking snapshots begin, and which of their chunks a batch has. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.log.visible import Streamed
+from tailrace.connectors.postgres.offset import PostgresOffset
+from tailrace.connectors.postgres.opened import parallelism
+from tailrace.connectors.postgres.schema.history import History
+from tailrace.connectors.postgres.setup import slots
+from tailrace.connectors.postgres.snapshot.chunks import Snapshots
+from tailrace.connectors.postgres.snapshot.notices import TableNotices
+from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
+from tailrace.events.settings import EventSettings
+from tailrace.log import contracts
+from tailrace.log.planner import Task
+from tailrace.snapshot.incremental import Collection
+from tailrace.snapshot.mode import snapshot_mode
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+
+class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
+    """Snapshots of the tables that `tables` lets through. `control` gives a connection in autocommit mode.
+
+    `admit` gives a schema the key that its events have; `streamed` the transactions that the log has brought, None
+    where nobody asks for blocking snapshots.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        settings: EventSettings,
+        tables: TableFilter,
+        outside: Outside,
+        control: Callable[[], psycopg.Connection[Any]],
+        admit: Callable[[TableSchema], TableSchema],
+        streamed: Callable[[], Streamed | None],
+    ) -> None:
+        self._config = config
+        self._outside = outside
+        self._control = control
+        self._streamed = streamed
+        self._parallelism = parallelism(config)
+        self._streams = snapshot_mode(config).streams
+        self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, tables, outside, control, admit)
+        self._chunks = self._make()
+        self.notices = TableNotices(config, outside.runtime, lambda: self._chunks.failing)
+
+    def begin_anew(self) -> None:
+        """Forget what was begun, as after a crash."""
+        self._chunks.close()
+        self._chunks = self._make()
+
+    def start(self, since: PostgresOffset, *, fresh: bool) -> PostgresOffset:
+        self._choose(())
+        # Source blocks tell of no commit before the snapshot.
+        position = replace(since.log, end_lsn=0, idle_lsn=since.log.safe_lsn)
+        server, exported = since.server, None
+        with ExitStack() as until_taken_over:
+            if fresh:
+                slot = slots.slot_start(self._control(), self._config, self._outside.connect)
+                until_taken_over.enter_context(closing(slot))
+                position, server, exported = slot.position, slot.server, slot.snapshot
+            plan, is_cut = self._chunks.start(exported, self._parallelism)
+        log.info("snapshot of %d tables in %d chunks", len(plan.tables), len(plan))
+        session = self._chunks.session
+        position = replace(position, at_us=session.origin.at_us)
+        # An older slot still holds what the snapshot shows; a new one begins exactly where its snapshot ends.
+        visible = None if is_cut or not self._streams else replace(session.visible, tables=self._chunks.covered())
+        # A query that goes on has its own history; a new one begins with the snapshot's: of all tables where the log
+        # begins with it too, else of those whose earlier changes are left out.
+        schemas = since.schemas
+        if fresh:
+            schemas = self._chunks.history(None if visible is None else visible.tables)
+        progress = SnapshotProgress(plan, session.origin, 0)
+        return PostgresOffset(position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server)
+
+    def history_at(self, exported: str) -> History:
+        """What the log will not tell of the captured tables, as the `exported` snapshot shows it."""
+        return self._chunks.history_at(exported)
+
+    def block(self, since: PostgresOffset) -> PostgresOffset | None:
+        """What the log then brings of these tables that the snapshot has shown is left out, except of tables that are
+        read by a statement, which may leave rows out. None when a delivered transaction is not visible to new
+        snapshots yet: its row would come again as it was. Tables whose filter fails are left out."""
+        self._choose(since.progress.blocking)
+        plan, _ = self._chunks.start(None, self._parallelism)
+        session, streamed = self._chunks.session, self._streamed()
+        if streamed is not None and streamed.hidden(session.visible, since.log.commit_lsn):
+            self._chunks.close()
+            return None
+        origin = replace(session.origin, previous_end=session.origin.lsn)
+        visible = replace(session.visible, tables=self._chunks.covered(wholly=True))
+        return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible)
+
+    def _choose(self, tables: Sequence[Collection]) -> None:
+        """Let snapshots read `tables`, each by its filter, a whole statement, where it has one; none: the options'."""
+        self._chunks.choose({str(one): one.filter for one in tables} if tables else None)
+
+    def count(self) -> Mapping[tuple[str, str], int]:
+        return self._chunks.count()
+
+    def advance(self, since: PostgresOffset, max_rows: int | None, *, everything: bool) -> SnapshotProgress:
+        assert since.snapshot is not None
+        plan, done = since.snapshot.plan, len(since.snapshot.plan)
+        if not everything:
+            done = plan.reached(since.snapshot.done, self._chunks_per_batch(done))
+        return replace(since.snapshot, done=done)
+
+    def _chunks_per_batch(self, total: int) -> int:
+        """As many whole ones as keep every core busy for a while, and leave BATCHES batches."""
+        if self._config.is_set("max.batch.size"):
+            return self._parallelism
+        return max(self._parallelism, min(3 * self._parallelism, total // BATCHES))
+
+    def tasks(self, since: PostgresOffset, until: PostgresOffset) -> list[Task]:
+        """The tasks of the chunks between the two offsets."""
+        before, snapshot = since.snapshot, until.snapshot
+        if snapshot is None:
+            return []
+        first = before.done if before is not None and before.origin == snapshot.origin else 0
+        if first >= snapshot.done:
+            return []
+        self._choose(until.progress.reading)
+        return self._chunks.tasks(snapshot, first, 3 * self._parallelism)
+
+    def close(self) -> None:
+        self._chunks.close()

@@ -1,0 +1,173 @@
+"""OpenedLog: the log of a slot while the planner reads it, and the windows of incremental snapshots in it. Planner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from tailrace.config import Config
+from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.chunk import Rows
+from tailrace.connectors.postgres.log.identity import CatalogXmin
+from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
+from tailrace.connectors.postgres.offset import PostgresOffset
+from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
+from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
+from tailrace.connectors.postgres.server.connection import Address
+from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
+from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental
+from tailrace.events import names
+from tailrace.events.settings import EventSettings
+from tailrace.log import contracts
+from tailrace.log.beside import BoundaryTask
+from tailrace.log.contracts import UNLIMITED, Limits
+from tailrace.log.planner import Offset, Task
+from tailrace.log.readlog import ReadLog
+from tailrace.snapshot.progress import Progress
+
+# A window of an incremental snapshot is opened when the log is at most so many bytes behind, and given up when it has
+# not been read through after so many seconds.
+WINDOW_LAG = 8 << 20
+WINDOW_SECONDS = 10.0
+# The most bytes of the log that are too little for a task of their own, beside a window.
+SMALL_BYTES = 256 << 10
+
+Groups = Sequence[Sequence[Segment | MixedSegment]]
+"""Segments by the tasks that read them."""
+
+
+def parallelism(config: Config) -> int:
+    """How many tasks of a batch may run beside each other."""
+    return config["event.order.segments"] or os.cpu_count() or 1
+
+
+class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
+    """The log as `reader` has it; `address` is where tasks read rows.
+
+    What a snapshot has shown is left out, so another snapshot needs another reader.
+    """
+
+    reader: LogReader
+    windows: Incremental | None
+    outlives_snapshots = False
+
+    def __init__(
+        self,
+        config: Config,
+        settings: EventSettings,
+        reader: LogReader,
+        windows: Incremental | None,
+        xmin: CatalogXmin,
+        address: Callable[[], Address],
+    ) -> None:
+        self.reader = reader
+        self.windows = windows
+        self._config = config
+        self._settings = settings
+        self._xmin = xmin
+        self._address = address
+        self._has_rehearsed = False
+
+    def committed(self, since: PostgresOffset) -> None:
+        # Spark asks to go on from what it has committed
+        self.reader.committed(Committed(since.log))
+
+    @staticmethod
+    def upto(target: int) -> int:
+        return target
+
+    def is_far(self, start: LogPosition, idle: LogPosition) -> bool:
+        return idle.safe_lsn - start.safe_lsn >= contracts.IDLE_BYTES
+
+    def window_end(
+        self, progress: Progress, start: LogPosition, limits: Limits, target: int | None
+    ) -> LogPosition | None:
+        windows, reader = self.windows, self.reader
+        if windows is None or reader.lag > WINDOW_LAG:
+            return None
+        window = windows.open(progress, start.commit_lsn)
+        if window is None:
+            return None
+        reader.extend(window.upto)
+        if not reader.read_through(window.upto, WINDOW_SECONDS):
+            windows.give_up()
+            return None
+        found = reader.plan(start, UNLIMITED, UNLIMITED, window.upto)
+        if target is None and windows.opens_ahead:
+            # it was opened a while ago: what has come since does not wait for the next batch
+            further = reader.plan(start, limits.rows, limits.bytes)
+            found = further if found.is_before(further) else found
+        return found
+
+    def changes(self, start: LogPosition, end: LogPosition) -> Changes:
+        return Changes(self.reader.take(start, end) if start.is_before(end) else [], self.reader.versions)
+
+    def offset(self, since: PostgresOffset, end: LogPosition, heartbeat_ms: int, progress: Progress) -> PostgresOffset:
+        visible = since.visible
+        if visible is not None and end.commit_lsn >= visible.before_lsn:
+            visible = None
+        xmin = self._xmin.now() if since.log.is_before(end) else since.xmin
+        schemas = self.reader.history(since.log, end)
+        server = self.reader.server or since.server
+        return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server)
+
+    def tasks(self, since: PostgresOffset, until: PostgresOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
+        tasks: list[Task] = []
+        rows: list[Rows] = []
+        groups: Groups = []
+        if since.log.is_before(until.log):
+            rows = self.reader.take(since.log, until.log)
+            groups = self._groups(rows)
+            tasks.extend(LogTask(tuple(group), self._settings, until.xmin) for group in groups)
+            messages = segments.messages(rows, self._settings.most_change_bytes)
+            if messages is not None:
+                tasks.append(MessageTask(messages, self._settings, until.xmin))
+            found = segments.boundaries(rows)
+            if found:
+                tasks.append(BoundaryTask(tuple(found), self._settings))
+        tasks += beside
+        return tasks if self.windows is None else self._with_window(self.windows, tasks, groups, rows, until, end)
+
+    def _with_window(
+        self,
+        windows: Incremental,
+        tasks: list[Task],
+        groups: Groups,
+        rows: Sequence[Rows],
+        until: PostgresOffset,
+        end: Offset,
+    ) -> list[Task]:
+        """The tasks of a batch with those of its window; `groups` are the segments of `tasks`, and `rows` theirs."""
+        parallel = parallelism(self._config)
+        changes = Changes(rows, self.reader.versions)
+        reads = windows.reads(end, changes)
+        if reads:
+            address = self._address()
+            read: list[Task] = [ReadTask(address, part, self._settings) for part in windows.spread(reads, parallel)]
+            if _is_small(groups):
+                tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
+            tasks = [*tasks, *read]
+            if self.reader.lag <= WINDOW_LAG:
+                windows.open_ahead(end, until.progress, until.log.commit_lsn)
+        elif rows and not self._has_rehearsed:
+            self._has_rehearsed = True
+            windows.rehearse(changes)
+            if groups and _is_small(groups):
+                tasks = tasks + [Rehearsal(tasks[0])] * (parallel - len(tasks))
+        return tasks
+
+    def _groups(self, rows: Sequence[Rows]) -> Groups:
+        return segments.tasks(
+            rows,
+            self.reader.versions,
+            lambda table: names.topic(self._settings, table.id),
+            self._config["event.order"] == "key",
+            parallelism(self._config),
+            # Spark's JVM gets the tasks first, and would have to hold what workers then leave out
+            self._settings.most_change_bytes,
+        )
+
+
+def _is_small(groups: Groups) -> bool:
+    return len(groups) <= 1 and sum(one.data.nbytes for group in groups for one in group) <= SMALL_BYTES

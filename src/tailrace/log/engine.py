@@ -1,0 +1,339 @@
+"""LogEngine: how a query is planned, batch after batch, from its first position to its last. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from tailrace.config import Config
+from tailrace.errors import ConfigError
+from tailrace.events.settings import EventSettings
+from tailrace.log.beside import HeartbeatTask, NoticeTask
+from tailrace.log.contracts import Limits, O, OpenLog, P, Source, T
+from tailrace.log.delay import StreamingDelay
+from tailrace.log.dispatch import DispatchInterval
+from tailrace.log.heartbeats import Heartbeats
+from tailrace.log.planner import Offset, Task
+from tailrace.log.undo import Undo
+from tailrace.runtime import Runtime
+from tailrace.snapshot.mode import snapshot_mode
+from tailrace.snapshot.progress import Progress
+
+log = logging.getLogger("tailrace")
+Result = TypeVar("Result")
+
+# An idle position is committed after so many seconds, if there is any.
+IDLE_SECONDS = 30.0
+# While a backlog is read, a batch waits so long to become at least half full: each has a fixed cost of some 0.15 s.
+FILL_SECONDS = 0.5
+
+
+@dataclass
+class _Memory:
+    """What the engine remembers between two calls."""
+
+    idle_since: float
+    # whether what precedes the log is done, in this planner or since its last failure
+    begun: bool = False
+    # whether a query's start is over, and with it what belongs to each start
+    has_started: bool = False
+
+
+class LogEngine(Generic[O, P, T]):
+    """Implements `tailrace.log.planner.Planner` over a `Source`; `offsets` is the type of its offsets.
+
+    The first call of `latest_offset` or `partitions` connects. What precedes the log (the server's preparation, a
+    snapshot) comes first; the log is opened when no snapshot is running. A call that fails leaves everything as it was.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        settings: EventSettings,
+        runtime: Runtime,
+        source: Source[O, P, T],
+        offsets: type[O],
+        load: Callable[[], None] | None = None,
+    ) -> None:
+        """`load` imports what the first batches need; it is called on a thread of its own."""
+        self._config = config
+        self._settings = settings
+        self._runtime = runtime
+        self._source = source
+        self._offsets = offsets
+        self._load = load
+        self._snapshots = source.snapshots
+        self._notices = source.snapshots.notices
+        self._mode = snapshot_mode(config)
+        self._target: T | None = None
+        self._log: OpenLog[O, P, T] | None = None
+        self._heartbeats = Heartbeats(config["heartbeat.interval.ms"], runtime, source.beat)
+        self._delay = StreamingDelay(config, runtime)
+        self._dispatch = DispatchInterval(config, runtime)
+        self._memory = _Memory(runtime.monotonic())
+        self._undo = Undo(self._memory, self._notices, self._heartbeats, self._delay, self._dispatch, *source.memory)
+
+    # --- the calls of the query ----------------------------------------------------------------------------------
+
+    def initial_offset(self) -> Offset:
+        if self._load is not None:
+            # The query's first call: what the log needs is imported while Spark goes on with its own start.
+            self._runtime.start(self._load, "tailrace-import")
+        return self._offsets().to_json()
+
+    def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
+        since = self._offsets.from_json(start)
+        found = self._called(lambda: self._next(since, Limits(max_rows, max_bytes)))
+        self._memory.has_started = True
+        return start if found == since else found.to_json()
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
+        since, until = self._offsets.from_json(start), self._offsets.from_json(end)
+        return self._called(lambda: self._tasks(since, until, end))
+
+    def stop_at_present(self) -> None:
+        self._target = self._called(self._source.present)
+
+    def status(self) -> Offset | None:
+        return self._source.status(self._log)
+
+    def close(self) -> None:
+        self._close_log()
+        self._source.close()
+
+    def _called(self, work: Callable[[], Result]) -> Result:
+        def wholly() -> Result:
+            with self._unless_failed():
+                return work()
+
+        return self._source.called(wholly)
+
+    @contextmanager
+    def _unless_failed(self) -> Iterator[None]:
+        """A call that fails leaves what is remembered as it was. Where its sessions are of no use any more, the next
+        one begins anew, as after a crash."""
+        try:
+            with self._undo.on_failure():
+                yield
+        except BaseException:
+            if not self._source.has_kept(self._log):
+                self._close_log()
+                self._memory.begun = False
+            raise
+
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    # --- the end of the next batch -------------------------------------------------------------------------------
+
+    def _next(self, since: O, limits: Limits) -> O:
+        began = self._begin(since, limits)
+        if began is not None:
+            return began
+        if since.snapshot is not None and not since.snapshot.is_complete:
+            return self._next_chunks(since, limits, everything=limits.are_none)
+        if not self._mode.streams:
+            return since
+        self._snapshots.close()
+        if not self._may_stream(since):
+            return since
+        if since.is_initial:
+            # Nothing is read before the checkpoint has a position: what is missing later would be made again otherwise.
+            first = self._source.first()
+            self._open(first)
+            return first
+        opened = self._open(since)
+        # Spark asks for what follows an offset when that is in its commit log
+        opened.committed(since)
+        opened.refresh()
+        if opened.windows is not None and since.progress.blocking:
+            blocked = self._block(since, limits)
+            if blocked is not None:
+                return blocked
+        return self._next_of_log(opened, since, limits)
+
+    def _next_of_log(self, opened: OpenLog[O, P, T], since: O, limits: Limits) -> O:
+        """The end of the next batch of the open log."""
+        progress = past = replace(since.progress, notices=(), reading=())
+        windows = opened.windows
+        if windows is None:
+            found = self._next_batch(opened, since.log, limits)
+        else:
+            begun = windows.begin(past)
+            found = self._next_window(opened, begun, past, since.log, limits)
+            progress = windows.finish(begun, opened.changes(since.log, found))
+        progress = self._notices.add_to(progress)
+        moved = found != since.log or progress != past
+        heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
+        if heartbeat_ms != since.heartbeat_ms and found == since.log:
+            found = opened.idle_position(since.log)
+        elif not moved:
+            return since
+        end = opened.offset(since, found, heartbeat_ms, progress)
+        if windows is not None:
+            windows.planned(end.to_json())
+        return end
+
+    def _next_window(
+        self,
+        opened: OpenLog[O, P, T],
+        begun: Progress,
+        past: Progress,
+        start: P,
+        limits: Limits,
+    ) -> P:
+        """The end of the next batch, with a window in it when an incremental snapshot is running.
+
+        `begun` follows `past`, the progress of the batch before without what is over.
+        """
+        found = opened.window_end(begun, start, limits, self._target)
+        if found is None and begun != past:
+            # the window of the last batch is closed: the offset should say so soon
+            found = opened.plan(start, limits, self._target)
+        elif found is None:
+            # a snapshot does not wait for changes to gather, and the log goes on with it
+            is_running = bool(begun.blocking) or (begun.state is not None and not begun.state.paused)
+            found = self._next_batch(opened, start, limits, gathers=not is_running)
+        return found
+
+    def _next_batch(self, opened: OpenLog[O, P, T], start: P, limits: Limits, *, gathers: bool = True) -> P:
+        """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached.
+
+        Returns `start` as well while changes are to gather, if `gathers`, which they do until the target at most.
+        """
+        began = self._runtime.monotonic()
+        patience = min(self._config["poll.interval.ms"] / 1000, self._heartbeats.remaining())
+        target = self._target
+        if gathers and target is None and self._dispatch.seconds:
+            is_over = self._dispatch.is_over(patience)
+            opened.check()
+            if not is_over:
+                return start
+            # with what was sent meanwhile
+            opened.refresh()
+        while True:
+            # in this order: what is read between two of the calls must not be missed
+            seen = opened.version
+            if opened.is_filling(limits.bytes) and self._runtime.monotonic() < began + FILL_SECONDS:
+                opened.wait(0.05, seen)
+                continue
+            reached = target is not None and opened.has_read(target)
+            whole = opened.whole(start) if self._dispatch.seconds else start
+            found = opened.plan(start, limits, target)
+            if found != start:
+                self._memory.idle_since = self._runtime.monotonic()
+                self._dispatch.begun(is_cut=found.is_before(whole))
+                return found
+            left = began + patience - self._runtime.monotonic()
+            if reached or (target is None and left <= 0):
+                return self._idle(opened, start)
+            opened.wait(left if target is None else 0.5, seen)
+
+    def _idle(self, opened: OpenLog[O, P, T], start: P) -> P:
+        """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""
+        moved = opened.idle_position(start)
+        if moved == start:
+            return start
+        waited = self._runtime.monotonic() - self._memory.idle_since
+        if waited < IDLE_SECONDS and not opened.is_far(start, moved):
+            return start
+        self._memory.idle_since = self._runtime.monotonic()
+        return moved
+
+    # --- what precedes the log -----------------------------------------------------------------------------------
+
+    def _begin(self, since: O, limits: Limits) -> O | None:
+        """What precedes the log: the offset of the first batch of a snapshot; None when there is nothing before it."""
+        if self._memory.begun:
+            return None
+        self._source.prepare(since)
+        is_running = since.snapshot is not None and not since.snapshot.is_complete
+        reason = self._source.lost(since) if self._mode.mends and not since.is_initial else ""
+        each = self._mode.reads == "each start" and not self._memory.has_started
+        wanted = each or (self._mode.reads == "once" and since.is_initial)
+        first = None
+        if reason or (wanted and not is_running):
+            first = self._start_snapshot(since, limits, reason)
+        elif not is_running and not self._memory.has_started:
+            self._notices.skipped()
+        self._memory.begun = True
+        return first
+
+    def _may_stream(self, since: O) -> bool:
+        """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""
+        if since.snapshot is None or self._log is not None:
+            return True
+        return self._delay.is_over(wholly=self._target is not None)
+
+    def _open(self, since: O, until: O | None = None) -> OpenLog[O, P, T]:
+        """The open log, opened at `since` at the first call; `until` is the end of a batch to replay."""
+        if self._log is None:
+            self._log = self._source.open(since, until, self._target)
+        return self._log
+
+    # --- snapshots -----------------------------------------------------------------------------------------------
+
+    def _start_snapshot(self, since: O, limits: Limits, reason: str) -> O:
+        """Plan a snapshot; its first chunks are the first batch. `reason`: why the position in the log is of no use."""
+        if reason:
+            log.warning("%s A new snapshot is taken.", reason)
+        # it was opened for the replay of a batch, and knows nothing of this snapshot
+        self._close_log()
+        self._runtime.sleep(self._config["snapshot.delay.ms"] / 1000)
+        fresh = self._mode.streams and (since.is_initial or bool(reason))
+        begun = self._snapshots.start(since, fresh=fresh)
+        return self._first_chunks(begun, limits)
+
+    def _block(self, since: O, limits: Limits) -> O | None:
+        """Start the blocking snapshot that a signal has asked for: the log waits while its tables are read.
+
+        None when the log has to go on first. One that cannot be read is given up: a signal must not end the query, let
+        alone at each of its starts.
+        """
+        tables = since.progress.blocking
+        try:
+            begun = self._snapshots.block(since)
+        except ConfigError as error:
+            log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error.message)
+            self._snapshots.close()
+            self._notices.given_up()
+            told = self._notices.add_to(replace(since.progress, blocking=(), notices=()))
+            return since.going_on(since.snapshot, told)
+        if begun is None:
+            return None
+        if self._log is not None and not self._log.outlives_snapshots:
+            self._close_log()
+        log.info("blocking snapshot of %s", ", ".join(map(str, tables)))
+        progress = replace(since.progress, blocking=(), reading=tables)
+        return self._first_chunks(begun.going_on(begun.snapshot, progress), limits)
+
+    def _first_chunks(self, begun: O, limits: Limits) -> O:
+        self._notices.started(self._snapshots.count() if self._notices.are_wanted else {})
+        return self._next_chunks(begun, limits, everything=False)
+
+    def _next_chunks(self, since: O, limits: Limits, *, everything: bool) -> O:
+        """The offset after the next chunks."""
+        snapshot = self._snapshots.advance(since, limits.max_rows, everything=everything)
+        self._notices.chunks(since.snapshot, snapshot, asked=bool(since.progress.reading))
+        return since.going_on(snapshot, self._notices.add_to(replace(since.progress, notices=())))
+
+    # --- the tasks of a batch ------------------------------------------------------------------------------------
+
+    def _tasks(self, since: O, until: O, end: Offset) -> list[Task]:
+        tasks = self._source.tasks(since, until)
+        beside: list[Task] = []
+        if until.progress.notices != since.progress.notices and self._notices.are_records:
+            beside.append(NoticeTask(until.progress.notices, until.place, self._settings))
+        if until.heartbeat_ms > since.heartbeat_ms:
+            beside.append(HeartbeatTask(until.heartbeat_ms, until.place, self._settings))
+        # the log stands still while a snapshot runs; where one mends a gap, nothing of the gap can be read
+        if until.snapshot is not None or since.is_initial:
+            return tasks + beside
+        if since.log.is_before(until.log):
+            return tasks + self._open(since, until).tasks(since, until, end, beside)
+        return tasks + (beside if self._log is None else self._log.tasks(since, until, end, beside))
