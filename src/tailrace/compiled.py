@@ -1,7 +1,12 @@
-"""Where compiled functions are kept from one process to the next. Runs when the package is imported, in every process.
+"""How functions are compiled, and where they are kept from one process to the next. Every process.
 
-numba keeps them beside the source, or in the user's cache directory. Where it can write to neither (a container with a
-file system that is read only, a service without a home), it would refuse to compile at all.
+A compiled function (a kernel) is compiled on its first call in a process, once for each set of argument types, and kept
+in numba's cache, from which later processes load it. numba keeps it beside the source, or in the user's cache
+directory. Where it can write to neither (a container with a file system that is read only, a service without a home),
+it would refuse to compile at all; so `settle` runs when the package is imported.
+
+The cache does not see a change of functions in another file than the kernel that calls them: after such a change,
+remove the *.nbi and *.nbc files of the callers.
 """
 
 from __future__ import annotations
@@ -10,9 +15,42 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar, cast, overload
 
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAME = "NUMBA_CACHE_DIR"
+
+
+@overload
+def kernel(function: _Function, /) -> _Function: ...
+
+
+@overload
+def kernel(*, leaf: bool = ..., inlined: bool = ...) -> Callable[[_Function], _Function]: ...
+
+
+def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False) -> Any:
+    """The function, compiled on its first use; it runs without the GIL, checks no bounds and never raises.
+
+    A `leaf` makes no arrays and does not count references to those that it is given, since its callers hold them:
+    counting is atomic, and took half of the time of the kernels of dates and integers. What is `inlined` is copied into
+    each caller before that is compiled.
+    """
+    # numba takes long to import, and this module is imported with the package.
+    from numba import njit
+
+    options: dict[str, Any] = {"cache": True, "nogil": True}
+    if leaf:
+        options["_nrt"] = False
+    if inlined:
+        options["inline"] = "always"
+
+    def compiled(function: _Function) -> _Function:
+        return cast(_Function, njit(**options)(function))
+
+    return compiled if function is None else compiled(function)
 
 
 def settle() -> None:

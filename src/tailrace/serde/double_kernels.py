@@ -20,8 +20,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tailrace.compiled import kernel
 from tailrace.serde.kernels import put_eight, put_integer, put_short
-from tailrace.serde.leaf import leaf
 
 LONGEST_DOUBLE = 26
 """No double's text has more bytes."""
@@ -108,7 +108,7 @@ high_product: Any = _high_product
 trailing_zeros: Any = _trailing_zeros
 
 
-@leaf
+@kernel(leaf=True)
 def scaled(high: Any, low: Any, factor: Any) -> Any:
     """The product of a power's 126 bits and `factor`, over 2^127; its last bit is set when anything was cut off."""
     below = high_product(low, factor)
@@ -119,7 +119,7 @@ def scaled(high: Any, low: Any, factor: Any) -> Any:
     return above | (((whole & _LOW_63) + _LOW_63) >> np.uint64(63))
 
 
-@leaf
+@kernel(leaf=True)
 def decimal_of(mantissa: Any, exponent: Any) -> Any:
     """The shortest decimal of mantissa * 2^exponent: its digits as a uint64, and the power of ten of the last one."""
     if mantissa & (mantissa - np.uint64(1)) == np.uint64(0):
@@ -149,7 +149,7 @@ def decimal_of(mantissa: Any, exponent: Any) -> Any:
     return digits + np.uint64(value > middle or (value == middle and (digits & np.uint64(1)) != np.uint64(0))), k
 
 
-@leaf
+@kernel(leaf=True)
 def whole_of(mantissa: Any, exponent: Any) -> Any:
     """A whole number below 2^63, without the digits that one unit of its last bit goes beyond; as decimal_of."""
     value = mantissa << np.uint64(exponent) if exponent > 0 else mantissa >> np.uint64(-exponent)
@@ -165,7 +165,7 @@ def whole_of(mantissa: Any, exponent: Any) -> Any:
     return value, cut
 
 
-@leaf
+@kernel(leaf=True)
 def put_double(value: Any, out: Any, at: Any) -> Any:
     """Write a finite double, up to LONGEST_DOUBLE bytes; the position behind it."""
     bits = bits_of(value)

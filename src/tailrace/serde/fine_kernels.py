@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.serde.kernels import put_integer, put_literal
-from tailrace.serde.leaf import leaf
 from tailrace.serde.time_kernels import put_day, put_two, read_date, two_digits
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE, _COLON, _BLANK = 48, 57, 45, 46, 34, 58, 32
@@ -22,7 +21,7 @@ _LAST_DAY, _LAST_CLOCK, _FIRST_CLOCK = 106_751, 85_636_854_775_807, 763_145_224_
 _MILLI, _MICRO, _NANO, _ISO = 0, 1, 2, 3
 
 
-@leaf
+@kernel(leaf=True)
 def read_clock_ns(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a time of day into found[1], ns; the position behind it, or -1 when there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
@@ -45,7 +44,7 @@ def read_clock_ns(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position if found[1] <= 86_400 * _SECOND_NS else -1
 
 
-@leaf
+@kernel(leaf=True)
 def read_timestamp_ns(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a date into found[0], days since 1970, and a time of day into found[1], ns; -1 when there are none."""
     if begin + 19 > end or data[begin + 10] != _BLANK or read_date(data, begin, begin + 10, found) != begin + 10:
@@ -53,7 +52,7 @@ def read_timestamp_ns(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return read_clock_ns(data, begin + 11, end, found)
 
 
-@leaf
+@kernel(leaf=True)
 def put_clock_ns(ns: Any, out: Any, at: Any) -> Any:
     """Write a time of day with as many digits of the second's fraction as it needs; the position behind it."""
     seconds = ns // _SECOND_NS
@@ -75,7 +74,7 @@ def put_clock_ns(ns: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fine_times(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -103,7 +102,7 @@ def fine_times(
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fine_timestamps(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -144,7 +143,7 @@ def fine_timestamps(
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def offset_timestamps(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:

@@ -12,9 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from tailrace.serde.leaf import leaf
+from tailrace.compiled import kernel
 from tailrace.serde.memory import move
 
 _ESCAPES = np.zeros(256, np.uint8)
@@ -40,7 +39,7 @@ _PAIRS = np.frombuffer(b"".join(b"%02d" % pair for pair in range(100)), np.uint8
 _HUNDRED, _TEN_THOUSAND, _HUNDRED_MILLIONS = np.uint32(100), np.uint32(10_000), np.uint64(100_000_000)
 
 
-@leaf
+@kernel(leaf=True)
 def put_literal(literals: Any, ends: Any, number: Any, out: Any, at: Any) -> Any:
     """Write literal `number` at `at`; the position behind it."""
     for position in range(ends[number], ends[number + 1]):
@@ -49,7 +48,7 @@ def put_literal(literals: Any, ends: Any, number: Any, out: Any, at: Any) -> Any
     return at
 
 
-@leaf
+@kernel(leaf=True)
 def put_pair(value: Any, out: Any, at: Any) -> Any:
     """Write two digits of a uint32 below 100; the position behind them."""
     out[np.uintp(at)] = _PAIRS[np.uintp(value * np.uint32(2))]
@@ -57,7 +56,7 @@ def put_pair(value: Any, out: Any, at: Any) -> Any:
     return at + 2
 
 
-@leaf
+@kernel(leaf=True)
 def put_eight(value: Any, out: Any, at: Any) -> Any:
     """Write eight digits of a uint32; the position behind them."""
     high, low = value // _TEN_THOUSAND, value % _TEN_THOUSAND
@@ -67,7 +66,7 @@ def put_eight(value: Any, out: Any, at: Any) -> Any:
     return put_pair(low % _HUNDRED, out, at)
 
 
-@leaf
+@kernel(leaf=True)
 def put_short(value: Any, out: Any, at: Any) -> Any:
     """Write a uint32 below 100,000,000 in as few digits as it has; the position behind them."""
     size, bound = 1, np.uint32(10)
@@ -84,7 +83,7 @@ def put_short(value: Any, out: Any, at: Any) -> Any:
     return at + size
 
 
-@leaf
+@kernel(leaf=True)
 def put_integer(value: Any, out: Any, at: Any) -> Any:
     """Write an int64 in decimal; the position behind it."""
     # The magnitude is unsigned: the smallest int64 has no negative.
@@ -104,7 +103,7 @@ def put_integer(value: Any, out: Any, at: Any) -> Any:
     return put_eight(np.uint32(rest % _HUNDRED_MILLIONS), out, at)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def integers(values: Any, out: Any, offsets: Any) -> None:
     """An int64 array as decimal text."""
     at = 0
@@ -113,7 +112,7 @@ def integers(values: Any, out: Any, offsets: Any) -> None:
         offsets[row + 1] = at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count_escapes(data: Any, begin: Any, end: Any) -> Any:
     """How many of the bytes JSON must escape."""
     # Sums of single bytes, over so few that they do not overflow, and no index that could be negative: so the compiler
@@ -129,7 +128,7 @@ def count_escapes(data: Any, begin: Any, end: Any) -> Any:
     return count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_ascii(data: Any, begin: Any, end: Any) -> Any:
     """Whether no byte is above 127. Bytes that are not UTF-8 are."""
     part = data[begin:end]
@@ -142,7 +141,7 @@ def is_ascii(data: Any, begin: Any, end: Any) -> Any:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def are_integers(data: Any, bounds: Any, state: Any) -> Any:
     """Whether every text is an integer of 64 bits as JSON has it: no plus sign, no zero before other digits."""
     for row in range(len(bounds) - 1):
@@ -172,7 +171,7 @@ def are_integers(data: Any, bounds: Any, state: Any) -> Any:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def verbatim(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -189,7 +188,7 @@ def verbatim(
     return 0
 
 
-@leaf
+@kernel(leaf=True)
 def put_unit(unit: Any, out: Any, at: Any) -> Any:
     """Write the escape of a UTF-16 unit; the position behind it."""
     out[at] = 92
@@ -199,7 +198,7 @@ def put_unit(unit: Any, out: Any, at: Any) -> Any:
     return at + 6
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Text as JSON strings; argument 0 says that nothing in them must be escaped."""
     source, target, at = data.ctypes.data, out.ctypes.data, np.int64(0)
@@ -244,7 +243,7 @@ def strings(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argume
     return 0
 
 
-@leaf
+@kernel(leaf=True)
 def is_word(data: Any, begin: Any, end: Any, word: Any) -> Any:
     """Whether the bytes are those of `word`."""
     if end - begin != len(word):
@@ -255,7 +254,7 @@ def is_word(data: Any, begin: Any, end: Any, word: Any) -> Any:
     return True
 
 
-@leaf
+@kernel(leaf=True)
 def put_boolean(value: Any, out: Any, at: Any) -> Any:
     if value:
         out[at] = 116
@@ -271,7 +270,7 @@ def put_boolean(value: Any, out: Any, at: Any) -> Any:
     return at + 5
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def booleans(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -292,7 +291,7 @@ def booleans(
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bits(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Zeros and ones as base64 of little-endian bytes without trailing zero bytes (argument 0), or one of them as a
     boolean (1)."""
@@ -330,7 +329,7 @@ def bits(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument:
     return lost
 
 
-@leaf
+@kernel(leaf=True)
 def put_base64(source: Any, count: Any, url: Any, out: Any, at: Any) -> Any:
     """Write `count` bytes of `source` as base64 with padding; `url` is 64 for the URL-safe alphabet, else 0."""
     position = 0
@@ -354,7 +353,7 @@ def put_base64(source: Any, count: Any, url: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def binaries(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:

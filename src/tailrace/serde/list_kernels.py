@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.serde.kernels import put_base64, put_literal
-from tailrace.serde.leaf import leaf
 from tailrace.serde.memory import move
 from tailrace.serde.number_kernels import put_bytes
 
@@ -25,7 +24,7 @@ _WKB = np.frombuffer(b',"wkb":"', np.uint8).copy()
 _SRID = np.frombuffer(b'","srid":null}', np.uint8).copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def most_elements(data: Any, begin: Any, end: Any, delimiter: Any) -> Any:
     """How many delimiters there are in the bytes: elements are at most as many, and one more for each row."""
     count = 0
@@ -34,7 +33,7 @@ def most_elements(data: Any, begin: Any, end: Any, delimiter: Any) -> Any:
     return count
 
 
-@leaf
+@kernel(leaf=True)
 def is_null(data: Any, begin: Any, end: Any) -> Any:
     """Whether the bytes are the word NULL, in any case."""
     if end - begin != 4:
@@ -47,14 +46,14 @@ def is_null(data: Any, begin: Any, end: Any) -> Any:
     )
 
 
-@leaf
+@kernel(leaf=True)
 def put_part(data: Any, begin: Any, end: Any, out: Any, at: Any) -> Any:
     """Write `data[begin:end]` at `at`; the position behind it."""
     move(out.ctypes.data + at, data.ctypes.data + begin, end - begin)
     return at + end - begin
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split(
     data: Any,
     bounds: Any,
@@ -124,7 +123,7 @@ def split(
         first[row + 1] = count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def join(
     data: Any,
     bounds: Any,
@@ -171,7 +170,7 @@ def join(
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def points(
     data: Any,
     bounds: Any,

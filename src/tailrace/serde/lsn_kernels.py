@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.serde.kernels import put_literal
 
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
@@ -21,7 +21,7 @@ def lsn_text(lsn: bytes) -> str:
     return ":".join((lsn[:4].hex(), lsn[4:8].hex(), lsn[8:].hex()))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def lsns(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """LSNs as JSON strings; the form is that of `serde.kernels`. Each has eight bytes or more."""
     at = 0

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.serde import scalar
 from tailrace.serde.kernels import is_word, put_base64, put_integer, put_literal
-from tailrace.serde.leaf import leaf
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE = 48, 57, 45, 46, 34
 _SCALE = np.frombuffer(b'{"scale":', np.uint8).copy()
@@ -28,7 +27,7 @@ _LONGEST_FLOAT = scalar.LONGEST_FLOAT
 _BILLION = np.uint64(1_000_000_000)
 
 
-@leaf
+@kernel(leaf=True)
 def put_bytes(text: Any, out: Any, at: Any) -> Any:
     for position in range(len(text)):
         out[at] = text[position]
@@ -36,7 +35,7 @@ def put_bytes(text: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@leaf
+@kernel(leaf=True)
 def small_unscaled(value: Any, scratch: Any) -> Any:
     """Two's complement of an int64, big-endian and minimal, into `scratch`; its length."""
     length, rest = 1, value
@@ -49,7 +48,7 @@ def small_unscaled(value: Any, scratch: Any) -> Any:
     return length
 
 
-@njit(cache=True, nogil=True, inline="never")
+@kernel
 def large_unscaled(digits: Any, count: Any, negative: Any, scratch: Any) -> Any:
     """As small_unscaled, of `count` decimal digits; by repeated multiplication of 32-bit limbs, for nine at a time."""
     limbs = np.zeros(count // 9 + 2, np.uint64)
@@ -91,7 +90,7 @@ def large_unscaled(digits: Any, count: Any, negative: Any, scratch: Any) -> Any:
     return length - first
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decimals(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -185,7 +184,7 @@ def decimals(
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def decimal_texts(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -224,7 +223,7 @@ def decimal_texts(
     return lost
 
 
-@leaf
+@kernel(leaf=True)
 def is_lower_word(data: Any, begin: Any, end: Any, word: Any) -> Any:
     """Whether the bytes are those of `word`, whatever their case."""
     if end - begin != len(word):
@@ -235,7 +234,7 @@ def is_lower_word(data: Any, begin: Any, end: Any, word: Any) -> Any:
     return True
 
 
-@leaf
+@kernel(leaf=True)
 def smallest(digit: Any, first: Any, single: Any) -> Any:
     """Two digits, and the exponent as 1000 times its negative, for the numbers whose one shortest digit Java refuses.
 
@@ -261,7 +260,7 @@ def smallest(digit: Any, first: Any, single: Any) -> Any:
     return 324_099 if first == -323 and digit == 1 else 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def floats(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """The shortest text of a double (argument 1: float) as Java prints it; NaN and the infinities as strings."""
     digits = np.empty(_LONGEST_FLOAT, np.uint8)

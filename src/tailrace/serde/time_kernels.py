@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.serde.kernels import is_word, put_integer, put_literal
-from tailrace.serde.leaf import leaf
 from tailrace.serde.memory import move
 
 _ZERO, _NINE, _MINUS, _POINT, _QUOTE, _COLON = 48, 57, 45, 46, 34, 58
@@ -30,7 +29,7 @@ _MINUS_INFINITY_MS = -9_223_372_036_832_400
 MILLI, MICRO, NANO, ISO = 0, 1, 2, 3
 
 
-@leaf
+@kernel(leaf=True)
 def two_digits(data: Any, at: Any) -> Any:
     """The number of two digits; a large negative one where there are none, which spoils every sum."""
     high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
@@ -39,7 +38,7 @@ def two_digits(data: Any, at: Any) -> Any:
     return high * 10 + low
 
 
-@leaf
+@kernel(leaf=True)
 def behind_era(data: Any, begin: Any, end: Any) -> Any:
     """Where ` BC` begins at the end of the text; the end where it has none."""
     if end - begin > 3 and data[end - 1] == 67 and data[end - 2] == 66 and data[end - 3] == 32:
@@ -47,7 +46,7 @@ def behind_era(data: Any, begin: Any, end: Any) -> Any:
     return end
 
 
-@leaf
+@kernel(leaf=True)
 def infinity(data: Any, begin: Any, end: Any) -> Any:
     """1 for `infinity`, -1 for `-infinity`, 0 for any other text."""
     if end == begin or data[end - 1] != 121:
@@ -57,7 +56,7 @@ def infinity(data: Any, begin: Any, end: Any) -> Any:
     return 1 if is_word(data, begin, end, _INFINITY) else 0
 
 
-@leaf
+@kernel(leaf=True)
 def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a date into found[0], days since 1970; the position behind it, or -1 when there is none."""
     position, year = begin, np.int64(0)
@@ -81,7 +80,7 @@ def read_date(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position + 6
 
 
-@leaf
+@kernel(leaf=True)
 def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read a time of day into found[1], µs; the position behind it, or -1 when there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
@@ -104,7 +103,7 @@ def read_clock(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position if found[1] <= _DAY_US else -1
 
 
-@leaf
+@kernel(leaf=True)
 def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read an offset from UTC into found[2], µs; the position behind it, or -1 when there is none."""
     if begin + 3 > end or (data[begin] != _MINUS and data[begin] != 43):
@@ -124,14 +123,14 @@ def read_offset(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return position
 
 
-@leaf
+@kernel(leaf=True)
 def put_two(value: Any, out: Any, at: Any) -> Any:
     out[at] = _ZERO + value // 10
     out[at + 1] = _ZERO + value % 10
     return at + 2
 
 
-@leaf
+@kernel(leaf=True)
 def put_day(day: Any, out: Any, at: Any) -> Any:
     """Write days since 1970 as a date, the year as ISO 8601 has it."""
     day += 719_468
@@ -164,7 +163,7 @@ def put_day(day: Any, out: Any, at: Any) -> Any:
     return put_two(of_month, out, at + 1)
 
 
-@leaf
+@kernel(leaf=True)
 def put_clock(us: Any, digits: Any, out: Any, at: Any) -> Any:
     """Write a time of day and Z; a fraction of `digits` digits, or of as many as it needs when -1."""
     seconds = us // 1_000_000
@@ -189,7 +188,7 @@ def put_clock(us: Any, digits: Any, out: Any, at: Any) -> Any:
     return at + 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Dates as days since 1970 (argument 0) or ISO text (1); the infinite ones as the ends of an int32.
 
@@ -225,7 +224,7 @@ def dates(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def times(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
     """Times of day in ms, µs or ns (arguments 0 to 2), as ISO text (3), or of a zone as ISO text in UTC (4)."""
     found = np.zeros(3, np.int64)
@@ -256,7 +255,7 @@ def times(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument
     return lost
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def timestamps(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -309,7 +308,7 @@ def timestamps(
     return lost
 
 
-@leaf
+@kernel(leaf=True)
 def put_utc(data: Any, begin: Any, end: Any, digits: Any, out: Any, at: Any) -> Any:
     """Write an instant of which the server's text, in UTC already, differs by a few characters; -1 for any other.
 
@@ -350,7 +349,7 @@ def put_utc(data: Any, begin: Any, end: Any, digits: Any, out: Any, at: Any) -> 
     return at + 2
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def zoned_timestamps(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:
@@ -399,7 +398,7 @@ def zoned_timestamps(
     return lost
 
 
-@leaf
+@kernel(leaf=True)
 def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
     """Read an interval in the server's own style into found[0], µs, at most an int64's ends; whether there was one."""
     months, days, clock, position, stage = np.int64(0), np.int64(0), np.int64(0), begin, 0
@@ -465,7 +464,7 @@ def read_interval(data: Any, begin: Any, end: Any, found: Any) -> Any:
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def intervals(
     data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any
 ) -> Any:

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from tailrace.columns.table import Column
+from tailrace.compiled import kernel
 from tailrace.serde.kernels import put_integer
-from tailrace.serde.leaf import leaf
 from tailrace.serde.memory import binary_array, readonly, text_buffers, valid_flags
 from tailrace.serde.time_kernels import put_clock, put_day, put_two
 
@@ -62,7 +61,7 @@ def texts(values: pa.Array, column: Column) -> pa.Array:
     return binary_array(out[:end], offsets, valid_flags(values))
 
 
-@leaf
+@kernel(leaf=True)
 def _number(data: Any, begin: Any, end: Any) -> Any:
     """The bytes as a signed number, the highest first."""
     value = np.int64(np.int8(data[begin]))
@@ -71,7 +70,7 @@ def _number(data: Any, begin: Any, end: Any) -> Any:
     return value
 
 
-@leaf
+@kernel(leaf=True)
 def _put_infinity(negative: Any, infinity: Any, out: Any, at: Any) -> Any:
     for place in range(0 if negative else 1, 9):
         out[at] = infinity[place]
@@ -79,7 +78,7 @@ def _put_infinity(negative: Any, infinity: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@leaf
+@kernel(leaf=True)
 def _put_date(day: Any, out: Any, at: Any) -> Any:
     """Write days since 1970 as the server does, without what tells that a year is before Christ."""
     if _FIRST_DAY <= day <= _LAST_DAY:
@@ -105,7 +104,7 @@ def _put_date(day: Any, out: Any, at: Any) -> Any:
     return put_two(low, out, at + 1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _moments(data: Any, bounds: Any, size: Any, zoned: Any, out: Any, offsets: Any) -> Any:
     """The texts of values of `size` bytes: 4, days since 2000, or 8, µs. Those of other lengths are null. Where they
     end."""
