@@ -35,8 +35,8 @@ def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False
     """The function, compiled on its first use; it runs without the GIL, checks no bounds and never raises.
 
     A `leaf` makes no arrays and does not count references to those that it is given, since its callers hold them:
-    counting is atomic, and took half of the time of the kernels of dates and integers. What is `inlined` is copied into
-    each caller before that is compiled.
+    counting is atomic, and took half of the time of the kernels of dates and integers. What is `inlined` becomes part
+    of each caller: a call passes every array as seven numbers, and costs more than most of what it does.
     """
     # numba takes long to import, and this module is imported with the package.
     from numba import njit
@@ -45,7 +45,7 @@ def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False
     if leaf:
         options["_nrt"] = False
     if inlined:
-        options["inline"] = "always"
+        options["forceinline"] = True
 
     def compiled(function: _Function) -> _Function:
         return cast(_Function, njit(**options)(function))
@@ -60,7 +60,7 @@ def settle() -> None:
     """
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     given = os.environ.get(_NAME)
-    places = [*([Path(given)] if given else []), Path(__file__).parent / "serde" / "__pycache__", home / "numba"]
+    places = [*([Path(given)] if given else []), Path(__file__).parent / "values" / "__pycache__", home / "numba"]
     if any(map(_is_writable, places)):
         return
     try:

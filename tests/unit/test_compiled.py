@@ -12,7 +12,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "tailrace"
 SCRIPT = """
 import os
-import tailrace.serde.kernels
+import tailrace.values.integers
 print(os.environ["NUMBA_CACHE_DIR"])
 """
 

@@ -18,7 +18,7 @@ from tailrace.serde.assemble import CHANGE, TRANSACTION, Programs
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import lsns_fragment, text_fragment
 from tailrace.serde.json_text import dumps
-from tailrace.serde.lsn_kernels import lsn_text
+from tailrace.values.lsns import lsn_text
 
 
 def transactions_of(batch: ChangeBatch) -> CapturedTransactions:

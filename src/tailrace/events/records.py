@@ -39,7 +39,7 @@ from tailrace.serde.assemble import (
     Fragment,
     Programs,
 )
-from tailrace.serde.conversion import ColumnPlan, Kernel
+from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
 from tailrace.serde.json_text import dumps, quoted
 from tailrace.serde.memory import Bytes, ExceedsArrow, Offsets, binary_array, text_buffers
@@ -317,7 +317,7 @@ class _Block:
             column = image.columns[plan.index].slice(self.low, self.high - self.low)
             unavailable = image.unavailable[plan.index]
             flags = None if unavailable is None else unavailable[self.low : self.high]
-            if plan.shape is not None and plan.conversion.kernel is not Kernel.PLAIN:
+            if plan.shape is not None and not plan.conversion.by_value:
                 column = plan.shape.column(column)
             fragments[plan.index], lost = column_fragment(plan, column, flags)
             if lost:

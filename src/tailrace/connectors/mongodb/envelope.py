@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tailrace.columns.logical import BOOLEAN, INT32, INT64, JSON, STRING, Field, LogicalType, array, semantic, struct
+from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, LogicalType, array, semantic, struct
 from tailrace.columns.table import TableId
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.events import names
 from tailrace.events.envelope import transaction_schema
+from tailrace.values.strings import JSON
 
 _MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _OLD_MARKERS = "true,last,false"

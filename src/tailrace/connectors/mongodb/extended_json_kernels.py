@@ -24,9 +24,9 @@ from tailrace.connectors.mongodb.value_kernels import (
     put_text,
     put_unsigned,
 )
-from tailrace.serde.double_kernels import double_of, put_double
-from tailrace.serde.kernels import put_integer
 from tailrace.serde.leaf import leaf
+from tailrace.values.doubles import double_of, put_double
+from tailrace.values.integers import put_integer
 
 SLOTS = 16_384
 """The size of the table in which names are looked up that a document has had; a power of two."""

@@ -282,7 +282,7 @@ def items(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def double_text(value: float) -> str:
-    """A finite double as Java before 19 writes it; `serde.double_kernels` says what that is."""
+    """A finite double as Java before 19 writes it; `values.doubles` says what that is."""
     sign = "-" if math.copysign(1, value) < 0 else ""
     value = abs(value)
     if value == 0:

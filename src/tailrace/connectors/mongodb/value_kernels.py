@@ -12,10 +12,13 @@ import numpy as np
 
 from tailrace.connectors.mongodb import json_forms as f
 from tailrace.connectors.mongodb.fields import load
-from tailrace.serde.kernels import put_base64, put_integer, put_unit
 from tailrace.serde.leaf import leaf
 from tailrace.serde.memory import move
-from tailrace.serde.time_kernels import put_clock, put_day
+from tailrace.values.binaries import put_base64
+from tailrace.values.calendar import put_day
+from tailrace.values.clock import put_clock
+from tailrace.values.integers import put_integer
+from tailrace.values.strings import put_unit
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _HEX_UPPER = np.frombuffer(b"0123456789ABCDEF", np.uint8).copy()

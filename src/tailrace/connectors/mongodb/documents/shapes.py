@@ -16,8 +16,8 @@ from typing import Any
 
 from tailrace.connectors.mongodb.documents.extended import Document, Typed
 from tailrace.errors import ConversionError
-from tailrace.serde.double_kernels import double_text
 from tailrace.serde.json_text import quoted
+from tailrace.values.doubles import double_text
 
 Schema = tuple[str, str | None, int | None, bool, Any]
 Shaped = tuple[Schema, Any]
