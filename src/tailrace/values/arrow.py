@@ -1,8 +1,8 @@
 """Typed columns: the Arrow type of each semantic type, and the texts of a column as an array of it. Workers.
 
 What a semantic type is in Arrow stands in the module of its family, in one line (`stored`); a type without one is what
-its Connect type is. Numbers are stored as events show them: a Date's infinity is the end of an int32, and a time of
-24:00:00 is as many units as a day has.
+its Connect type is. Numbers are stored as events show them: a Date's infinity is the end of an int32. A value that
+the Arrow type cannot hold, as a time of 24:00:00, counts as one that cannot be converted.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from tailrace.compiled import kernel
 from tailrace.serde.assemble import Fragment
 from tailrace.serde.memory import Bytes, Offsets
 from tailrace.values.arrow import numbers_of, stored, strings_of
-from tailrace.values.calendar import DAY_NS, DAY_US, ISO, MICRO, MILLI, Found, Parts, structured, whole
+from tailrace.values.calendar import DAY_NS, DAY_US, ISO, MICRO, MILLI, NANO, Found, Parts, structured, whole
 from tailrace.values.clock import (
     CLOCK_PARTS,
     CLOCK_PATTERN,
@@ -49,10 +49,22 @@ _TIME, _ZONED_TIME = re.compile(CLOCK_PATTERN), re.compile(CLOCK_PATTERN + OFFSE
 _ZONED = 4
 _QUOTE, _Z = 34, 90
 
-stored("io.debezium.time.Time", pa.time32("ms"), made_of=pa.int32())
-stored("io.debezium.time.MicroTime", pa.time64("us"), made_of=pa.int64())
-stored("io.debezium.time.NanoTime", pa.time64("ns"), made_of=pa.int64())
-stored("org.apache.kafka.connect.data.Time", pa.time32("ms"), made_of=pa.int32())
+
+def _of_a_day(unit: int) -> Callable[[int, LogicalType], int]:
+    """A time of day as Arrow has it, which has no 24:00:00."""
+
+    def value(number: int, logical: LogicalType) -> int:
+        if number * UNITS_NS[unit] >= DAY_NS:
+            raise ValueError("not before the end of the day")
+        return number
+
+    return value
+
+
+stored("io.debezium.time.Time", pa.time32("ms"), _of_a_day(MILLI), made_of=pa.int32())
+stored("io.debezium.time.MicroTime", pa.time64("us"), _of_a_day(MICRO), made_of=pa.int64())
+stored("io.debezium.time.NanoTime", pa.time64("ns"), _of_a_day(NANO), made_of=pa.int64())
+stored("org.apache.kafka.connect.data.Time", pa.time32("ms"), _of_a_day(MILLI), made_of=pa.int32())
 
 
 def time(digits: int, mode: str, fine: bool) -> Conversion:
@@ -195,12 +207,12 @@ def times(
 
 @kernel
 def time_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Times of day in ms, µs or ns (arguments 0 to 2)."""
+    """Times of day in ms, µs or ns (arguments 0 to 2); Arrow has no 24:00:00."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
             outcome[row] = state[row]
-        elif read_time(data, bounds[row], bounds[row + 1], False, found):
+        elif read_time(data, bounds[row], bounds[row + 1], False, found) and found[1] < DAY_US:
             out[row], outcome[row] = time_number(found[1], argument), VALUE
         else:
             outcome[row] = LOST
@@ -234,12 +246,12 @@ def fine_times(
 
 @kernel
 def fine_time_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, out: Found, outcome: Bytes) -> None:
-    """Times of day in ms, µs or ns (arguments 0 to 2)."""
+    """Times of day in ms, µs or ns (arguments 0 to 2); Arrow has no 24:00:00."""
     found = np.zeros(3, np.int64)
     for row in range(len(bounds) - 1):
         if len(state) > 0 and state[row] != 0:
             outcome[row] = state[row]
-        elif read_clock_ns(data, bounds[row], bounds[row + 1], found) == bounds[row + 1]:
+        elif read_clock_ns(data, bounds[row], bounds[row + 1], found) == bounds[row + 1] and found[1] < DAY_NS:
             out[row], outcome[row] = fine_time_number(found[1], argument), VALUE
         else:
             outcome[row] = LOST
