@@ -107,7 +107,7 @@ def put_base64(source: Bytes, count: Int, url: int, out: Bytes, at: Int) -> Int:
     return at
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_hexadecimal(data: Bytes, begin: Int, end: Int, out: Bytes, at: Int) -> Int:
     r"""Write the bytes that digits behind `\x` stand for at `at`; the position behind them, or -1 where a digit is
     none."""

@@ -93,7 +93,7 @@ def structured(name: str, **parts: LogicalType) -> LogicalType:
     return struct(*fields, name=f"io.debezium.time.Structured{name}", version=1)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def two_digits(data: Bytes, at: Int) -> Int:
     """The number of two digits; a large negative one where there are none, which spoils every sum."""
     high, low = np.int64(data[at]) - _ZERO, np.int64(data[at + 1]) - _ZERO
@@ -102,7 +102,7 @@ def two_digits(data: Bytes, at: Int) -> Int:
     return high * 10 + low
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def behind_era(data: Bytes, begin: Int, end: Int) -> Int:
     """Where ` BC` begins at the end of the text; the end where it has none."""
     if end - begin > 3 and data[end - 1] == 67 and data[end - 2] == 66 and data[end - 3] == 32:
@@ -110,7 +110,7 @@ def behind_era(data: Bytes, begin: Int, end: Int) -> Int:
     return end
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def infinity(data: Bytes, begin: Int, end: Int) -> int:
     """1 for `infinity`, -1 for `-infinity`, 0 for any other text."""
     if end == begin or data[end - 1] != 121:
@@ -120,7 +120,7 @@ def infinity(data: Bytes, begin: Int, end: Int) -> int:
     return 1 if is_word(data, begin, end, _INFINITY) else 0
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_date(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     """Read a date into found[0], days since 1970; the position behind it, or -1 when there is none."""
     position, year = begin, np.int64(0)
@@ -144,7 +144,7 @@ def read_date(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     return position + 6
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_two(value: Int, out: Bytes, at: Int) -> Int:
     """Write two digits; the position behind them."""
     out[at] = _ZERO + value // 10

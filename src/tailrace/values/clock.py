@@ -72,7 +72,7 @@ def clock_parts(ns: int) -> Parts:
     return {"hour": seconds // 3600, "minute": seconds // 60 % 60, "second": seconds % 60, "nanos": rest}
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_clock(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     """Read a time of day into found[1], µs; the position behind it, or -1 when there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
@@ -95,7 +95,7 @@ def read_clock(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     return position if found[1] <= DAY_US else -1
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_offset(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     """Read an offset from UTC into found[2], µs; the position behind it, or -1 when there is none."""
     if begin + 3 > end or (data[begin] != _MINUS and data[begin] != _PLUS):
@@ -140,7 +140,7 @@ def put_clock(us: Int, digits: Int, out: Bytes, at: Int) -> Int:
     return at + 1
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_clock_ns(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     """Read a time of day into found[1], ns; the position behind it, or -1 when there is none."""
     if begin + 8 > end or data[begin + 2] != _COLON or data[begin + 5] != _COLON:
@@ -163,7 +163,7 @@ def read_clock_ns(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     return position if found[1] <= 86_400 * SECOND_NS else -1
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_clock_ns(ns: Int, out: Bytes, at: Int) -> Int:
     """Write a time of day with as many digits of the second's fraction as it needs; the position behind it."""
     seconds = ns // SECOND_NS

@@ -105,7 +105,7 @@ class Dates(Family):
         return strings_of(self, texts) if self.iso else numbers_of(date_values, texts, int(self.strict), of)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_days(data: Bytes, begin: Int, end: Int, strict: bool, found: Found) -> bool:
     """Read a date into found[0], days since 1970, an infinite one as an end of an int32; whether there was one."""
     if strict and end - begin != _LENGTH:

@@ -23,7 +23,7 @@ _BILLION = np.uint64(1_000_000_000)
 _SMALL = 18
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def small_unscaled(value: Int, scratch: Bytes) -> int:
     """Two's complement of an int64, big-endian and minimal, into `scratch`; its length."""
     length, rest = 1, value
@@ -78,7 +78,7 @@ def large_unscaled(digits: Bytes, count: Int, negative: bool, scratch: Bytes) ->
     return length - first
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_digits(data: Bytes, begin: Int, end: Int, digits: Bytes, found: npt.NDArray[np.int64]) -> bool:
     """Read a number in plain digits, without its sign: its digits, to found[0] how many they are, to found[1] how many
     stand behind the point. Whether there was a number."""
@@ -105,7 +105,7 @@ def is_formless(data: Bytes, begin: Int, end: Int, negative: bool) -> bool:
     return is_word(data, begin, end, _INFINITY_WORD)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def rescaled(digits: Bytes, count: Int, fraction: Int, scale: Int) -> Int:
     """Bring a number of `count` digits, `fraction` of them behind the point, to `scale` of these, halves away from
     zero; how many digits it has then."""
@@ -133,7 +133,7 @@ def rescaled(digits: Bytes, count: Int, fraction: Int, scale: Int) -> Int:
     return count
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def small_value(digits: Bytes, count: Int, negative: bool) -> Int:
     """The number of up to 18 digits."""
     value = np.int64(0)

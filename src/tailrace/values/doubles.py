@@ -167,7 +167,7 @@ def whole_of(mantissa: Any, exponent: Any) -> Any:
     return value, cut
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def shortest_digits(mantissa: Any, exponent: Any) -> Any:
     """The digits that Java shows of mantissa * 2^exponent as a uint64, without zeros at their end; as decimal_of."""
     whole = exponent >= 0 or (exponent > -53 and trailing_zeros(mantissa) >= -exponent)
@@ -181,7 +181,7 @@ def shortest_digits(mantissa: Any, exponent: Any) -> Any:
     return digits, last
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_tiny(mantissa: Any, out: Bytes, at: Int) -> Any:
     """Write two digits of one of the smallest doubles, of which Java shows two where one is enough; the power of ten of
     the first one, or 0 where it is none of these."""
@@ -195,7 +195,7 @@ def put_tiny(mantissa: Any, out: Bytes, at: Int) -> Any:
     return np.int64(-324) if mantissa == one else np.int64(-323)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_point(out: Bytes, begin: Int, count: Int, first: Int) -> Int:
     """Put the point and the exponent into the `count` digits that stand at `begin`, the first of which stands for 10 to
     the `first`; the position behind them."""

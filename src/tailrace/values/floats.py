@@ -105,7 +105,7 @@ def smallest(digit: Int, first: Int, single: bool) -> int:
     return 324_099 if first == -323 and digit == 1 else 0
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_not_finite(data: Bytes, position: Int, end: Int, negative: bool) -> int:
     """Which number that is not finite the text behind its sign names; 0 where it names none."""
     letter = np.int64(data[position]) | 32 if end > position else np.int64(0)
@@ -118,7 +118,7 @@ def read_not_finite(data: Bytes, position: Int, end: Int, negative: bool) -> int
     return 0
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_float(data: Bytes, position: Int, end: Int, digits: Bytes, found: npt.NDArray[np.int64]) -> bool:
     """Read a finite number without its sign: its digits without leading zeros to `digits`, to found[0] how many there
     are, and to found[1] the power of ten of the first one. Whether there was a number."""
@@ -156,7 +156,7 @@ def read_float(data: Bytes, position: Int, end: Int, digits: Bytes, found: npt.N
     return digit and not wrong
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_float(digits: Bytes, count: Int, first: Int, out: Bytes, at: Int) -> Int:
     """Write a number of `count` digits, the first of which stands for 10 to the `first`; the position behind it."""
     if -3 <= first < 0:

@@ -32,7 +32,6 @@ from tailrace.values.calendar import (
     infinity,
     iso_day,
     put_day,
-    put_two,
     read_date,
     structured,
     two_digits,
@@ -213,7 +212,7 @@ class OffsetTimestamps(Family):
         return numbers_of(offset_timestamp_values, texts, 0, of)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def is_usual(data: Bytes, begin: Int, end: Int) -> bool:
     """Whether a text in UTC differs from what events show by a few characters alone.
 
@@ -243,7 +242,7 @@ def is_usual(data: Bytes, begin: Int, end: Int) -> bool:
     return True
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_usual(data: Bytes, begin: Int, end: Int, digits: Int, out: Bytes, at: Int) -> Int:
     """Write a text that `is_usual`; the position behind it."""
     rest = end - begin - 22
@@ -261,7 +260,7 @@ def put_usual(data: Bytes, begin: Int, end: Int, digits: Int, out: Bytes, at: In
     return at + 2
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_instant(data: Bytes, begin: Int, end: Int, found: Found) -> Bool:
     """Read a finite timestamp into found[0], days since 1970, found[1], µs, and found[2], its offset in µs; whether
     there was one."""
@@ -328,7 +327,7 @@ def instant_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, ou
                 out[row], outcome[row] = day * DAY_US + clock, VALUE
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_offset_timestamp(data: Bytes, begin: Int, end: Int, found: Found) -> Bool:
     """Read a timestamp with an offset of hours and minutes into found[0], days since 1970, found[1], ns, and found[2],
     the offset in minutes; whether there was one."""
@@ -364,10 +363,9 @@ def offset_timestamps(
                 out[at] = _Z
                 at += 1
             else:
-                out[at] = data[bounds[row + 1] - 6]
-                at = put_two(abs(found[2]) // 60, out, at + 1)
-                out[at] = _COLON
-                at = put_two(abs(found[2]) % 60, out, at + 1)
+                # what was read is what is shown
+                move(out.ctypes.data + at, data.ctypes.data + bounds[row + 1] - 6, 6)
+                at += 6
             out[at] = _QUOTE
             at += 1
         offsets[row + 1] = at

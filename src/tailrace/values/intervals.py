@@ -105,7 +105,7 @@ class Intervals(Family):
         return numbers_of(interval_values, texts, 0, of)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_interval_clock(data: Bytes, position: Int, end: Int, hours: Int, found: Found) -> bool:
     """Read minutes and seconds behind the hours into found[1], all in µs; whether they were there, and no more."""
     if hours > _LAST_HOUR or position + 6 > end or data[position + 3] != _COLON:
@@ -128,7 +128,7 @@ def read_interval_clock(data: Bytes, position: Int, end: Int, hours: Int, found:
     return position == end
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def interval_unit(data: Bytes, begin: Int, end: Int) -> int:
     """1 for a word for years, 2 for months, 3 for days, 0 for any other."""
     last = end - 1 if data[end - 1] == _PLURAL else end
@@ -139,7 +139,7 @@ def interval_unit(data: Bytes, begin: Int, end: Int) -> int:
     return 3 if is_word(data, begin, last, _DAY) else 0
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def interval_sum(months: Int, days: Int, clock: Int) -> Int:
     """Months, days and µs as µs, at most an int64's ends."""
     # The sum may wrap on its way; near the ends the sign shows a wrapped one, and beyond them a double does.
@@ -150,7 +150,7 @@ def interval_sum(months: Int, days: Int, clock: Int) -> Int:
     return total
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_interval(data: Bytes, begin: Int, end: Int, found: Found) -> bool:
     """Read an interval in the server's own style into found[0], µs, at most an int64's ends; whether there was one."""
     months, days, clock, position, stage = np.int64(0), np.int64(0), np.int64(0), begin, 0

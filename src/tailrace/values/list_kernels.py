@@ -24,7 +24,7 @@ def most_elements(data: Bytes, begin: int, end: int, delimiter: int) -> int:
     return count
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def is_null(data: Bytes, begin: Int, end: Int) -> bool:
     """Whether the bytes are the word NULL, in any case."""
     if end - begin != 4:
@@ -34,7 +34,7 @@ def is_null(data: Bytes, begin: Int, end: Int) -> bool:
     return bool(data[begin + 2] | 32 == 108 and data[end - 1] | 32 == 108)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_part(data: Bytes, begin: Int, end: Int, out: Bytes, at: Int) -> Int:
     """Write `data[begin:end]` at `at`; the position behind it."""
     move(out.ctypes.data + at, data.ctypes.data + begin, end - begin)
@@ -107,8 +107,9 @@ def split(
                     good = not (array and data[position] == _BRACE)
                     while position < last and data[position] != delimiter:
                         position += 1
+                    good = good and position > begin
                     filled = not (array and is_null(data, begin, position))
-                    good = good and position > begin and (filled or nulls)
+                    good = good and (filled or nulls)
                     if filled:
                         for source in range(begin, position):
                             items[at] = data[source]

@@ -190,7 +190,7 @@ def put_bytes(text: Bytes, out: Bytes, at: Int) -> Int:
     return at
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def is_word(data: Bytes, begin: Int, end: Int, word: Bytes) -> bool:
     """Whether the bytes are those of `word`."""
     if end - begin != len(word):

@@ -155,7 +155,7 @@ class ZonedTimes(Family):
         return strings_of(self, texts)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_time(data: Bytes, begin: Int, end: Int, zoned: bool, found: Found) -> bool:
     """Read a time of day into found[1], its offset from UTC into found[2], both in µs; whether there was one."""
     found[2] = 0
@@ -165,7 +165,7 @@ def read_time(data: Bytes, begin: Int, end: Int, zoned: bool, found: Found) -> b
     return position == end
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def time_number(us: Int, unit: Int) -> Int:
     """A time of day as a number of `unit`."""
     if unit == MILLI:
@@ -173,7 +173,7 @@ def time_number(us: Int, unit: Int) -> Int:
     return us * (1 if unit == MICRO else 1000)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def fine_time_number(ns: Int, unit: Int) -> Int:
     """A time of day as a number of `unit`."""
     return ns // (1_000_000 if unit == MILLI else (1000 if unit == MICRO else 1))

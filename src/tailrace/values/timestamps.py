@@ -211,7 +211,7 @@ class FineTimestamps(Family):
         return strings_of(self, texts) if self.unit == ISO else numbers_of(fine_timestamp_values, texts, self.unit, of)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def fits_us(day: Int, clock: Int) -> Bool:
     """Whether µs since 1970 of a day and µs of that fit 64 bits."""
     if -_LAST_US_DAY - 1 < day < _LAST_US_DAY or (day == _LAST_US_DAY and clock <= _LAST_US_CLOCK):
@@ -219,7 +219,7 @@ def fits_us(day: Int, clock: Int) -> Bool:
     return day == -_LAST_US_DAY - 1 and clock >= _FIRST_US_CLOCK
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def fits_ns(day: Int, clock: Int) -> Bool:
     """Whether ns since 1970 of a day and ns of that fit 64 bits."""
     if -_LAST_NS_DAY - 1 < day < _LAST_NS_DAY or (day == _LAST_NS_DAY and clock <= _LAST_NS_CLOCK):
@@ -227,7 +227,7 @@ def fits_ns(day: Int, clock: Int) -> Bool:
     return day == -_LAST_NS_DAY - 1 and clock >= _FIRST_NS_CLOCK
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Found) -> int:
     """Read a timestamp into found[0], days since 1970, and found[1], µs; whether it is finite or infinite, or 0 where
     there is none or `unit` cannot count it."""
@@ -249,7 +249,7 @@ def read_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Found) -
     return _FINITE
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def timestamp_number(kind: Int, day: Int, clock: Int, unit: Int) -> Int:
     """What `read_timestamp` has found as a number of `unit`."""
     if unit == MILLI:
@@ -261,7 +261,7 @@ def timestamp_number(kind: Int, day: Int, clock: Int, unit: Int) -> Int:
     return (day * DAY_US + clock) * 1000
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def put_instant(day: Int, clock: Int, digits: Int, out: Bytes, at: Int) -> Int:
     """Write days since 1970 and µs, which may reach beyond that day, as ISO text in quotes; the position behind it."""
     shift = clock // DAY_US
@@ -313,7 +313,7 @@ def timestamp_values(data: Bytes, bounds: Offsets, state: Bytes, argument: int, 
             out[row], outcome[row] = timestamp_number(kind, found[0], found[1], argument), VALUE
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_fine_timestamp(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     """Read a date into found[0], days since 1970, and a time of day into found[1], ns; the position behind them, -1
     when there are none."""
@@ -322,7 +322,7 @@ def read_fine_timestamp(data: Bytes, begin: Int, end: Int, found: Found) -> Int:
     return read_clock_ns(data, begin + 11, end, found)
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def read_whole_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Found) -> Bool:
     """As `read_fine_timestamp`, of all of a text, the end of a day as the begin of the next; whether there was one that
     `unit` can count."""
@@ -334,7 +334,7 @@ def read_whole_timestamp(data: Bytes, begin: Int, end: Int, unit: Int, found: Fo
     return unit != NANO or fits_ns(found[0], found[1])
 
 
-@kernel(leaf=True)
+@kernel(leaf=True, inlined=True)
 def fine_timestamp_number(day: Int, clock: Int, unit: Int) -> Int:
     """A day and ns of it as a number of `unit`."""
     if unit == MILLI:
