@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from tailrace import values
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.logical import LogicalType
-from tailrace.connectors.db2.values import TYPES as DB2
+from tailrace.connectors.db2.values.conversions import TYPES as DB2
 from tailrace.connectors.postgres.values.conversions import TYPES as POSTGRES
-from tailrace.connectors.sqlserver.values import TYPES as SQL_SERVER
+from tailrace.connectors.sqlserver.values.conversions import TYPES as SQL_SERVER
 from tailrace.events.plans import shown_columns
 from tailrace.events.settings import EventSettings
 from tailrace.serde.fragments import plain_json
