@@ -1,4 +1,4 @@
-"""Times of day and offsets from UTC, to the µs as PostgreSQL has them and to the ns as change tables do."""
+"""Times of day and offsets from UTC, to the µs, and to the ns for texts that have more digits (`fine`)."""
 
 from __future__ import annotations
 

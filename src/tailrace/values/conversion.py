@@ -73,7 +73,7 @@ class Conversion:
     @property
     def by_value(self) -> bool:
         """Whether values are converted plainly, one at a time."""
-        return self.family is BY_VALUE
+        return self.family == BY_VALUE
 
     def way(self) -> Hashable:
         """The same for conversions that give the same of the same texts."""

@@ -1,5 +1,4 @@
-"""Dates: PostgreSQL's, which may be infinite or before Christ, and those of change tables, which have four digits of
-the year and nothing else (`strict`)."""
+"""Dates, which may be infinite or before Christ, unless they are `strict`: four digits of the year and nothing else."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ Raffaello Giulietti's "The Schubfach way to render doubles". Java differs from t
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -104,14 +105,15 @@ def _trailing_zeros(typing_context: Any, value: Any) -> Any:
     return signature, generate
 
 
-bits_of: Any = _bits_of
-double_of: Any = _double_of
-high_product: Any = _high_product
-trailing_zeros: Any = _trailing_zeros
+# An intrinsic's own signature begins with the typing context, which its callers do not pass.
+bits_of: Callable[[float], np.uint64] = cast(Any, _bits_of)
+double_of: Callable[[np.uint64], float] = cast(Any, _double_of)
+high_product: Callable[[np.uint64, np.uint64], np.uint64] = cast(Any, _high_product)
+trailing_zeros: Callable[[np.uint64], np.int64] = cast(Any, _trailing_zeros)
 
 
 @kernel(leaf=True)
-def scaled(high: Any, low: Any, factor: Any) -> Any:
+def scaled(high: np.uint64, low: np.uint64, factor: np.uint64) -> np.uint64:
     """The product of a power's 126 bits and `factor`, over 2^127; its last bit is set when anything was cut off."""
     below = high_product(low, factor)
     middle = high * factor
@@ -122,7 +124,7 @@ def scaled(high: Any, low: Any, factor: Any) -> Any:
 
 
 @kernel(leaf=True)
-def decimal_of(mantissa: Any, exponent: Any) -> Any:
+def decimal_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
     """The shortest decimal of mantissa * 2^exponent: its digits as a uint64, and the power of ten of the last one."""
     if mantissa & (mantissa - np.uint64(1)) == np.uint64(0):
         # A power of two: half the distance to its neighbour below, on both sides.
@@ -152,7 +154,7 @@ def decimal_of(mantissa: Any, exponent: Any) -> Any:
 
 
 @kernel(leaf=True)
-def whole_of(mantissa: Any, exponent: Any) -> Any:
+def whole_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
     """A whole number below 2^63, without the digits that one unit of its last bit goes beyond; as decimal_of."""
     value = mantissa << np.uint64(exponent) if exponent > 0 else mantissa >> np.uint64(-exponent)
     # Of a unit of 2^p, the last floor(p * log10(2)) digits mean nothing; Java counts from half of that unit.
@@ -168,7 +170,7 @@ def whole_of(mantissa: Any, exponent: Any) -> Any:
 
 
 @kernel(leaf=True, inlined=True)
-def shortest_digits(mantissa: Any, exponent: Any) -> Any:
+def shortest_digits(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
     """The digits that Java shows of mantissa * 2^exponent as a uint64, without zeros at their end; as decimal_of."""
     whole = exponent >= 0 or (exponent > -53 and trailing_zeros(mantissa) >= -exponent)
     if whole and exponent <= 10:
@@ -182,7 +184,7 @@ def shortest_digits(mantissa: Any, exponent: Any) -> Any:
 
 
 @kernel(leaf=True, inlined=True)
-def put_tiny(mantissa: Any, out: Bytes, at: Int) -> Any:
+def put_tiny(mantissa: np.uint64, out: Bytes, at: Int) -> Int:
     """Write two digits of one of the smallest doubles, of which Java shows two where one is enough; the power of ten of
     the first one, or 0 where it is none of these."""
     one, ten, eighteen = np.uint64(1), np.uint64(10), np.uint64(18)
@@ -226,7 +228,7 @@ def put_point(out: Bytes, begin: Int, count: Int, first: Int) -> Int:
 
 
 @kernel(leaf=True)
-def put_double(value: Any, out: Bytes, at: Int) -> Int:
+def put_double(value: float, out: Bytes, at: Int) -> Int:
     """Write a finite double, up to LONGEST_DOUBLE bytes; the position behind it."""
     bits = bits_of(value)
     if bits >> np.uint64(63) != np.uint64(0):

@@ -1,5 +1,5 @@
-"""Timestamps with an offset from UTC: PostgreSQL's, which events show in UTC, and those of change tables, which they
-show at their own offset.
+"""Timestamps with an offset from UTC: instants to the µs, which events show in UTC, and timestamps to the ns, which
+they show at their own offset.
 
 In Arrow both are instants in UTC to the µs: further digits of the second's fraction are cut, and the offset is lost.
 """

@@ -1,4 +1,4 @@
-"""Maps: PostgreSQL's hstore, and sparse vectors, which are maps from a place to its number."""
+"""Maps of texts, and sparse vectors, which are maps from a place to its number."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Timestamps without a zone: PostgreSQL's, to the µs, which may be infinite or before Christ, and those of change
-tables, to the ns and with years of four digits."""
+"""Timestamps without a zone: to the µs, which may be infinite or before Christ, and those that are `fine`, to the ns
+and with years of four digits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ CONNECT_TIMESTAMP = semantic(INT64, "org.apache.kafka.connect.data.Timestamp")
 STRUCTURED_TIMESTAMP = structured("Timestamp", **DAY_PARTS, **CLOCK_PARTS, specialValue=STRING, precision=INT32)
 INFINITY_US = 9_223_372_036_825_200_000
 MINUS_INFINITY_US = -9_223_372_036_832_400_000
-"""What PostgreSQL's infinite timestamps are to consumers, in µs; Debezium's own constants."""
+"""What infinite timestamps are to consumers, in µs; Debezium's own constants."""
 
 _TIMESTAMP = re.compile(f"{DATE_PATTERN} {CLOCK_PATTERN}( BC)?")
 _ZERO_TEXT, _ZERO_ISO = "1970-01-01 00:00:00", "1970-01-01T00:00:00Z"
