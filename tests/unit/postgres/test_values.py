@@ -166,6 +166,7 @@ def test_arrays_have_the_form_of_their_elements(element: Column, text: str, json
         ("date", -1, "CURRENT_DATE", 0),
         ("timestamp", -1, "now()", 0),
         ("timestamptz", -1, "'2020-02-03 02:05:06+00'::timestamp with time zone", "2020-02-03T02:05:06.000000Z"),
+        ("date", -1, "'2020-01-01 00:00:00'::timestamp without time zone", 18_262),
         ("timetz", -1, "'01:02:03+02'::time with time zone", ABSENT),
         (
             "timestamptz",

@@ -68,9 +68,12 @@ def literal_text(expression: str) -> str | None:
 
 
 def _stored(literal: str, column: Column) -> str:
-    """The literal as the server stores it in the column: a numeric at its scale, a moment without a zone in UTC."""
+    """The literal as the server stores it in the column: a numeric at its scale, a moment without a zone in
+    UTC, of a date the day alone."""
     if column.type_name == "timestamptz" and _MOMENT.fullmatch(literal):
         return f"{literal}+00"
+    if column.type_name == "date" and _MOMENT.fullmatch(literal):
+        return literal[:10]
     if column.type_name != "numeric" or column.modifier < 4:
         return literal
     scale = plain.precision_and_scale(column.modifier)[1]
