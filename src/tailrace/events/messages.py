@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from tailrace.columns.batch import LogicalMessage, Marker
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, LogicalType, struct
+from tailrace.columns.table import TableId
 from tailrace.events import names
-from tailrace.events.envelope import marker_text, source_schema, transaction_schema
+from tailrace.events.envelope import marker_text, source_layout, transaction_layout
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.serde.json_text import enclosed
@@ -31,8 +32,8 @@ def value_schema(settings: EventSettings, form: Form) -> LogicalType:
     return struct(
         Field("op", STRING),
         Field("ts_ms", INT64.with_optional(True)),
-        Field("source", source_schema(settings, form)),
-        Field("transaction", transaction_schema(settings)),
+        Field("source", source_layout(TableId("", "", ""), settings, form).type),
+        Field("transaction", transaction_layout(settings).type),
         Field("message", replace(message, name=_name(settings), version=1)),
         name=_name(settings, "Value"),
         version=1,

@@ -18,8 +18,8 @@ from tailrace.columns import CapturedTransactions, ChangeBatch, Marker, TableId,
 from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
 from tailrace.events.captured import CapturedForm, Described, position_of
-from tailrace.events.envelope import source_schema
-from tailrace.events.headers import context
+from tailrace.events.envelope import source_layout
+from tailrace.events.headers import context, header_pairs
 from tailrace.events.settings import EventSettings
 from tailrace.events.source import plain_source
 from tailrace.serde.json_text import enclosed
@@ -106,7 +106,7 @@ def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
         version=1,
     )
     return struct(
-        Field("source", source_schema(settings, form)),
+        Field("source", source_layout(TableId("", "", ""), settings, form).type),
         Field("ts_ms", INT64),
         Field("databaseName", _TEXT),
         Field("schemaName", _TEXT),
@@ -153,7 +153,7 @@ def _row(
         "topic": names.schema_change_topic(settings),
         "key": enclosed({"databaseName": table.database}, schemas[0], settings.key_schemas_enable),
         "value": enclosed(value, schemas[1], settings.value_schemas_enable),
-        "headers": [{"key": name, "value": text} for name, text in context(settings)] or None,
+        "headers": header_pairs(context(settings), settings),
         "op": OP,
         "database": table.database,
         "schema": table.schema,

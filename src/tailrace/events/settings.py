@@ -78,6 +78,8 @@ class EventSettings:
     key_schemas_enable: bool = True
     value_schemas_enable: bool = True
     header_schemas_enable: bool = True
+    key_format: str = "json"
+    value_format: str = "json"
     replace_null_with_default: bool = True
     schema_name_adjustment_mode: str = "none"
     field_name_adjustment_mode: str = "none"

@@ -85,14 +85,14 @@ def text_fragment(texts: pa.Array) -> Fragment:
     return Fragment(*text_buffers(texts))
 
 
-def lsns_fragment(column: pa.Array) -> Fragment:
-    """A fragment of LSNs, a `binary` array of eight bytes or more each; a null is JSON's."""
+def lsn_texts(column: pa.Array) -> pa.Array:
+    """LSNs, a `binary` array of eight bytes or more each, as an array of texts."""
     data, bounds = text_buffers(column)
-    literals, ends = _literals(_Shown("", b"null", b"null", b"null"))
-    out = np.empty(2 * (int(bounds[-1]) - int(bounds[0])) + 4 * len(column) + 1, np.uint8)
+    state = _state(column, None)
+    out = np.empty(2 * (int(bounds[-1]) - int(bounds[0])) + 2 * len(column) + 1, np.uint8)
     offsets = np.zeros(len(column) + 1, np.int32)
-    lsn_kernels.lsns(data, bounds, _state(column, None), literals, ends, 0, out, offsets)
-    return Fragment(readonly(out), readonly(offsets))
+    lsn_kernels.lsns(data, bounds, state, out, offsets)
+    return binary_array(out, offsets, None if not len(state) else state == 0).view(pa.string())
 
 
 def json_array(fragment: Fragment) -> pa.Array:

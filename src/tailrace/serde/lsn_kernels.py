@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from tailrace.serde.kernels import put_literal
-
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
-_QUOTE, _COLON = 34, 58
+_COLON = 58
 
 
 def lsn_text(lsn: bytes) -> str:
@@ -22,15 +20,12 @@ def lsn_text(lsn: bytes) -> str:
 
 
 @njit(cache=True, nogil=True)
-def lsns(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument: Any, out: Any, offsets: Any) -> Any:
-    """LSNs as JSON strings; the form is that of `serde.kernels`. Each has eight bytes or more."""
+def lsns(data: Any, bounds: Any, state: Any, out: Any, offsets: Any) -> None:
+    """LSNs as texts, one after another, and their bounds; nothing where `state` is not 0. Each has eight bytes or
+    more."""
     at = 0
     for row in range(len(bounds) - 1):
-        if len(state) > 0 and state[row] != 0:
-            at = put_literal(literals, ends, state[row] - 1, out, at)
-        else:
-            out[at] = _QUOTE
-            at += 1
+        if len(state) == 0 or state[row] == 0:
             begin = bounds[row]
             for position in range(begin, bounds[row + 1]):
                 if position - begin == 4 or position - begin == 8:
@@ -39,7 +34,4 @@ def lsns(data: Any, bounds: Any, state: Any, literals: Any, ends: Any, argument:
                 out[at] = _DIGITS[data[position] >> 4]
                 out[at + 1] = _DIGITS[data[position] & 15]
                 at += 2
-            out[at] = _QUOTE
-            at += 1
         offsets[row + 1] = at
-    return 0

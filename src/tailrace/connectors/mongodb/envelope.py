@@ -9,7 +9,7 @@ from tailrace.columns.table import TableId
 from tailrace.connectors.mongodb.chunk import Namespace
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.events import names
-from tailrace.events.envelope import transaction_schema
+from tailrace.events.envelope import transaction_layout
 
 _MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _OLD_MARKERS = "true,last,false"
@@ -74,7 +74,7 @@ def schemas(namespace: Namespace, settings: MongoSettings) -> Schemas:
     if not settings.legacy:
         fields.append(Field("updateDescription", _UPDATE))
     fields += [Field("source", source_schema(settings)), Field("op", _TEXT), Field("ts_ms", _NUMBER)]
-    fields.append(Field("transaction", transaction_schema(settings.events)))
+    fields.append(Field("transaction", transaction_layout(settings.events).type))
     key = [Field("id", STRING)]
     told = names.table_field(settings.events, table_id(namespace))
     if told is not None:

@@ -32,7 +32,7 @@ from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 from tailrace.events.envelope import marker_text
-from tailrace.events.headers import header_column
+from tailrace.events.headers import Pairs, compiled, constant_headers, context
 from tailrace.events.size import large_records, record_size
 from tailrace.serde.assemble import CHANGE, KINDS, MARKER, NO_PROGRAM, RECORD, Fragment, Programs
 from tailrace.serde.fragments import integers_fragment, strings_fragment
@@ -59,6 +59,7 @@ class CollectionPlan:
     key_close: bytes
     value_open: bytes
     value_close: bytes
+    headers: Pairs
 
 
 @lru_cache(maxsize=1024)
@@ -78,6 +79,7 @@ def collection_plan(namespace: Namespace, settings: MongoSettings) -> Collection
         b"" if told is None else f",{quoted(told[0])}:{quoted(told[1])}".encode(),
         key_close,
         *enclosure(found.value, events.value_schemas_enable),
+        compiled(context(events), events),
     )
 
 
@@ -207,7 +209,7 @@ class _Block:
                 "topic": lambda: _constant(self.plan.topic, count),
                 "key": self._keys,
                 "value": self._values,
-                "headers": lambda: header_column(events, np.zeros(count, np.uint8), pa.nulls(count, pa.binary())),
+                "headers": lambda: constant_headers(self.plan.headers, count),
                 "op": self._ops,
                 "database": lambda: _constant(database, count),
                 "schema": lambda: pa.nulls(count, pa.string()),
