@@ -153,8 +153,8 @@ class Block:
             settings.columns,
             {
                 "topic": self._topics,
-                "key": lambda: self._encoded(settings.key_format, [kind.key for kind in self._kinds]),
-                "value": lambda: self._encoded(settings.value_format, [kind.value for kind in self._kinds]),
+                "key": self._key_column,
+                "value": self._value_column,
                 "headers": lambda: header_column([k.headers for k in self._kinds], self._of, self._block(JSON).encode),
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
@@ -174,6 +174,16 @@ class Block:
         if found is None:
             found = self._blocks[id(encoding)] = encoding.block(self)
         return found
+
+    def _key_column(self) -> pa.Array:
+        return self._encoded(self.settings.key_format, [kind.key for kind in self._kinds])
+
+    def _value_column(self) -> pa.Array:
+        return self._encoded(self.settings.value_format, [kind.value for kind in self._kinds])
+
+    def encoded(self) -> tuple[pa.Array, pa.Array]:
+        """The keys and the values of the records as their formats make them."""
+        return self._key_column(), self._value_column()
 
     def _encoded(self, name: str, documents: Sequence[Any]) -> pa.Array:
         return self._block(formats.find(name)).encode(documents, self._of)

@@ -19,7 +19,7 @@ from tailrace.errors import ConversionError
 from tailrace.events import names
 from tailrace.events.form import Form, Place
 from tailrace.events.settings import EventSettings
-from tailrace.events.single import single_rows
+from tailrace.events.single import own_rows
 from tailrace.records.layout import RecordLayout, constants
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import plain_json
@@ -158,7 +158,7 @@ def put_aside(change: Change, payload: Mapping[str, object], settings: EventSett
         "source_ts": change.commit_us,
         "snapshot": change.marker.name.lower(),
     }
-    return single_rows([(record, columns)], settings)
+    return own_rows([(record, columns)], settings)
 
 
 def too_large(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -96,6 +96,22 @@ def rows_of_tables(
     return found
 
 
+def typed_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[tuple[pa.Array, pa.Array]]:
+    """The keys and the values of the records of `batch` as Arrow structs, block by block; null where there is none.
+
+    Raises ConversionError where a value has no form in events and `event.converting.failure.handling.mode` is `fail`.
+    """
+    settings = replace(settings, key_format="typed", value_format="typed")
+    plan = table_plan(batch.table, settings, form)
+    work = _Work.of(batch, TablePlans.one(plan), settings, form, plan.has_key)
+    for low, high in _blocks(work, _text_sizes(batch), 0, len(batch)):
+        try:
+            yield work.block(low, high).encoded()
+        except Unconvertible as error:
+            (change, column), *_ = failing(batch, plan.columns, low, high, error.column).items()
+            raise conversion_error(batch, change, column, form) from None
+
+
 @dataclass(slots=True)
 class _Work:
     """A batch on its way to rows: its records, and where those of each change end."""
@@ -117,14 +133,18 @@ class _Work:
         ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
         return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends)
 
+    def block(self, low: int, high: int) -> Block:
+        """The records of the changes `[low, high)`."""
+        records = self.records.part(int(self.ends[low]), int(self.ends[high]))
+        return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost)
+
     def rows(self, low: int, high: int) -> tuple[pa.RecordBatch, Int32s]:
         """The rows of the changes `[low, high)`, and the change of each."""
-        records = self.records.part(int(self.ends[low]), int(self.ends[high]))
-        block = Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost)
+        block = self.block(low, high)
         rows, kept = block.rows(), block.delivered()
         if kept is None:
-            return rows, records.change
-        return rows.filter(pa.array(kept)), records.change[kept]
+            return rows, block.change
+        return rows.filter(pa.array(kept)), block.change[kept]
 
     def lost(self, plan: ColumnPlan, count: int) -> None:
         """See records.columns.Columns. Raises Unconvertible where a change is to be put aside."""

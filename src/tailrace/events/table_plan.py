@@ -18,6 +18,7 @@ from tailrace.events.form import Form
 from tailrace.events.headers import Pairs, compiled
 from tailrace.events.settings import EventSettings
 from tailrace.records.layout import Computed
+from tailrace.records.transform import rewritten
 from tailrace.serde.conversion import ColumnPlan
 
 
@@ -67,7 +68,9 @@ class TablePlan:
 
     def _compiled(self, kind: Kind) -> KindPlan | None:
         settings = self.layouts.settings
-        record = self.layouts.record(kind)
+        record = rewritten(self.layouts.record(kind), settings.transforms)
+        if record is None:
+            return None
         keys, values = formats.find(settings.key_format), formats.find(settings.value_format)
         key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable)
         value = None if record.value is None else values.compile(record.value, settings.value_schemas_enable)

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tailrace.errors import ConfigError
-from tailrace.extensions import Extensions
+from tailrace.config.formats import KNOWN
 from tailrace.formats.base import Block, Document, Encoding
 
-__all__ = ["KNOWN", "Block", "Document", "Encoding", "find"]
-
-KNOWN = Extensions("tailrace.formats", "format", {"json": "tailrace.formats.json:JSON"}, ConfigError)
-"""Every format of bytes by the name that a configuration gives it."""
+__all__ = ["Block", "Document", "Encoding", "find"]
 
 
 @lru_cache(maxsize=16)
 def find(name: str) -> Encoding:
-    """The encoding of the format called `name`. Raises ConfigError where there is none."""
+    """The encoding of the format called `name`; `typed` is the one of typed rows, which no configuration names.
+
+    Raises ConfigError where there is none.
+    """
+    if name == "typed":
+        from tailrace.formats.typed import TYPED
+
+        return TYPED
     found: Encoding = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
     return found

@@ -20,11 +20,23 @@ from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import plain_json
 
 
-def array_of(node: Node, columns: Columns, records: Indexes) -> pa.Array:
-    """The values of a layout, or of a leaf of it, in these records of the block."""
+def array_of(node: Node, columns: Columns | None, records: Indexes) -> pa.Array:
+    """The values of a layout, or of a leaf of it, in these records of the block; of constants alone without columns."""
     match node:
         case Constant():
             return _repeated(node.value, node.type, len(records))
+        case Struct():
+            kind = node.type.arrow()
+            parts = [array_of(member.node, columns, records) for member in node.members]
+            return pa.StructArray.from_arrays(parts, fields=list(kind))
+        case Computed():
+            return computed(node, columns, records)
+    assert columns is not None
+    return _filled(node, columns, records)
+
+
+def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
+    match node:
         case ImageColumn():
             texts = columns.texts(node)
             found, lost = _column(node.column, texts)
@@ -39,15 +51,9 @@ def array_of(node: Node, columns: Columns, records: Indexes) -> pa.Array:
         case Text():
             texts_of = (_part(part, columns, records) for part in node.parts)
             return pc.binary_join_element_wise(*texts_of, "", null_handling="replace", null_replacement="null")
-        case Computed():
-            return computed(node, columns, records)
-        case Struct():
-            kind = node.type.arrow()
-            parts = [array_of(member.node, columns, records) for member in node.members]
-            return pa.StructArray.from_arrays(parts, fields=list(kind))
 
 
-def computed(leaf: Computed, columns: Columns, records: Indexes) -> pa.Array:
+def computed(leaf: Computed, columns: Columns | None, records: Indexes) -> pa.Array:
     """What the leaf's function makes of its inputs."""
     made = leaf.function(*(array_of(node, columns, records) for node in leaf.inputs))
     return made.cast(leaf.type.arrow())

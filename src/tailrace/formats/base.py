@@ -46,6 +46,6 @@ class Encoding(Protocol):
         """A block of records to be encoded."""
         ...
 
-    def one(self, layout: Node, schemas: bool) -> bytes:
-        """One record of a layout whose values are all constant."""
+    def one(self, layout: Node, schemas: bool) -> Any:
+        """One value as `Block.encode` makes them, of a layout whose values are all constant."""
         ...
