@@ -22,7 +22,6 @@ from tailrace.events.kinds import KnownRecords
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan, TablePlans
 from tailrace.formats.arrow import computed
-from tailrace.formats.json import JSON
 from tailrace.records.columns import Same, Texts
 from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, Computed, ImageColumn
 from tailrace.serde.assemble import KINDS
@@ -155,7 +154,7 @@ class Block:
                 "topic": self._topics,
                 "key": self._key_column,
                 "value": self._value_column,
-                "headers": lambda: header_column([k.headers for k in self._kinds], self._of, self._block(JSON).encode),
+                "headers": lambda: header_column([kind.headers for kind in self._kinds], self._of, self._block),
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),

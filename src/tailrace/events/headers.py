@@ -13,6 +13,7 @@ import pyarrow as pa
 from tailrace.columns.logical import STRING
 from tailrace.columns.row import HEADERS
 from tailrace.events.settings import TASK_ID, EventSettings
+from tailrace.formats import Block, Encoding
 from tailrace.formats.json import JSON
 from tailrace.records.layout import Constant, Header
 
@@ -77,9 +78,9 @@ def constant_headers(pairs: Pairs, count: int) -> pa.Array:
 def header_column(
     kinds: Sequence[Pairs],
     of: npt.NDArray[np.int32],
-    encode: Callable[[Sequence[Any], npt.NDArray[np.int32]], pa.Array],
+    block: Callable[[Encoding], Block],
 ) -> pa.Array:
-    """The headers of the records: record r has those of `kinds[of[r]]`. `encode` is that of a block of JSON."""
+    """The headers of the records: record r has those of `kinds[of[r]]`. `block` gives their block of an encoding."""
     if all(pairs == kinds[0] for pairs in kinds) and all(isinstance(value, bytes) for _, value in kinds[0]):
         return constant_headers(kinds[0], len(of))
     sizes = np.array([len(pairs) for pairs in kinds], np.int32)[of]
@@ -101,7 +102,7 @@ def header_column(
                 varying.setdefault(place, [None] * len(kinds))[kind] = value
                 # below 0 until it is known how many constants there are
                 value_index[at] = -1 - (list(varying).index(place) * len(of) + rows)
-    encoded = [encode(documents, of) for documents in varying.values()]
+    encoded = [block(JSON).encode(documents, of) for documents in varying.values()]
     value_index = np.where(value_index < 0, len(constants) - 1 - value_index, value_index)
     values = pa.concat_arrays([pa.array(list(constants), pa.binary()), *encoded])
     keys = pa.array(list(names), pa.string()).take(pa.array(key_index))
