@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from tailrace.errors import ConfigError
@@ -34,16 +33,15 @@ def transforms(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[str]]:
             faults.append(f"{start}type is missing")
         elif not refused:
             try:
-                made.append(_made(kind, tuple(sorted(own.items()))))
+                made.append(_made(kind, own))
             except ConfigError as error:
                 faults.append(f"{start}type = {kind} is not supported: {error.message.rstrip('.')}")
     faults += [f"{name} belongs to no transform that transforms names" for name in options]
     return tuple(made), faults
 
 
-@lru_cache(maxsize=64)
-def _made(kind: str, options: tuple[tuple[str, str], ...]) -> Any:
-    made = KNOWN.load(kind)(dict(options))
+def _made(kind: str, options: Mapping[str, str]) -> Any:
+    made = KNOWN.load(kind)(options)
     missing = [part for part in ("route", "rewrite") if not callable(getattr(made, part, None))]
     if missing:
         raise ConfigError(f"It is no transform, for it has no {' and no '.join(missing)}.", "Mend its package.")

@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.logical import LogicalType
-from tailrace.records.columns import Columns, Indexes, Same, Texts
+from tailrace.records.columns import Columns, Indexes, Same, Texts, Written
 from tailrace.records.layout import CHANGE, Column, Computed, Constant, ImageColumn, Node, Struct, Text
+from tailrace.serde.assemble import Fragment
 from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import plain_json
+from tailrace.serde.fragments import json_array, plain_json
 
 
 def array_of(node: Node, columns: Columns | None, records: Indexes) -> pa.Array:
@@ -47,6 +48,8 @@ def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexe
             values = columns.values(node)
             if isinstance(values, Same):
                 return _repeated(values.value, node.type, len(records))
+            if isinstance(values, Written):
+                values = _read(values.json, node.type)
             return values.cast(node.type.arrow()).take(pa.array(columns.index[node.by][records]))
         case Text():
             texts_of = (_part(part, columns, records) for part in node.parts)
@@ -57,6 +60,13 @@ def computed(leaf: Computed, columns: Columns | None, records: Indexes) -> pa.Ar
     """What the leaf's function makes of its inputs."""
     made = leaf.function(*(array_of(node, columns, records) for node in leaf.inputs))
     return made.cast(leaf.type.arrow())
+
+
+def _read(written: Fragment, kind: LogicalType) -> pa.Array:
+    """The values of a column that is JSON already."""
+    quote = '"' if written.quoted else ""
+    texts = json_array(written).to_pylist()
+    return pa.array([from_json(json.loads(f"{quote}{text}{quote}"), kind) for text in texts], kind.arrow())
 
 
 def _part(part: str | Column, columns: Columns, records: Indexes) -> pa.Array:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.records.layout import Column, ImageColumn
+from tailrace.serde.assemble import Fragment
 from tailrace.serde.conversion import ColumnPlan
 
 Flags = npt.NDArray[np.bool_]
@@ -22,6 +23,13 @@ class Same:
     """In the place of a column: a value that all records of the block have. It has the form of JSON."""
 
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """In the place of a column: one whose values are JSON already, of any type."""
+
+    json: Fragment
 
 
 @dataclass(slots=True)
@@ -51,7 +59,7 @@ class Columns(Protocol):
         """The texts of a column of an image."""
         ...
 
-    def values(self, leaf: Column) -> pa.Array | Same:
+    def values(self, leaf: Column) -> pa.Array | Same | Written:
         """A column by its name: numbers as int64, texts as string. Columns by marker and transaction are the same
         object in all blocks of a batch."""
         ...

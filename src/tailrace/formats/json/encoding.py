@@ -17,7 +17,7 @@ import pyarrow as pa
 from tailrace.columns.logical import LogicalType
 from tailrace.formats.arrow import computed
 from tailrace.formats.json.pieces import inner_fragment, spread, values_fragment
-from tailrace.records.columns import Columns, Same
+from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
     CHANGE,
     RECORD,
@@ -180,6 +180,8 @@ class _Block:
         if isinstance(values, Same):
             text = dumps(values.value)
             return (text[1:-1] if inner and isinstance(values.value, str) else text).encode()
+        if isinstance(values, Written):
+            return values.json
         # numbers are the same within a string, and columns of a block may share an array under several names
         inner = inner and pa.types.is_string(values.type)
         lasting = leaf.by not in (CHANGE, RECORD)
