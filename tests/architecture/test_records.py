@@ -13,8 +13,8 @@ TABLE = "config/formats.py"
 HEADERS = "events/headers.py"
 """Headers are always JSON, so these name it."""
 KINDS = ("formats/", "records/", "serde/")
-OWN_RECORD = "connectors/mongodb/"
-"""MongoDB's records are not layouts yet."""
+OWN_RECORD = "connectors/mongodb/records/texts.py"
+"""It puts the update descriptions of MongoDB together, which are a column written as JSON."""
 
 
 def imported(name: str, tree: ast.Module) -> Iterator[str]:
