@@ -10,12 +10,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace import formats
+from tailrace.connectors.mongodb.documents.options import CLASS
+from tailrace.connectors.mongodb.records.records import numbered_rows
+from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.registry import from_entries, parse
 from tailrace.errors import ConfigError
 from tailrace.events.boundaries import boundary_rows
 from tailrace.events.heartbeat import heartbeat_row
 from tailrace.spark import options, register
 from tests.event_settings import event_settings
+from tests.unit.mongodb.test_placing import packed, settings
 
 PACKAGES = Path(__file__).parent
 MONGODB = {"mongodb.connection.string": "mongodb://h", "topic.prefix": "p", "key.converter": "pairs"}
@@ -45,8 +49,9 @@ def test_a_configuration_names_it_for_keys_and_values() -> None:
     assert from_entries(entries, {}).source["key.converter"] == "pairs"
     with pytest.raises(ConfigError, match=r"headers are written by"):
         parse("postgres", POSTGRES | {"header.converter": "pairs"})
-    with pytest.raises(ConfigError, match=r"key\.converter = pairs is not supported: this connector writes JSON alone"):
-        parse("mongodb", MONGODB)
+    assert parse("mongodb", MONGODB)["key.converter"] == "pairs"
+    with pytest.raises(ConfigError, match=r"key\.converter = pairs is not supported: the transform takes JSON"):
+        parse("mongodb", MONGODB | {"transforms": "unwrap", "transforms.unwrap.type": CLASS})
 
 
 @pytest.mark.usefixtures("_pairs")
@@ -56,6 +61,18 @@ def test_it_writes_records_that_are_made_singly() -> None:
     assert beat["key"] == b"#io.debezium.connector.common.ServerNameKey\nserverName=server"
     assert beat["value"] == b"ts_ms=5"
     assert boundary_rows([], chosen).num_rows == 0
+
+
+@pytest.mark.usefixtures("_pairs")
+def test_it_writes_documents() -> None:
+    given = settings(key_converter="pairs", value_converter="pairs", value_converter_schemas_enable="false")
+    segment = read_documents(("d", "a"), *packed([{"_id": 1, "v": 'a "text"'}]), 1 << 40, 1)
+    ((rows, _),) = numbered_rows(segment, given)
+    (row,) = rows.to_pylist()
+    assert row["key"] == b"#p.d.a.Key\nid=1"
+    lines = row["value"].decode().splitlines()
+    assert lines[0] == 'after={"_id": 1,"v": "a \\"text\\""}'
+    assert {"source.collection=a", "source.snapshot=true", "source.ord=-1", "op=r"} < set(lines)
 
 
 @pytest.mark.usefixtures("_pairs")

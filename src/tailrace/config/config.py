@@ -101,7 +101,7 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
         else:
             reading.take(name.strip(), text)
     values = reading.settle()
-    reading.faults += transforms(values)[1] if traits.has_layouts else _foreign_formats(values)
+    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
     if reading.faults:
         raise _config_error(reading.faults)
     for notice in reading.notices:
@@ -114,10 +114,12 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
     return Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
 
 
-def _foreign_formats(values: Mapping[str, Any]) -> list[str]:
-    """The faults of a connector whose records have the format JSON alone."""
+def _before_transforms(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the formats of a connector that has transforms of its own, which take JSON."""
+    if not values["transforms"]:
+        return []
     named = (f"{part}.converter" for part in ("key", "value"))
-    return [f"{name} = {values[name]} is not supported: this connector writes JSON alone" for name in named
+    return [f"{name} = {values[name]} is not supported: the transform takes JSON" for name in named
             if format_of(values[name]) != "json"]  # fmt: skip
 
 

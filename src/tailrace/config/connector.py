@@ -47,8 +47,8 @@ class Traits:
     blocks tell, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
-    records of schema changes do. `has_layouts` that records are layouts (`tailrace.records`) from end to
-    end, so that they can have formats and transforms of other packages.
+    records of schema changes do. `rewrites_layouts` that `transforms` are those of
+    `tailrace.config.transforms`; else they are the connector's own, which take JSON.
     """
 
     connector: str
@@ -57,7 +57,7 @@ class Traits:
     system_tables: re.Pattern[str] | None = None
     several_databases: bool = False
     schema_changes_name_database: bool = True
-    has_layouts: bool = True
+    rewrites_layouts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
