@@ -72,7 +72,7 @@ def test_it_writes_documents() -> None:
     assert row["key"] == b"#p.d.a.Key\nid=1"
     lines = row["value"].decode().splitlines()
     assert lines[0] == 'after={"_id": 1,"v": "a \\"text\\""}'
-    assert {"source.collection=a", "source.snapshot=true", "source.ord=-1", "op=r"} < set(lines)
+    assert {"source.collection=a", "source.snapshot=true", "source.ord=0", "op=r"} < set(lines)
 
 
 @pytest.mark.usefixtures("_pairs")
