@@ -35,6 +35,7 @@ from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 from tailrace.events.envelope import marker_text
 from tailrace.events.headers import Pairs, compiled, constant_headers, context
+from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
 from tailrace.records.columns import Same, Texts, Written
 from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn
@@ -230,9 +231,11 @@ class _Block:
         return block.encode([self.plan.key], np.zeros(len(self.op), np.int32))
 
     def _encoded(self) -> pa.Array:
-        codes, of = np.unique(self.op, return_inverse=True)
+        codes = np.flatnonzero(np.bincount(self.op))
+        place = np.zeros(256, np.int32)
+        place[codes] = np.arange(len(codes))
         documents = [self.plan.values.get(code) for code in codes.tolist()]
-        return self._block(self.settings.events.value_format).encode(documents, of.astype(np.int32))
+        return self._block(self.settings.events.value_format).encode(documents, place[self.op])
 
     # --- columns -------------------------------------------------------------------------------------------------
 
@@ -281,7 +284,7 @@ class _Block:
     def _snapshots(self) -> pa.Array | Same:
         if self.segment.markers is None:
             return Same(marker_text(Marker.FALSE, self.settings.events))
-        return pa.array([marker_text(marker, self.settings.events) for marker in Marker], pa.string())
+        return _marker_texts(self.settings.events)
 
     def _hashes(self) -> pa.Array | Same:
         segment = self.segment
@@ -381,6 +384,11 @@ def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | Same:
     if not known.any():
         return Same(None)
     return pa.array(values) if known.all() else pa.array(values, mask=~known)
+
+
+@lru_cache(maxsize=8)
+def _marker_texts(events: EventSettings) -> pa.Array:
+    return pa.array([marker_text(marker, events) for marker in Marker], pa.string())
 
 
 def _constant(text: str, count: int) -> pa.Array:
