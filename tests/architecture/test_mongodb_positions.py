@@ -12,26 +12,23 @@ callers = partial(typing_rules.callers, "mongodb")
 MIXED = """
 from tailrace.connectors.mongodb.log import position as p
 from tailrace.connectors.mongodb.log.chunk import Chunk
-from tailrace.connectors.mongodb.log.reader import LogReader
+from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed
 
 
 def commit(reader: LogReader, planned: p.Position, read: p.Read, committed: p.Committed) -> None:
-    reader.release(p.releasable(committed))
-    reader.release(committed)  # wrong
-    reader.release(read)  # wrong
-    reader.release(planned)  # wrong
-    reader.release(reader.reached)  # wrong
-    p.releasable(read)  # wrong
-    p.releasable(planned)  # wrong
+    reader.committed(committed)
+    reader.committed(read)  # wrong
+    reader.committed(planned)  # wrong
+    reader.committed(reader.reached)  # wrong
 
 
-def read(reader: LogReader, chunk: Chunk, wanted: p.Position, committed: p.Committed) -> None:
-    reader.reached = chunk.reached
-    reader.reached = chunk.position(0)
-    reader.reached = wanted  # wrong
-    reader.reached = committed  # wrong
-    reader.reached = p.Position(7)  # wrong
-    Chunk(chunk.rows, wanted, None, 0)  # wrong
+def read(feed: MongoFeed, chunk: Chunk, wanted: p.Position, committed: p.Committed) -> None:
+    feed.reached_position = chunk.reached
+    feed.reached_position = chunk.position(0)
+    feed.reached_position = wanted  # wrong
+    feed.reached_position = committed  # wrong
+    feed.reached_position = p.Position(7)  # wrong
+    Chunk.of(chunk.rows, wanted, None, 0)  # wrong
 """
 
 
@@ -40,6 +37,5 @@ def test_the_type_checker_refuses_positions_of_the_wrong_kind(tmp_path: Path) ->
 
 
 def test_only_what_spark_has_committed_is_given_up() -> None:
-    assert callers("Releasable") == ["position.releasable"]
     # what Spark asks to go on from
-    assert callers("Committed") == callers("releasable") == callers("release") == ["planner._next"]
+    assert callers("Committed") == callers("committed") == ["planner._next"]

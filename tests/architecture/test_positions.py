@@ -13,6 +13,7 @@ MIXED = """
 from dataclasses import replace
 
 from tailrace.connectors.postgres.protocol import position as p
+from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import CatchUp, Streaming
 from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.log.identity import flushed_end, present
@@ -34,28 +35,33 @@ def commit(reader: LogReader, planned: p.LogPosition, committed: p.Committed) ->
     reader.committed(committed)
     reader.committed(planned)  # wrong
     p.may_forget(planned)  # wrong
-    reader._forgettable = reader._read_lsn  # wrong
-    reader._forgettable = max(reader._forgettable, reader._read_lsn)  # wrong
 
 
-def read(reader: LogReader, copy: CatchUp, flushed: p.FlushedLsn, target: p.TargetLsn, found: p.LogPosition) -> None:
-    reader._read_to(copy.position())
-    reader._read_to(flushed)  # wrong
-    reader._read_to(target)  # wrong
-    reader._read_to(reader.head_lsn)  # wrong
-    reader._read_to(min(reader.head_lsn, reader._read_lsn + 1))  # wrong
-    reader._read_lsn = reader.head_lsn  # wrong
-    replace(found, idle_lsn=reader._read_lsn)
-    replace(found, idle_lsn=reader.head_lsn)  # wrong
+def forget(feed: PostgresFeed, planned: p.LogPosition, committed: p.Committed) -> None:
+    feed.forget(committed)
+    feed.forget(planned)  # wrong
+    feed._forgettable = feed._read_lsn  # wrong
+    feed._forgettable = max(feed._forgettable, feed._read_lsn)  # wrong
+
+
+def read(feed: PostgresFeed, copy: CatchUp, flushed: p.FlushedLsn, target: p.TargetLsn, found: p.LogPosition) -> None:
+    feed._read_to(copy.position())
+    feed._read_to(flushed)  # wrong
+    feed._read_to(target)  # wrong
+    feed._read_to(feed.head_lsn)  # wrong
+    feed._read_to(min(feed.head_lsn, feed._read_lsn + 1))  # wrong
+    feed._read_lsn = feed.head_lsn  # wrong
+    replace(found, idle_lsn=feed._read_lsn)
+    replace(found, idle_lsn=feed.head_lsn)  # wrong
     p.LogPosition(idle_lsn=target)  # wrong
 
 
-def wanted(reader: LogReader, target: p.TargetLsn, flushed: p.FlushedLsn) -> None:
-    reader.head_lsn = flushed
-    reader.head_lsn = reader._read_lsn
-    reader.head_lsn = target  # wrong
-    reader._target_lsn = target
-    reader._target_lsn = 7  # wrong
+def wanted(feed: PostgresFeed, target: p.TargetLsn, flushed: p.FlushedLsn) -> None:
+    feed.head_lsn = flushed
+    feed.head_lsn = feed._read_lsn
+    feed.head_lsn = target  # wrong
+    feed._target_lsn = target
+    feed._target_lsn = 7  # wrong
 """
 
 
@@ -67,9 +73,9 @@ def test_only_a_committed_offset_and_the_slot_itself_say_what_may_be_forgotten()
     assert callers("ForgettableLsn") == ["position.confirmed", "position.may_forget"]
     # what Spark asks to go on from
     assert callers("Committed") == ["planner.latest_offset"]
-    assert callers("may_forget") == ["reader.committed"]
+    assert callers("may_forget") == ["feed.forget"]
     # a new slot, one that was found, and what is known before there is one
-    assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "reader._resume"} | {
+    assert set(callers("confirmed")) == {"slots.create_slot", "slots.find_slot", "feed._resume"} | {
         "gears.__init__",
-        "reader.__init__",
+        "feed.__init__",
     }

@@ -147,7 +147,7 @@ def _indexed(messages: Sequence[bytes], cut: int, numbered: bool) -> object:
         step = indexer.index(data, offsets, np.arange(len(part), dtype=np.int64))
         indexer.keep(step)
         chunk = step.chunk.compacted()
-        found.append((len(chunk), chunk.size(), tuple(chunk.version.tolist())[:6]))
+        found.append((len(chunk), chunk.size(0, len(chunk)), tuple(chunk.version.tolist())[:6]))
     return tuple(found)
 
 

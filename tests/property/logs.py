@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.postgres.log.indexing import Chunk, Indexer
+from tailrace.connectors.postgres.log.chunk import Chunk, Rows
+from tailrace.connectors.postgres.log.indexing import Indexer
 from tailrace.connectors.postgres.log.numbering import Numbering
-from tailrace.connectors.postgres.log.spool import Rows
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.evolution import Moment

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.indexing import Chunk
-from tailrace.connectors.postgres.log.spool import Spool
+from tailrace.connectors.postgres.log.chunk import Chunk
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.position import LogPosition
+from tailrace.log.spool import Spool
 from tests.property.logs import SCHEMAS, Change, changes, index, logs, rows, rows_of
 
 
@@ -37,7 +37,7 @@ def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
     for _ in range(200):
         if spool is None or data.draw(st.booleans()):
             # a restart: the log is read again and what was delivered is dropped
-            spool = Spool(1 << 20, 0)
+            spool = Spool(position, 1 << 20, 0)
             for chunk in index(transactions, cuts, position, False):
                 spool.put(chunk)
         end = spool.plan(position, limit, 1 << 20)
@@ -56,7 +56,7 @@ def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
 def test_segments_by_key_keep_the_order_of_each_key_and_by_topic_that_of_the_table(
     transactions: list[list[Change]], parallelism: int
 ) -> None:
-    spool = Spool(1 << 20, 0)
+    spool = Spool(LogPosition(), 1 << 20, 0)
     for chunk in index(transactions, [], LogPosition(), False):
         spool.put(chunk)
     end = spool.plan(LogPosition(), 1 << 30, 1 << 30)

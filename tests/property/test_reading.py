@@ -15,6 +15,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import Messages
 from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.log.reading import ReaderSettings
@@ -72,7 +73,7 @@ class Simulation:
     def begin(self, position: LogPosition) -> None:
         """A planner that starts at `position`."""
         self.tables = Failing()
-        reader: Any = LogReader(
+        feed: Any = PostgresFeed(
             ReaderSettings("slot", "publication", memory_limit=self.limit, disk_limit=0),
             None,  # type: ignore[arg-type]
             database="d",
@@ -82,10 +83,11 @@ class Simulation:
             numbered_without=frozenset() if self.numbered else None,
             takes=lambda prefix: prefix == "kept",
         )
-        self.reader = reader
+        self.feed = feed
+        self.reader = reader = LogReader(feed)
         self.left: list[tuple[bytes, int]] | None = None
         # whoever waits for the reader lets it read
-        reader.spool.wait = lambda *_: self.read(3)
+        reader.spool.wait = lambda *_: self.read(3)  # type: ignore[method-assign]
 
     def read(self, messages: int, failure: str = "") -> None:
         """The reader's thread gets a run of so many messages, unless its spool is full."""
@@ -94,12 +96,12 @@ class Simulation:
         if reader.spool.full:
             return
         if self.left is None:
-            reader._indexer.reset()
-            self.left = list(zip(*log(self.transactions, reader._read_lsn), strict=True))
+            self.feed.indexer.reset()
+            self.left = list(zip(*log(self.transactions, self.feed._read_lsn), strict=True))
         taken, self.left = self.left[:messages], self.left[messages:]
         if not taken:
-            if not reader._indexer.is_open:
-                reader._read_to(self.end_lsn)
+            if not self.feed.indexer.is_open:
+                self.feed._read_to(self.end_lsn)
             return
         run = self.run([message for message, _ in taken], [lsn for _, lsn in taken])
         put = reader.spool.put
@@ -107,7 +109,7 @@ class Simulation:
             reader.spool.put = self.full_disk
         self.tables.is_failing = failure == "catalog"
         try:
-            reader._accept(run)
+            reader._keep(self.feed._step(run))
         except OSError:
             # the session is lost, and another begins
             self.left = None
@@ -121,7 +123,7 @@ class Simulation:
         return Messages(np.frombuffer(b"".join(messages), np.uint8), offsets, np.array(lsns, np.int64))
 
     @staticmethod
-    def full_disk(chunk: object) -> None:
+    def full_disk(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def plan(self, max_rows: int) -> LogPosition:

@@ -18,12 +18,13 @@ from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.connectors import interleaving
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.spool import Rows, Spool
+from tailrace.connectors.postgres.log.chunk import Rows
 from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
+from tailrace.log.spool import Spool
 from tests.event_settings import event_settings
 from tests.property.test_log import SCHEMAS, Change, index, logs
 
@@ -52,7 +53,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def taken_of(transactions: list[list[Change]], numbered: bool, cuts: list[int]) -> list[Rows]:
-    spool = Spool(1 << 20, 0)
+    spool = Spool(LogPosition(), 1 << 20, 0)
     for chunk in index(transactions, cuts, LogPosition(), numbered):
         spool.put(chunk)
     return spool.take(LogPosition(), spool.plan(LogPosition(), 1 << 30, 1 << 30))

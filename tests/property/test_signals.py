@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.config.expressions import signal_expression
-from tailrace.connectors.mongodb.snapshot import incremental as mongodb
+from tailrace.connectors.mongodb.snapshot import windows as mongodb
 from tailrace.connectors.mongodb.snapshot.chunks import condition
 from tailrace.snapshot import obedience, signals
 from tailrace.snapshot.channels import FileChannel

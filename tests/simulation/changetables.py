@@ -19,11 +19,12 @@ from tailrace.connectors.changetables.log import sessions
 from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.changetables.snapshot import initial, windows
+from tailrace.connectors.changetables.snapshot import initial
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import records
 from tailrace.events.settings import EventSettings
+from tailrace.runtime import Threads
 from tests.simulation.course import Counts
 from tests.simulation.mutants import replaced
 from tests.simulation.world import Killed, Stuck
@@ -375,9 +376,11 @@ def simulated() -> Iterator[None]:
     """Tasks give their batches as plain events, chunks are small, and nobody waits."""
     with ExitStack() as stack:
         clock = Clock()
-        for module in (planner, sessions, windows):
+        for module in (planner, sessions):
             if getattr(module, "time", None) is time:
                 stack.enter_context(replaced(module, "time", clock))
+        stack.enter_context(replaced(Threads, "monotonic", lambda self: clock.monotonic()))
+        stack.enter_context(replaced(Threads, "sleep", lambda self, seconds: clock.sleep(seconds)))
         stack.enter_context(replaced(parts, "form", lambda connector: FORM))
         stack.enter_context(replaced(records, "to_rows", lambda batch, settings, form: shown(batch)))
         stack.enter_context(replaced(initial, "CHUNK_ROWS", 2))

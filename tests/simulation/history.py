@@ -16,10 +16,9 @@ from typing import Any
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.base import Offset
-from tailrace.connectors.postgres.log import segments, spool
+from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.endings import SlotInUse
 from tailrace.connectors.postgres.log.reading import Outside
-from tailrace.connectors.postgres.log.spill import Place, Spill, spool_failed
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.planner import PostgresPlanner
@@ -29,6 +28,7 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
 from tests.simulation.course import Course
+from tests.simulation.disk import Disk
 from tests.simulation.log import BEGIN_LSN, CAPTURED, Reading, Transaction
 from tests.simulation.mutants import replaced
 from tests.simulation.server import SLOT, Odds, Server, sessions
@@ -198,7 +198,7 @@ class History(Course[SlotCheckpoint]):
     @contextmanager
     def around(self) -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(_Disk(self.rng, self.faults))
+            stack.enter_context(Disk(self.rng, lambda: self.faults.disk))
             if self.is_mixed:
                 stack.enter_context(replaced(segments, "MIXED_TABLES", 1))
             yield
@@ -307,22 +307,3 @@ class History(Course[SlotCheckpoint]):
     def check_lost(self, failure: PositionLost) -> None:
         gone = any(self.server.told > lsn for _, lsn in self.server.branches)
         assert gone, f"the position is not lost: {failure}"
-
-
-class _Disk:
-    """The disk that spools spill to; it takes nothing now and then."""
-
-    def __init__(self, rng: Random, faults: Faults) -> None:
-        class Failing(Spill):
-            def append(self, data: Any) -> Place:
-                if rng.random() < faults.disk:
-                    raise spool_failed(OSError(28, "No space left on device"))
-                return super().append(data)
-
-        self._kind = Failing
-
-    def __enter__(self) -> None:
-        setattr(spool, "Spill", self._kind)  # noqa: B010  (no name that the module gives away)
-
-    def __exit__(self, *_: object) -> None:
-        setattr(spool, "Spill", Spill)  # noqa: B010

@@ -31,9 +31,10 @@ from tailrace.connectors.mongodb.server.outside import Outside
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
 from tailrace.connectors.registry import parse
-from tailrace.errors import PositionLost
+from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
 from tailrace.events.settings import EventSettings
 from tests.simulation.course import TURNS, Course
+from tests.simulation.disk import Disk
 from tests.simulation.mongo_client import Client
 from tests.simulation.mongod import CAPTURED, SIGNALS, Odds, Server
 from tests.simulation.mutants import replaced
@@ -58,6 +59,7 @@ class Faults:
     signal: float
     forget: float
     ahead: float
+    disk: float
 
     @classmethod
     def drawn(cls, rng: Random) -> Faults:
@@ -68,12 +70,14 @@ class Faults:
             signal=rng.choice([0.03, 0.1]),
             forget=rng.choice([0.0, 0.1]),
             ahead=rng.choice([0.0, 0.0, 0.02]),
+            disk=rng.choice([0.0, 0.0, 0.2, 0.6]),
         )
 
 
 class MongoHistory(Course[Checkpoint]):
     """One history from its seed."""
 
+    expected = (ConnectionFailed, SpoolFailed)
     persistence = 0.4
 
     def __init__(self, seed: int) -> None:
@@ -108,6 +112,8 @@ class MongoHistory(Course[Checkpoint]):
         for _ in range(rng.choice([0, 5, 30])):
             self.server.act()
         self._patches = rng.choice([1 << 20, 300]), rng.choice([4096, 2]), rng.choice([1, 2, 5])
+        # how much waits in memory, and on disk, where no option says it
+        self._limits = rng.choice([(1 << 27, 1 << 29), (1, 1 << 29), (300, 3000)])
 
     def _options(self) -> dict[str, str]:
         rng = self.rng
@@ -144,8 +150,12 @@ class MongoHistory(Course[Checkpoint]):
         """Chunks and batches are small, and tasks give their segments."""
         stack = ExitStack()
         backlog, small, chunk = self._patches
+        memory, disk = self._limits
+        stack.enter_context(Disk(self.rng, lambda: self.faults.disk))
         for owner, name, value in (
             (reader, "_BACKLOG_ANSWER", backlog),
+            (reader, "MEMORY_LIMIT", memory),
+            (reader, "DISK_LIMIT", disk),
             (partition, "SMALL", small),
             (chunks, "plan", partial(chunks.plan, chunk_documents=chunk)),
             (chunks, "connect", lambda address: Client(self.server, self.running())),
@@ -209,7 +219,7 @@ class MongoHistory(Course[Checkpoint]):
 
     def calm(self) -> None:
         odds = self.server.odds
-        odds.fails = odds.dies = self.server.away_until = 0.0
+        self.faults.disk = odds.fails = odds.dies = self.server.away_until = 0.0
         self.server.finish()
         if self.has_signals:
             self._ask("resume-snapshot", [])

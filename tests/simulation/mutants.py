@@ -21,14 +21,15 @@ from tailrace.connectors.mongodb.log.position import WHOLE
 from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
 from tailrace.connectors.mongodb.planner import MongoPlanner
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
-from tailrace.connectors.mongodb.snapshot import incremental as mongo_windows
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
+from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
-from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool, visible
+from tailrace.connectors.postgres.log import chunk, feed, gears, identity, indexing, visible
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
 from tailrace.errors import SpoolFailed
+from tailrace.log import reader, spool
+from tailrace.snapshot.windows import Windows
 
 
 @contextmanager
@@ -85,7 +86,7 @@ def what_was_asked_for_counts_as_read() -> contextlib.AbstractContextManager[Non
         with (
             replaced(gears.CatchUp, "slice", wrong),
             replaced(gears.CatchUp, "position", position),
-            replaced(reader, "flushed_end", _written_end),
+            replaced(feed, "flushed_end", _written_end),
         ):
             yield
 
@@ -105,20 +106,14 @@ def the_present_is_what_was_flushed() -> contextlib.AbstractContextManager[None]
 def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:
     """A run counts as read before it is kept."""
 
-    def wrong(self: Any, run: Any, waits: Any = lambda: None) -> None:
-        step = self._indexer.index(run.data, run.offsets, run.lsn)
-        self._indexer.keep(step)
-        if step.is_wanted:
-            try:
-                self.spool.put(step.chunk.compacted())
-            except SpoolFailed as error:
-                raise OSError(28, "no space") from error
-        if step.after.open is not None:
-            self._read_to(sent(step.after.open[1]))
-        elif len(step.chunk.end_end):
-            self._read_to(sent(int(step.chunk.end_end[-1])))
+    def wrong(self: Any, step: Any) -> None:
+        self._feed.keep(step)
+        try:
+            self.spool.put(step.chunk, step.is_wanted)
+        except SpoolFailed as error:
+            raise OSError(28, "no space") from error
 
-    return replaced(reader.LogReader, "_accept", wrong)
+    return replaced(reader.LogReader, "_keep", wrong)
 
 
 def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[None]:
@@ -143,13 +138,13 @@ def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[
 
 def a_cut_goes_back() -> contextlib.AbstractContextManager[None]:
     """A position inside of a transaction forgets how far the log was idle before."""
-    cut = spool.Spool._cut
+    cut = chunk.Chunk.cut
 
-    def wrong(chunk: Any, row: int, start: Any) -> Any:
-        found = cut(chunk, row, start)
+    def wrong(self: Any, row: int, start: Any) -> Any:
+        found = cut(self, row, start)
         return found if found.consumed is None else replace(found, idle_lsn=NOWHERE)
 
-    return replaced(spool.Spool, "_cut", staticmethod(wrong))
+    return replaced(chunk.Chunk, "cut", wrong)
 
 
 def a_batch_without_rows_ends_the_query() -> contextlib.AbstractContextManager[None]:
@@ -169,9 +164,8 @@ def a_session_begins_behind_an_open_transaction() -> contextlib.AbstractContextM
 
     def wrong(self: Any, lsn: Any) -> None:
         self._read_lsn = max(self._read_lsn, self.head_lsn, lsn)
-        self.spool.wake()
 
-    return replaced(reader.LogReader, "_read_to", wrong)
+    return replaced(feed.PostgresFeed, "_read_to", wrong)
 
 
 def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextManager[None]:
@@ -248,16 +242,14 @@ def documents_are_read_as_they_are() -> Iterator[None]:
 
 def a_token_moves_before_its_changes_are_kept() -> contextlib.AbstractContextManager[None]:
     """MongoDB's log counts as read when an answer has come, a moment before its changes are in the spool."""
-    keep = MongoReader._keep
+    keep = reader.LogReader._keep
 
-    def wrong(self: Any, chunk: Any) -> None:
-        with self._change:
-            if chunk is not None:
-                self.reached = chunk.reached
+    def wrong(self: Any, step: Any) -> None:
+        self._feed.keep(step)
         self._runtime.sleep(0.0)
-        keep(self, chunk)
+        keep(self, step)
 
-    return replaced(MongoReader, "_keep", wrong)
+    return replaced(reader.LogReader, "_keep", wrong)
 
 
 def a_cut_drops_the_rest_of_its_transaction() -> contextlib.AbstractContextManager[None]:
@@ -284,12 +276,12 @@ def a_failed_start_counts_as_one() -> contextlib.AbstractContextManager[None]:
 
 def a_planned_window_counts_as_delivered() -> contextlib.AbstractContextManager[None]:
     """A planner of MongoDB goes on behind the window of a batch that another one has planned."""
-    begin = Incremental.begin
+    begin = Windows.begin
 
-    def wrong(self: Any, progress: Any, start: Any) -> Any:
-        return begin(self, replace(progress, before=None), start)
+    def wrong(self: Any, progress: Any) -> Any:
+        return begin(self, replace(progress, before=None))
 
-    return replaced(Incremental, "begin", wrong)
+    return replaced(Windows, "begin", wrong)
 
 
 def a_window_gives_what_has_changed() -> contextlib.AbstractContextManager[None]:
@@ -363,18 +355,17 @@ def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[N
 
 def a_window_closes_early() -> contextlib.AbstractContextManager[None]:
     """A window's batch need not hold the log up to its watermark."""
-    take = windows.Windows._behind
+    locate = windows.PostgresWindows.locate
 
-    def wrong(self: Any, of: Any, wait: bool) -> Any:
-        found = take(self, of, wait)
-        return None if found is None else FlushedLsn(found - 4096)
+    def wrong(self: Any, *given: Any) -> Any:
+        return FlushedLsn(locate(self, *given) - 4096)
 
-    return replaced(windows.Windows, "_behind", wrong)
+    return replaced(windows.PostgresWindows, "locate", wrong)
 
 
 def rows_beside_their_changes() -> contextlib.AbstractContextManager[None]:
     """Rows of a window stay though the log has changed them meanwhile."""
-    return replaced(reconcile.Superseded, "without", lambda self, table, columns: columns)
+    return replaced(reconcile.Superseded, "without", lambda self, table, identity, columns: columns)
 
 
 def a_lost_snapshot_is_an_altered_table() -> contextlib.AbstractContextManager[None]:

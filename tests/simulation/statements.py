@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tailrace.connectors.postgres.log import identity
 from tailrace.connectors.postgres.schema import catalog
-from tailrace.connectors.postgres.snapshot import incremental, keyed, session, windows
+from tailrace.connectors.postgres.snapshot import keyed, session, windows
 from tests.simulation import server as plain
 from tests.simulation.server import Answer, Session, Slot, may_lose
 from tests.simulation.tables import KEY, Shape, Value, Version
@@ -315,7 +315,7 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
             (catalog._PRESENT, _present),
             (catalog._ALTERS, _alters),
             (identity._WAITING, _running),
-            (incremental._TABLE, _named),
+            (windows._TABLE, _named),
             (keyed._COLUMNS, _keyed_columns),
             (keyed._FINGERPRINT, _fingerprint),
             (keyed._FILES, _files),

@@ -11,7 +11,9 @@ from typing import Any
 from tailrace.config import columns, naming, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
+from tailrace.config.formats import format_of
 from tailrace.config.option import Kind, Option
+from tailrace.config.transforms import transforms
 from tailrace.errors import ConfigError
 
 _log = logging.getLogger("tailrace")
@@ -99,6 +101,7 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
         else:
             reading.take(name.strip(), text)
     values = reading.settle()
+    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
     if reading.faults:
         raise _config_error(reading.faults)
     for notice in reading.notices:
@@ -109,6 +112,15 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
     hidden = frozenset(name for name, row in rows.items() if row.hides(name))
     idle = frozenset(name for name, row in rows.items() if row.notice)
     return Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
+
+
+def _before_transforms(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the formats of a connector that has transforms of its own, which take JSON."""
+    if not values["transforms"]:
+        return []
+    named = (f"{part}.converter" for part in ("key", "value"))
+    return [f"{name} = {values[name]} is not supported: the transform takes JSON" for name in named
+            if format_of(values[name]) != "json"]  # fmt: skip
 
 
 def _config_error(faults: list[str]) -> ConfigError:

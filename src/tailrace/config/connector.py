@@ -47,7 +47,8 @@ class Traits:
     blocks tell, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
-    records of schema changes do.
+    records of schema changes do. `rewrites_layouts` that `transforms` are those of
+    `tailrace.config.transforms`; else they are the connector's own, which take JSON.
     """
 
     connector: str
@@ -56,6 +57,7 @@ class Traits:
     system_tables: re.Pattern[str] | None = None
     several_databases: bool = False
     schema_changes_name_database: bool = True
+    rewrites_layouts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +142,9 @@ RECORDS = (
            deprecated_names=("event.deserialization.failure.handling.mode",)),
     Option("event.converting.failure.handling.mode", Kind.TEXT, "What follows a value that cannot be converted.",
            "warn", choices=("fail", "warn", "skip")),
-    Option("transforms", Kind.LIST, "Transforms, in order.", [], unsupported="transforms are not available yet"),
-    Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform.", pattern=r"transforms\..+",
-           unsupported="transforms are not available yet"),
+    Option("transforms", Kind.LIST, "Names of transforms, in order; each is of another package.", []),
+    Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform, of which `type` says which it is.",
+           pattern=r"transforms\..+"),
     Option("predicates", Kind.LIST, "Predicates of transforms.", [], unsupported="transforms are not available yet"),
     Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate.", pattern=r"predicates\..+",
            unsupported="transforms are not available yet"),

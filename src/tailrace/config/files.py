@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.config.config import Config
+from tailrace.config.formats import is_known
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
@@ -237,6 +238,8 @@ def _take_format(entry: str, name: str, text: str, options: dict[str, str], faul
     if part in ("key", "value", "header"):
         if option:
             options[f"{part}.converter.{option}"] = text
+        elif text.lower() != "json" and part != "header" and is_known(text):
+            options[f"{part}.converter"] = text
         elif text.lower() in _FORMATS:
             faults.append(f"{entry} = {text} is not supported: {_FORMATS[text.lower()]}")
         elif text.lower() != "json":

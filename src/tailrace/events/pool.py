@@ -73,7 +73,4 @@ class Pool:
                 self.columns.append(replace(column, index=len(self.columns)))
             places[column.index] = shared[number]
 
-        def moved(columns: tuple[ColumnPlan, ...]) -> tuple[ColumnPlan, ...]:
-            return tuple(replace(column, index=int(places[column.index])) for column in columns)
-
-        return Pooled(True, replace(plan, columns=moved(plan.columns), key=moved(plan.key)), places)
+        return Pooled(True, plan.moved(places), places)

@@ -8,7 +8,7 @@ from tailrace.serde.assemble import Fragment
 from tailrace.serde.memory import text_buffers
 from tailrace.values.conversion import ColumnPlan, fragment_of, plain_text
 from tailrace.values.integers import integers_fragment
-from tailrace.values.lsns import lsns_fragment
+from tailrace.values.lsns import lsn_texts
 from tailrace.values.texts import Flags, Shown, Texts, strings_fragment, without_bad_text
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
     "constant",
     "integers_fragment",
     "json_array",
-    "lsns_fragment",
+    "lsn_texts",
     "plain_json",
     "strings_fragment",
     "text_fragment",

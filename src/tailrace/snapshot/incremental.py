@@ -29,6 +29,10 @@ class Collection:
         return f"{self.schema}.{self.table}"
 
 
+class Unusable(Exception):
+    """A table that cannot be read in chunks; the argument is the status that its notification gives."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """How far the first table has been read: through the row with key `last`, of the rows up to key `maximum`.

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from bson import Binary, Int64, Timestamp
 
-from tailrace.connectors.mongodb.log import oplog, reader
+from tailrace.connectors.mongodb.log import oplog
 from tailrace.errors import DecodeError, PositionLost
+from tailrace.log.spool import Spool
 from tests.fix_mongodb import GenuineOplog, MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
 
@@ -268,13 +269,13 @@ def test_a_transaction_of_many_entries_stays_within_the_spool(
         entries.append(applied(200 + number, *ids, partialTxn=True, prevOpTime=before))
     genuine_oplog.append(insert(101, -1), *entries, applied(300, 200, prevOpTime=at(219)), insert(301, 300))
     held: list[int] = []
-    keep = reader.LogReader._keep
+    put = Spool.put
 
-    def noted(self: reader.LogReader, chunk: Any) -> None:
-        held.append(self._held + (0 if chunk is None else len(chunk.rows.data)))
-        keep(self, chunk)
+    def noted(self: Spool[Any, Any, Any], *given: Any) -> None:
+        put(self, *given)
+        held.append(self.size)
 
-    monkeypatch.setattr(reader.LogReader, "_keep", noted)
+    monkeypatch.setattr(Spool, "put", noted)
     options = {"max_queue_size_in_bytes": "3000"}
     started.close()
     first = make_capture(genuine_oplog.server, old=True, snapshot_mode="never", offset=started.offset, **options)

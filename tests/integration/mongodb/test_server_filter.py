@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -76,14 +77,15 @@ def test_a_document_read_beside_a_skipped_change_is_given(mongo_database: MongoD
     capture.idle(1)
     incremental = capture.planner._incremental
     assert incremental is not None
-    next_documents = incremental._next_documents
+    source = incremental._source
+    next_chunks = source.next_chunks
 
-    def changed_meanwhile(state: object, low: int) -> object:
-        found = next_documents(state, low)  # type: ignore[arg-type]
+    def changed_meanwhile(*given: Any) -> Any:
+        found = next_chunks(*given)
         mongo_database["c"].update_one({"_id": 1}, {"$inc": {"n": 1}})
         return found
 
-    incremental._next_documents = changed_meanwhile  # type: ignore[method-assign, assignment]
+    source.next_chunks = changed_meanwhile  # type: ignore[method-assign]
     data = {"data-collections": [f"{name}.c"]}
     mongo_database["signals"].insert_one({"_id": "s", "type": "execute-snapshot", "data": data})
     found = [event for event in capture.idle(5) if event["topic"].endswith(".c")]

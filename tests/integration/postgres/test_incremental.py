@@ -246,7 +246,7 @@ def test_changes_of_a_table_without_key_are_told_from_its_rows_by_what_both_have
         if window is not None and pending:
             database.execute(*pending)
             pending.clear()
-            window.upto_lsn = _present(database)
+            window.upto = _present(database)
         return window
 
     incremental.open = with_changes  # type: ignore[method-assign]
@@ -500,7 +500,7 @@ def test_a_window_whose_snapshot_has_gone_before_its_chunks_are_found_is_opened_
     database.execute(SIGNALS, "create table t (id int primary key)", "insert into t select generate_series(1, 20)")
     one = make_query(incremental_snapshot_window_chunks="1")
     one.step()
-    take = windows.Windows._take_snapshot
+    take = windows.PostgresWindows._take_snapshot
     ended = []
 
     def once(self: Any, exporter: Any, *others: Any) -> Any:
@@ -510,7 +510,7 @@ def test_a_window_whose_snapshot_has_gone_before_its_chunks_are_found_is_opened_
             end(database, ended)
         return taken
 
-    monkeypatch.setattr(windows.Windows, "_take_snapshot", once)
+    monkeypatch.setattr(windows.PostgresWindows, "_take_snapshot", once)
     execute(database, "public.t")
     run(one, lambda q: bool(reads(q)))
     run(one, is_over)

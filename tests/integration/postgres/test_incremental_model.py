@@ -27,7 +27,7 @@ from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.snapshot.keyed import read_rows
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask
-from tailrace.connectors.postgres.snapshot.windows import Windows
+from tailrace.connectors.postgres.snapshot.windows import PostgresWindows
 from tests.fix_postgres import Database
 from tests.fix_query import Query, simple
 from tests.integration.postgres.signalled import SIGNALS, execute, is_over
@@ -215,7 +215,7 @@ def test_no_interleaving_loses_or_reverses_anything(
             with contextlib.suppress(psycopg.errors.InFailedSqlTransaction):
                 writers.run(operation)
 
-    plain = Windows._take_snapshot
+    plain = PostgresWindows._take_snapshot
 
     def with_moments(*given: Any) -> Any:
         moment()
@@ -253,7 +253,7 @@ def test_no_interleaving_loses_or_reverses_anything(
             query.kill()
         return True
 
-    Windows._take_snapshot = with_moments  # type: ignore[method-assign]
+    PostgresWindows._take_snapshot = with_moments  # type: ignore[method-assign]
     try:
         trigger("")
         execute(database, "public.t")
@@ -273,7 +273,7 @@ def test_no_interleaving_loses_or_reverses_anything(
         consumer.finish()
     finally:
         note(f"{told}")
-        Windows._take_snapshot = plain  # type: ignore[method-assign]
+        PostgresWindows._take_snapshot = plain  # type: ignore[method-assign]
         query.planner.close()
         writers.close()
         with database.connect() as connection:

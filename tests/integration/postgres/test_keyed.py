@@ -12,10 +12,10 @@ import pytest
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
-from tailrace.connectors.postgres.snapshot.keyed import KeyedTable, UnusableTable, WindowOrigin, fingerprint, read_rows
+from tailrace.connectors.postgres.snapshot.keyed import KeyedTable, WindowOrigin, fingerprint, read_rows
 from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded
 from tailrace.connectors.registry import parse
-from tailrace.snapshot.incremental import Collection, Cursor
+from tailrace.snapshot.incremental import Collection, Cursor, Unusable
 from tests.fix_postgres import Database
 
 
@@ -139,9 +139,9 @@ def test_superseded_rows_are_left_out(database: Database, reading: Any) -> None:
 def test_a_table_without_key_or_with_an_unknown_surrogate_is_unusable(database: Database, reading: Any) -> None:
     database.execute("create table t (a int)")
     now = reading()
-    with pytest.raises(UnusableTable, match="NO_PRIMARY_KEY"):
+    with pytest.raises(Unusable, match="NO_PRIMARY_KEY"):
         now.table("t")
-    with pytest.raises(UnusableTable, match="UNKNOWN_SCHEMA"):
+    with pytest.raises(Unusable, match="UNKNOWN_SCHEMA"):
         now.table("t", surrogate="b")
 
 

@@ -11,12 +11,13 @@ from typing import IO, Any, cast
 import psycopg
 import pytest
 
-from tailrace.connectors.postgres.log import gears, spill
+from tailrace.connectors.postgres.log import gears
 from tailrace.connectors.postgres.log.reading import ReaderSettings
-from tailrace.connectors.postgres.log.spool import Spool
 from tailrace.connectors.postgres.planner import PostgresPlanner
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.errors import SpoolFailed
+from tailrace.log import spill
+from tailrace.log.spool import Spool
 from tests.fix_postgres import Database
 from tests.fix_query import Query
 
@@ -308,8 +309,8 @@ def test_a_large_transaction_of_a_backlog_stays_within_the_spool(
     held: list[int] = []
     put = Spool.put
 
-    def noted(self: Spool, chunk: Any) -> None:
-        put(self, chunk)
+    def noted(self: Spool[Any, Any, Any], *given: Any) -> None:
+        put(self, *given)
         held.append(self.size)
 
     monkeypatch.setattr(Spool, "put", noted)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from bson import decode, encode
 
-from tailrace.connectors.mongodb.log.chunk import Chunk, Rows
-from tailrace.connectors.mongodb.log.position import Committed, Position, Read, releasable
-from tailrace.connectors.mongodb.log.reader import LogReader
+from tailrace.connectors.mongodb.log.chunk import Chunk, Rows, encoded
+from tailrace.connectors.mongodb.log.position import Committed, Position, Read
+from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings
+from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.serde.memory import readonly
 
@@ -25,7 +28,31 @@ def chunk(first: int, count: int = 1) -> Chunk:
     time = np.arange(first, first + count, dtype=np.int64)
     one = np.ones(count, np.int64)
     rows = Rows(data, np.arange(count) * SIZE, time, one, np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32))
-    return Chunk(rows, Read(Position(first + count - 1, 1)), None, len(data))
+    return Chunk.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
+
+
+def event_chunk(first: int, count: int) -> Chunk:
+    """Change events of different sizes, each with its resume token, with the timestamps from `first` on."""
+    times = range(first, first + count)
+    documents = [encode({"_id": {"_data": f"token {time}"}, "x": "y" * (time % 7)}) for time in times]
+    at = np.cumsum([0, *map(len, documents)])[:-1]
+    data = readonly(np.frombuffer(b"".join(documents), np.uint8))
+    (tokens,), _ = fields.locate(data, at, ("_id",))
+    one = np.ones(count, np.int64)
+    kinds, names = np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32)
+    rows = Rows(data, at, np.array(times, np.int64), one, kinds, names)
+    last = Read(Position(first + count - 1, 1, encoded(data, int(tokens[-1]))))
+    return Chunk.of(rows, last, tokens, len(data))
+
+
+def transaction_chunk() -> Chunk:
+    """Two changes of which the second stands first in the data, as those of a transaction may."""
+    documents = [encode({"second": 1}), encode({"first": "a longer one"})]
+    data = readonly(np.frombuffer(b"".join(documents), np.uint8))
+    at, time = np.array([len(documents[0]), 0], np.int64), np.array([5, 5], np.int64)
+    kinds, names = np.full(2, ord("c"), np.uint8), np.zeros(2, np.int32)
+    rows = Rows(data, at, time, np.array([1, 2], np.int64), kinds, names)
+    return Chunk.of(rows, Read(Position(5, 2)), None, len(data))
 
 
 class Feed:
@@ -61,13 +88,32 @@ def read() -> Iterator[Callable[..., tuple[LogReader, Feed]]]:
 
     def start(*script: Chunk | BaseException, **options: int) -> tuple[LogReader, Feed]:
         feed = Feed(*script)
-        made.append(LogReader(feed, Position(), **options))  # type: ignore[arg-type]
+        made.append(LogReader(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
         made[-1].start()
         return made[-1], feed
 
     yield start
     for one in made:
         one.close()
+
+
+def documents(reader: LogReader, start: Position, rows: int) -> list[tuple[Position, list[bytes]]]:
+    """Where each batch ends, and its documents."""
+    found = []
+    while True:
+        end = reader.plan(start, rows, ALL)
+        if end == start:
+            return found
+        parts = reader.take(start, end)
+        sizes = [fields.sizes_of(part.data, part.at).tolist() for part in parts]
+        texts = [
+            part.data[at : at + size].tobytes()
+            for part, of in zip(parts, sizes, strict=True)
+            for at, size in zip(part.at.tolist(), of, strict=True)
+        ]
+        found.append((end, texts))
+        reader.committed(Committed(end))
+        start = end
 
 
 def drained(reader: LogReader, start: Position, rows: int = ALL) -> list[int]:
@@ -78,7 +124,7 @@ def drained(reader: LogReader, start: Position, rows: int = ALL) -> list[int]:
         if end == start:
             return found
         found += [time for part in reader.take(start, end) for time in part.time.tolist()]
-        reader.release(releasable(Committed(end)))
+        reader.committed(Committed(end))
         start = end
 
 
@@ -97,7 +143,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
         reader.check()
         assert not reader.is_filling(ALL)
         found += [time for part in reader.take(start, end) for time in part.time.tolist()]
-        reader.release(releasable(Committed(end)))
+        reader.committed(Committed(end))
         start = end
     assert found == [1, 2, 3, 4, 5]
     with pytest.raises(PositionLost):
@@ -109,20 +155,19 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
 def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
-    reader, _ = read(*(chunk(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE)
+    reader, _ = read(*(chunk(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
     end = Position(15, 1)
-    assert reader.read_through(end, 10)
     assert sum(len(part) for part in reader.take(Position(), end)) == 15
     # no further than that: what follows fits no more
     assert reader.reached == Position(16, 1)
-    reader.release(releasable(Committed(end)))
-    assert reader.read_through(Position(20, 1), 10)
+    reader.committed(Committed(end))
+    assert sum(len(part) for part in reader.take(end, Position(20, 1))) == 5
 
 
 def test_a_replay_that_the_log_cannot_give_ends_with_the_error(read: Callable[..., tuple[LogReader, Feed]]) -> None:
     reader, _ = read(chunk(1, 2), LOST)
     with pytest.raises(PositionLost):
-        reader.read_through(Position(5, 1), 10)
+        reader.take(Position(), Position(5, 1))
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), SystemExit(), AttributeError("x")])
@@ -131,16 +176,16 @@ def test_a_thread_that_ends_is_never_waited_for(
 ) -> None:
     reader, _ = read(chunk(1), fault)
     with pytest.raises(ConnectionFailed, match=type(fault).__name__):
-        reader.read_through(Position(5, 1), 10)
+        reader.take(Position(), Position(5, 1))
 
 
 def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
-    broken = Chunk(None, Read(Position(9, 1)), None, 1)  # type: ignore[arg-type]
+    broken = replace(chunk(9), rows=None)  # type: ignore[arg-type]
     reader, _ = read(chunk(1), broken)
     with pytest.raises(ConnectionFailed):
-        reader.read_through(Position(9, 1), 10)
+        reader.take(Position(), Position(9, 1))
     assert reader.reached == Position(1, 1)
     assert drained_until_error(reader) == [1]
 
@@ -152,7 +197,7 @@ def drained_until_error(reader: LogReader) -> list[int]:
 
 def test_batches_hold_every_change_once(read: Callable[..., tuple[LogReader, Feed]]) -> None:
     reader, _ = read(chunk(1, 3), chunk(4), chunk(5, 4))
-    assert reader.read_through(Position(8, 1), 10)
+    reader.take(Position(), Position(8, 1))
     assert drained(reader, Position(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
@@ -160,7 +205,32 @@ def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
     reader, _ = read(chunk(1, 3))
-    assert reader.read_through(Position(3, 1), 10)
+    reader.take(Position(), Position(3, 1))
     assert reader.newest(Position(1, 1)) == Position(3, 1)
-    reader.release(releasable(Committed(Position(3, 1))))
+    reader.committed(Committed(Position(3, 1)))
     assert reader.newest(Position(7, 1)) == Position(7, 1)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+def test_changes_that_wait_on_disk_are_those_that_were_read(
+    read: Callable[..., tuple[LogReader, Feed]], rows: int
+) -> None:
+    script = [event_chunk(1, 4), event_chunk(5, 3), event_chunk(8, 5)]
+    in_memory, _ = read(*script)
+    on_disk, _ = read(*script, memory_limit=1)
+    for reader in (in_memory, on_disk):
+        reader.take(Position(), Position(12, 1))
+    assert [one.place is not None for one in on_disk.spool._held] == [False, True, True]
+    expected = documents(in_memory, Position(), rows)
+    found = documents(on_disk, Position(), rows)
+    assert found == expected
+    # a token is part of its position
+    assert [end for end, _ in found] == [end for end, _ in expected]
+    assert len(on_disk.spool) == 0
+
+
+def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[LogReader, Feed]]) -> None:
+    reader, _ = read(chunk(1), transaction_chunk(), memory_limit=1)
+    reader.take(Position(), Position(5, 2))
+    found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]
+    assert found == [{"first": "a longer one"}, {"second": 1}]

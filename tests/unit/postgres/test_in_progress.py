@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.postgres.log.endings import classify
-from tailrace.connectors.postgres.log.gears import (
+from tailrace.connectors.postgres.log.in_progress import (
     AfterCommit,
     StreamedTransactions,
     TooMuchInProgress,

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log import spill
+from tailrace.connectors.postgres.log.chunk import Chunk
 from tailrace.connectors.postgres.log.endings import classify, exhausted
-from tailrace.connectors.postgres.log.indexing import Chunk
-from tailrace.connectors.postgres.log.spool import Spool
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.errors import SpoolFailed
+from tailrace.log import spill
+from tailrace.log.spool import Spool
 from tests.property.logs import Change, index, rows, rows_of
 
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
@@ -43,7 +43,7 @@ def held() -> int:
 def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
     made, expected = chunks(200)
     before = held()
-    spool = Spool(1, 1 << 20)
+    spool = Spool(BEFORE, 1, 1 << 20)
     monkeypatch.setattr(spool._spill, "_file_bytes", sum(chunk.data.nbytes for chunk in made) // 3)
     for chunk in made:
         spool.put(chunk)
@@ -62,7 +62,7 @@ def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pyte
 def test_more_spilled_runs_than_a_process_may_open_files_are_in_one() -> None:
     made, expected = chunks(1200)
     before = held()
-    spool = Spool(1, 1 << 20)
+    spool = Spool(BEFORE, 1, 1 << 20)
     for chunk in made:
         spool.put(chunk)
     assert sum(one.place is not None for one in spool._held) > 1100
@@ -83,7 +83,7 @@ def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) ->
         "read",
         lambda self, place, first, last: read.append(last - first) or original(self, place, first, last),
     )
-    spool = Spool(1, 1 << 20)
+    spool = Spool(BEFORE, 1, 1 << 20)
     for chunk in one:
         spool.put(chunk)
     position, found = BEFORE, []
@@ -97,7 +97,7 @@ def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     made, expected = chunks(10)
-    spool = Spool(1, 1 << 20)
+    spool = Spool(BEFORE, 1, 1 << 20)
     for chunk in made[:5]:
         spool.put(chunk)
     size, files = spool.size, held()
@@ -127,7 +127,7 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
 
 def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
     made, expected = chunks(10)
-    spool = Spool(1, 1 << 20)
+    spool = Spool(BEFORE, 1, 1 << 20)
     for chunk in made[:5]:
         spool.put(chunk)
 
@@ -157,7 +157,7 @@ def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monke
 
 def test_a_directory_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _ = chunks(2)
-    spool = Spool(1, 1 << 20)
+    spool = Spool(BEFORE, 1, 1 << 20)
     spool.put(made[0])
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     with pytest.raises(SpoolFailed, match="/nowhere"):
@@ -168,7 +168,7 @@ def test_a_directory_that_cannot_be_written_to_is_told(monkeypatch: pytest.Monke
 def test_the_end_of_a_transaction_is_kept_until_it_is_delivered() -> None:
     # a run ends between the last row and the commit, and the batch is cut there
     parts = index([[("I", 10, 1), ("I", 10, 2)]], [4], BEFORE, False)
-    spool = Spool(1 << 20, 0)
+    spool = Spool(BEFORE, 1 << 20, 0)
     spool.put(parts[0])
     inside = spool.plan(BEFORE, 1 << 30, 1 << 30, cut=True)
     assert inside.consumed == 2
@@ -183,7 +183,7 @@ def test_the_end_of_a_transaction_is_kept_until_it_is_delivered() -> None:
 @pytest.mark.parametrize("max_rows", [1, 2, 1 << 30])
 def test_a_batch_does_not_pass_where_it_must_end(max_rows: int) -> None:
     parts = index([[("I", 10, 1)], [("I", 10, 2)] * 5], [], BEFORE, False)
-    spool = Spool(1 << 20, 0)
+    spool = Spool(BEFORE, 1 << 20, 0)
     spool.put(parts[0])
     upto = int(parts[0].end_commit[0])
     first = spool.plan(BEFORE, max_rows, 1 << 30, upto)

@@ -31,7 +31,7 @@ from tailrace.connectors.changetables.offset import Reached, TablesOffset
 from tailrace.connectors.changetables.position import Newest
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.notices import TableNotices
-from tailrace.connectors.changetables.snapshot.windows import Incremental
+from tailrace.connectors.changetables.snapshot.windows import Changes, Incremental, LogPlace, TableWindows
 from tailrace.connectors.changetables.undo import Undo
 from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
@@ -75,7 +75,8 @@ class ChangeTablesPlanner:
         self._snapshots = TableSnapshots(config, self._databases, self._shown, self._parallelism)
         self._notices = TableNotices(config)
         self._heartbeats = StatementHeartbeats(config, self._execute)
-        self._incremental = Incremental(config, settings, dialect, self._databases, self._shown)
+        self._windows = TableWindows(config, dialect, self._databases, self._shown, legacy=settings.legacy)
+        self._incremental = Incremental(config, self._windows)
         only = config["schema.history.internal.store.only.captured.tables.ddl"]
         skipped = skipped_rows(settings.skipped_operations, dialect.pairs)
         self._forms = Forms(self._databases, self._includes, only, skipped)
@@ -258,7 +259,7 @@ class ChangeTablesPlanner:
                 newest = min(newest, self._target.get(name, newest))
             if newest is not None and newest > since.databases[name].position:
                 return None
-        tables = self._incremental.tables(since.progress.blocking, since.databases)
+        tables = self._windows.tables(since.progress.blocking, since.databases)
         begun = replace(since, progress=replace(since.progress, blocking=(), reading=since.progress.blocking))
         return self._start_snapshot(begun, max_rows, tables)
 
@@ -273,7 +274,7 @@ class ChangeTablesPlanner:
     # --- the log -------------------------------------------------------------------------------------------------
 
     def _check_signals(self, since: TablesOffset) -> None:
-        self._incremental.check(since.databases)
+        self._windows.check(since.databases)
 
     def _next_batch(self, since: TablesOffset, max_rows: int | None) -> TablesOffset | None:
         """The end of the next batch; None when there is nothing to do now."""
@@ -286,7 +287,7 @@ class ChangeTablesPlanner:
             newest = observed[name][0]
             if newest is not None:
                 self._newest[name] = newest
-        window = self._incremental.open(progress, since.databases, observed)
+        window = self._incremental.open(progress, LogPlace(since.databases, observed))
         # a snapshot does not wait for changes to gather, and the log goes on with it
         running = bool(progress.blocking) or (progress.state is not None and not progress.state.paused)
         ends = self._target is not None
@@ -297,10 +298,10 @@ class ChangeTablesPlanner:
         for name, database in self._databases.items():
             after = since.databases[name].position
             newest, eras = observed[name]
-            if window is not None and name == window.database:
+            if window is not None and name == window.upto.database:
                 # the batch reads to the closing watermark, however much that is
                 _, eras = database.observe(self._wanted(since.databases[name]))
-                upto = window.upto
+                upto = window.upto.commit
                 rows += sum(database.total(stretch) for stretch in eras.stretches(after, upto))
             else:
                 if newest is not None and self._target is not None:
@@ -313,7 +314,7 @@ class ChangeTablesPlanner:
                 rows += count
             found[name] = Reached(max(after, upto), eras)
         self._warn(found)
-        progress = self._incremental.finish(progress, since.databases, found)
+        progress = self._incremental.finish(progress, Changes(since.databases, found))
         if progress.blocking and not rows and window is None:
             blocked = self._block(replace(since, databases=found, progress=progress), max_rows)
             if blocked is not None:
@@ -363,7 +364,8 @@ class ChangeTablesPlanner:
             tasks.append(NoticeTask(until.progress.notices, until.position, self._settings))
         if until.heartbeat_ms > since.heartbeat_ms:
             tasks.append(HeartbeatTask(until.heartbeat_ms, until.position, self._settings))
-        tasks += self._incremental.tasks(until.to_json(), since.databases, until.databases, source)
+        parts = self._incremental.reads(until.to_json(), Changes(since.databases, until.databases))
+        tasks += [part(source) for part in parts]
         return tasks
 
     def _log_tasks(self, since: TablesOffset, until: TablesOffset, source: Source) -> list[Task]:

@@ -254,8 +254,9 @@ FLOW = (
            check=at_least(1024)),
     Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
            notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
-    Option("max.queue.size.in.bytes", Kind.INTEGER, "Most bytes that wait in the spool; 0: the reader's own limit.",
-           0, check=between(0, 1 << 40)),
+    Option("max.queue.size.in.bytes", Kind.INTEGER,
+           "Most bytes that wait in the spool; 0: the reader's own limits, 128 MB in memory and 512 MB on disk.", 0,
+           check=between(0, 1 << 40)),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
            unsupported="the log and the checkpoint are always compared"),
 )  # fmt: skip

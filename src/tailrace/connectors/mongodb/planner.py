@@ -20,8 +20,8 @@ from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
 from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
-from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position, releasable
-from tailrace.connectors.mongodb.log.reader import Feed, LogReader
+from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
+from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings, Source
 from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
 from tailrace.connectors.mongodb.records.partition import tasks_of
 from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
@@ -39,9 +39,9 @@ from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
 from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks as snapshots
-from tailrace.connectors.mongodb.snapshot.incremental import Incremental
 from tailrace.connectors.mongodb.snapshot.notices import CollectionNotices
 from tailrace.connectors.mongodb.snapshot.placing import placed
+from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace, MongoWindows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.heartbeat import Heartbeats
@@ -103,7 +103,7 @@ class MongoPlanner:
         self._notices = CollectionNotices(config)
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
-            self._incremental = Incremental(
+            source = MongoWindows(
                 config,
                 self._captured.signals,
                 self._cursors,
@@ -114,6 +114,7 @@ class MongoPlanner:
                 sees_majority=self._majority.is_seen,
                 runtime=self._runtime,
             )
+            self._incremental = Incremental(config, source, self._runtime)
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class MongoPlanner:
             return start
         reader = self._read_log(since)
         # Spark asks for what follows an offset when that is in its commit log
-        reader.release(releasable(Committed(since.log)))
+        reader.committed(Committed(since.log))
         limits = max_rows or _UNLIMITED, max_bytes or _UNLIMITED
         if self._incremental is not None and since.progress.blocking:
             return self._block(since).to_json()
@@ -161,13 +162,13 @@ class MongoPlanner:
         if self._incremental is None:
             found = self._next_batch(reader, since.log, *limits)
         else:
-            progress = self._incremental.begin(past, start)
+            progress = self._incremental.begin(past)
             found, progress = self._next_window(reader, self._incremental, since.log, past, progress, *limits)
         progress = self._notices.add_to(progress)
         moved = found != since.log or progress != past
         heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
-            found = self._beyond(reader, since.log)
+            found = reader.idle_position(since.log)
         elif not moved:
             return start
         opened = since.transaction
@@ -175,7 +176,7 @@ class MongoPlanner:
             opened = self._numbered(reader.take(since.log, found), since).open
         end = MongoOffset(found, None, heartbeat_ms, opened, progress).to_json()
         if self._incremental is not None:
-            self._incremental.planned(end, progress)
+            self._incremental.planned(end)
         return end
 
     @explained
@@ -207,7 +208,8 @@ class MongoPlanner:
                 numbers=None if counted is None else counted.numbers,
             )
         if self._incremental is not None:
-            changes = placed(changes, self._incremental.reads(end, rows, self._namespaces.names), settings)
+            read = self._incremental.reads(end, Changes(rows, self._namespaces.names))
+            changes = placed(changes, read, settings)
         tasks += changes
         if until.progress.notices != since.progress.notices and self._notices.are_records:
             tasks.append(NoticeTask(until.progress.notices, until.log.time, settings.events))
@@ -444,7 +446,7 @@ class MongoPlanner:
 
     # --- the log -------------------------------------------------------------------------------------------------
 
-    def _feed(self) -> Feed:
+    def _feed(self) -> Source:
         config = self._config
         await_ms = config["cursor.max.await.time.ms"] or None
         if self._target is not None:
@@ -460,17 +462,8 @@ class MongoPlanner:
     def _read_log(self, since: MongoOffset) -> LogReader:
         """The running reader, started at `since` at the first call."""
         if self._reader is None:
-            config = self._config
-            attempts, first, longest = retries(config)
-            self._reader = LogReader(
-                self._feed(),
-                since.log,
-                memory_limit=config["max.queue.size.in.bytes"] or 128 << 20,
-                max_retries=attempts,
-                retry_delay=longest,
-                first_delay=first,
-                runtime=self._runtime,
-            )
+            feed = MongoFeed(self._feed(), since.log, ReaderSettings.of(self._config))
+            self._reader = LogReader(feed, self._runtime)
             self._reader.start()
         return self._reader
 
@@ -481,10 +474,7 @@ class MongoPlanner:
         """
         if self._reader is None:
             self._demand(until.log)
-        reader = self._read_log(since)
-        while not reader.read_through(until.log, 1.0):
-            pass
-        return reader.take(since.log, until.log)
+        return self._read_log(since).take(since.log, until.log)
 
     def _numbered(self, rows: Sequence[Rows], since: MongoOffset) -> Numbered:
         """The numbers of a batch's events in their transactions."""
@@ -512,16 +502,17 @@ class MongoPlanner:
         `progress` follows `past`, that of the batch before. A window waits while the log is behind: its batch has to
         hold all of it.
         """
-        upto = None if reader.is_behind or reader.has_failed else incremental.open(progress, reader, start)
-        if upto is not None:
-            found = upto
+        is_late = reader.is_behind or reader.has_failed
+        window = None if is_late else incremental.open(progress, LogPlace(reader, start))
+        if window is not None:
+            found = window.upto.position
         elif progress != past:
             # the window of the last batch is closed: the offset should say so soon
             found = reader.plan(start, max_rows, max_bytes)
         else:
             found = self._next_batch(reader, start, max_rows, max_bytes)
         rows = reader.take(start, found) if start.is_before(found) else []
-        return found, incremental.finish(progress, rows, self._namespaces.names)
+        return found, incremental.finish(progress, Changes(rows, self._namespaces.names))
 
     def _next_batch(self, reader: LogReader, start: Position, max_rows: int, max_bytes: int) -> Position:
         """The end of the next batch; waits up to `poll.interval.ms` for a change, or for the target to be reached.
@@ -557,20 +548,10 @@ class MongoPlanner:
         """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""
         waited = self._runtime.monotonic() - self._idle_since
         read = reader.read_bytes - self._idle_bytes
-        moved = self._beyond(reader, start) if read >= IDLE_BYTES or waited >= IDLE_SECONDS else start
+        moved = reader.idle_position(start) if read >= IDLE_BYTES or waited >= IDLE_SECONDS else start
         if moved != start:
             self._idle_since, self._idle_bytes = self._runtime.monotonic(), reader.read_bytes
         return moved
-
-    @staticmethod
-    def _beyond(reader: LogReader, start: Position) -> Position:
-        """How far the log has been read behind `start` without a captured change; `start` when one waits.
-
-        A token may move while the time that is known does not.
-        """
-        moved = reader.reached
-        behind = start.is_before(moved) or (start.key == moved.key and start.token != moved.token)
-        return moved if behind and not reader.has_changes else start
 
     def _may_stream(self, since: MongoOffset) -> bool:
         """Whether no snapshot has just ended, or `streaming.delay.ms` have gone by since; waits for that a while."""

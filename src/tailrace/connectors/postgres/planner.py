@@ -17,11 +17,12 @@ from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
 from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.chunk import Rows
+from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby
 from tailrace.connectors.postgres.log.reader import LogReader
 from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings
-from tailrace.connectors.postgres.log.spool import Rows
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.offset import PostgresOffset
@@ -35,10 +36,10 @@ from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.server.heartbeats import StatementHeartbeats
 from tailrace.connectors.postgres.setup import publications, slots
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
-from tailrace.connectors.postgres.snapshot.incremental import Incremental
 from tailrace.connectors.postgres.snapshot.notices import TableNotices
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
+from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental, PostgresWindows
 from tailrace.errors import ConfigError, PositionLost
 from tailrace.events import names
 from tailrace.events.admission import Admission
@@ -112,17 +113,18 @@ class PostgresPlanner:
         self._incremental: Incremental | None = None
         if config["signal.data.collection"] or set(config["signal.enabled.channels"]) - {"source"}:
             shaping = self._settings.shaping
-            self._incremental = Incremental(
+            source = PostgresWindows(
                 config,
                 legacy=self._settings.legacy,
                 parallelism=self._parallelism,
                 connect=lambda: self._outside.connect(config),
-                captured=self._captured_names,
+                list_captured=self._captured_names,
                 is_captured=self._tables.includes,
                 admit=lambda table: shaping.read(self._names.admit(table)),
                 comments=shaping.comments,
                 runtime=self._runtime,
             )
+            self._incremental = Incremental(config, source, self._runtime)
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
@@ -231,7 +233,8 @@ class PostgresPlanner:
         if until.heartbeat_ms > since.heartbeat_ms:
             tasks.append(HeartbeatTask(until.heartbeat_ms, until.log.commit_lsn, self._settings))
         if self._incremental is not None and self._reader is not None:
-            reads = self._incremental.reads(end, rows, self._reader.versions)
+            changes = Changes(rows, self._reader.versions)
+            reads = self._incremental.reads(end, changes)
             if reads:
                 address = connections.Address.of(self._config, self._connect())
                 parts = self._incremental.spread(reads, self._parallelism)
@@ -243,7 +246,7 @@ class PostgresPlanner:
                     self._incremental.open_ahead(end, until.progress, until.log.commit_lsn)
             elif rows and not self._rehearsed:
                 self._rehearsed = True
-                self._incremental.rehearse(rows, self._reader.versions)
+                self._incremental.rehearse(changes)
                 if groups and _is_small(groups):
                     tasks += [Rehearsal(tasks[0])] * (self._parallelism - len(tasks))
         return tasks
@@ -460,12 +463,12 @@ class PostgresPlanner:
         progress = incremental.begin(past)
         window = incremental.open(progress, start.commit_lsn) if reader.lag <= WINDOW_LAG else None
         if window is not None:
-            reader.extend(window.upto_lsn)
-            if not reader.read_through(window.upto_lsn, WINDOW_SECONDS):
+            reader.extend(window.upto)
+            if not reader.read_through(window.upto, WINDOW_SECONDS):
                 incremental.give_up()
                 window = None
         if window is not None:
-            found = reader.plan(start, _UNLIMITED, _UNLIMITED, window.upto_lsn)
+            found = reader.plan(start, _UNLIMITED, _UNLIMITED, window.upto)
             if self._target is None and incremental.opens_ahead:
                 # it was opened a while ago: what has come since does not wait for the next batch
                 further = reader.plan(start, max_rows, max_bytes)
@@ -476,7 +479,7 @@ class PostgresPlanner:
         else:
             found = self._next_batch(reader, start, max_rows, max_bytes)
         rows = reader.take(start, found) if start.is_before(found) else []
-        return found, incremental.finish(progress, rows, reader.versions)
+        return found, incremental.finish(progress, Changes(rows, reader.versions))
 
     def _captured_names(self) -> list[tuple[str, str]]:
         """The tables that are captured now; some may have been made since the query began."""
@@ -499,7 +502,7 @@ class PostgresPlanner:
             )
         replayed = None if until is None else (until.schemas, until.log)
         history = SchemaHistory(since.schemas, since.log, replayed)
-        reader = LogReader(
+        feed = PostgresFeed(
             ReaderSettings.of(config),
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
@@ -518,6 +521,7 @@ class PostgresPlanner:
             streamed=None if self._incremental is None else self._incremental.streamed,
             runtime=self._runtime,
         )
+        reader = LogReader(feed)
         if self._incremental is not None:
             self._incremental.follow(self._connect())
         reader.start()

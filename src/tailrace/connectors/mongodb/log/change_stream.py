@@ -215,7 +215,7 @@ class ChangeStreamFeed:
             return None
         self._reached = reached
         captured = np.flatnonzero(rows.namespace >= 0)
-        return Chunk(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
+        return Chunk.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
 
     def _behind(self, answer: Answer, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> Position:
         """The position behind the answer: that of the batch's own token, or of the last event.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+from tailrace.serde.memory import readonly
 
 Int32s = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -75,24 +76,91 @@ class Rows:
 class Chunk:
     """The captured `rows` of an answer, and `reached`, the position behind all that it held.
 
-    `tokens` are the places of the rows' resume tokens in their data, None for an oplog.
-    `read_bytes` is the size of the answer.
+    `tokens` are the places of the rows' resume tokens in `token_data`, their data unless that is on disk; None for an
+    oplog. `read_bytes` is the size of the answer. `bounds` are the ends of the rows, had they stood one after another.
     """
 
     rows: Rows
     reached: Read
     tokens: Int64s | None
     read_bytes: int
+    bounds: Int64s
+    token_data: Bytes
+
+    @classmethod
+    def of(cls, rows: Rows, reached: Read, tokens: Int64s | None, read_bytes: int) -> Chunk:
+        bounds = np.cumsum(fields.sizes_of(rows.data, rows.at))
+        return cls(rows, reached, tokens, read_bytes, bounds, rows.data)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def data(self) -> Bytes:
+        return self.rows.data
+
+    def first_after(self, position: Position) -> int:
+        return self.rows.first_after(position)
+
+    def rows_upto(self, upto: Position) -> int:
+        return self.rows.first_after(upto)
 
     def position(self, row: int) -> Read:
         """The position behind the change `row`."""
         rows = self.rows
         if self.tokens is not None:
-            return Read(Position(int(rows.time[row]), int(rows.number[row]), encoded(rows.data, int(self.tokens[row]))))
+            token = encoded(self.token_data, int(self.tokens[row]))
+            return Read(Position(int(rows.time[row]), int(rows.number[row]), token))
         known = rows.hash is not None and rows.hashed is not None and bool(rows.hashed[row])
         number = int(rows.hash[row]) if known and rows.hash is not None else None
         term = -1 if rows.term is None else int(rows.term[row])
         return Read(Position(int(rows.time[row]), int(rows.number[row]), hash=number, term=None if term < 0 else term))
+
+    def size(self, first: int, last: int) -> int:
+        return int(self.bounds[last - 1] - self._before(first)) if first < last else 0
+
+    def sizes(self, first: int, last: int) -> Int64s:
+        return self.bounds[first:last] - self._before(first)
+
+    def _before(self, row: int) -> int:
+        return int(self.bounds[row - 1]) if row else 0
+
+    def end(self, start: Position, first: int, last: int, upto: Position | None) -> Position | None:
+        """Behind the last of the rows, whichever it is: a batch may end inside of a transaction."""
+        return self.position(last - 1) if last > max(first, 0) else None
+
+    def cut(self, row: int, start: Position) -> Position:
+        return self.position(row)
+
+    def leads_to(self, before: Position) -> Position:
+        return self.reached if before.is_before(self.reached) else before
+
+    def is_passed(self, position: Position) -> bool:
+        return self.first_after(position) == len(self)
+
+    def joined(self, other: Chunk) -> None:
+        """Answers stay as they are."""
+
+    def extent(self, first: int, last: int) -> tuple[int, int]:
+        """The bytes from the first of the documents to the end of the last, wherever they stand."""
+        at = self.rows.at[first:last]
+        ends = at + self.bounds[first:last] - np.concatenate([[self._before(first)], self.bounds[first : last - 1]])
+        return int(at.min()), int(ends.max())
+
+    def without_data(self) -> Chunk:
+        """The resume tokens stay: each is a position."""
+        nothing = readonly(np.empty(0, np.uint8))
+        tokens, token_data = self.tokens, nothing
+        if tokens is not None:
+            token_data, offsets = fields.gathered(self.token_data, tokens)
+            tokens = offsets[:-1]
+        return replace(self, rows=replace(self.rows, data=nothing), tokens=tokens, token_data=token_data)
+
+    def with_data(self, data: Bytes, low: int, high: int) -> Chunk:
+        return replace(self, rows=replace(self.rows, data=readonly(data), at=self.rows.at - low))
+
+    def taken(self, first: int, last: int) -> Rows:
+        return self.rows.part(slice(first, last))
 
 
 def encoded(data: Bytes, at: int) -> str:

@@ -10,12 +10,13 @@ entry, each a chunk of its own, unless its end must be known: a transaction may 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tailrace.connectors.mongodb.log.chunk import Chunk, Flags, Rows, numbered
+from tailrace.connectors.mongodb.log.entries import Entries, Operations, Parts, command_of, flags, located
 from tailrace.connectors.mongodb.log.namespaces import Namespaces, split
 from tailrace.connectors.mongodb.log.position import WHOLE, Position, Read
 from tailrace.connectors.mongodb.server.faults import NotYetCommitted
@@ -23,22 +24,12 @@ from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
-from tailrace.serde.memory import readonly
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
 
-_ENTRY = ("ts", "op", "ns", "o", "h", "fromMigrate", "t", "prevOpTime", "multiOpType")
-_COMMAND = ("applyOps", "partialTxn", "prepare", "commitTransaction")
 # What an entry that another one of its transaction follows has one of.
 _CONTINUED = ("partialTxn", "prepare")
-_OPS = np.zeros(256, np.uint8)
-for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
-    _OPS[ord(_letter)] = ord(_code)
-_COMMAND_OP = ord("c")
-# The multiOpType of a statement of retryable writes: it takes effect by itself, though prevOpTime leads to another one.
-_BY_ITSELF = 1
-_MOST_NESTED = 16
 REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
 
 
@@ -210,11 +201,11 @@ class OplogFeed:
 
     def _read(self, answer: Answer) -> Iterator[Chunk]:
         """The answer chunk by chunk: a transaction of several entries cuts it."""
-        entries = _located(answer)
+        entries = located(answer)
         low = 0
         rows = self._singles(entries)
         for command in np.flatnonzero(entries.is_command).tolist():
-            own = _command(entries, command)
+            own = command_of(entries, command)
             if own is None:
                 continue
             earlier = self._before(entries, command)
@@ -231,23 +222,23 @@ class OplogFeed:
         if low < len(entries.time):
             yield self._chunk(entries, rows, low, len(entries.time), True)
 
-    def _singles(self, entries: _Entries, low: int = 0) -> _Parts:
+    def _singles(self, entries: Entries, low: int = 0) -> Parts:
         """The entries from `low` on that are changes themselves."""
         entry = low + np.flatnonzero(entries.is_change[low:])
-        return _Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
+        return Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
 
-    def _transaction(self, entries: _Entries, command: int, earlier: list[int], own: _Operations) -> Iterator[Chunk]:
+    def _transaction(self, entries: Entries, command: int, earlier: list[int], own: Operations) -> Iterator[Chunk]:
         """The changes of the transaction that ends with an entry: a chunk for each of its entries."""
         order = 1
         for at in earlier:
-            rows = _Parts.empty(entries.data)
+            rows = Parts.empty(entries.data)
             order = self._fetched(at).add_to(rows, command, order)
             yield self._chunk(entries, rows, command, command + 1, False)
-        rows = _Parts.empty(entries.data)
+        rows = Parts.empty(entries.data)
         own.add_to(rows, command, order)
         yield self._chunk(entries, rows, command, command + 1, True)
 
-    def _chunk(self, entries: _Entries, rows: _Parts, low: int, high: int, is_whole: bool) -> Chunk:
+    def _chunk(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> Chunk:
         """The chunk of `rows`, of the entries `[low, high)`; with `is_whole` nothing more of these is to come."""
         found = rows.joined(high)
         time = entries.time
@@ -269,7 +260,7 @@ class OplogFeed:
             self._reached = reached
         if is_whole:
             self.caught_up_at = max(self.caught_up_at, self._reached.time)
-        return Chunk(kept, Read(self._reached), None, len(found.data))
+        return Chunk.of(kept, Read(self._reached), None, len(found.data))
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
         """The numbers of the changes' collections."""
@@ -282,7 +273,7 @@ class OplogFeed:
         number = np.array([self._namespaces.number(name) for name in names] or [-1], np.int32)
         return number[codes], names
 
-    def _before(self, entries: _Entries, command: int) -> list[int]:
+    def _before(self, entries: Entries, command: int) -> list[int]:
         """The timestamps of the earlier entries of a transaction, the oldest first, that `prevOpTime` leads to."""
         found: list[int] = []
         data, latest = entries.data, int(entries.time[command])
@@ -298,19 +289,19 @@ class OplogFeed:
             links = {"ts": 1, "prevOpTime": 1, **{f"o.{name}": 1 for name in _CONTINUED}}
             data, places, kinds = self._entry(at, projection=links)
             inside, inner = fields.locate(data, places[1], _CONTINUED)
-            if kinds[1, 0] != fields.DOCUMENT or not any(_flags(data, inside, inner)):
+            if kinds[1, 0] != fields.DOCUMENT or not any(flags(data, inside, inner)):
                 # the statement before this one of a session's retryable writes, which took effect by itself
                 break
             found.append(at)
             latest, place, kind = at, int(places[2, 0]), int(kinds[2, 0])
         return found[::-1]
 
-    def _fetched(self, at: int) -> _Operations:
+    def _fetched(self, at: int) -> Operations:
         """The operations of an earlier entry of a transaction."""
         data, places, kinds = self._entry(at)
-        inside, inner = fields.locate(data, places[1], _COMMAND)
+        inside, inner = fields.locate(data, places[1], ("applyOps",))
         array = int(inside[0, 0]) if kinds[1, 0] == fields.DOCUMENT and inner[0, 0] == fields.ARRAY else None
-        return _Operations(data, array)
+        return Operations(data, array)
 
     def _entry(self, at: int, **more: Any) -> tuple[Bytes, Int64s, Bytes]:
         """The entry with a timestamp, which must be there, and its `ts`, `o` and `prevOpTime`."""
@@ -326,159 +317,8 @@ class OplogFeed:
         return answer.data, places, kinds
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """The entries of an answer, and where in `data` what is needed of them stands."""
-
-    data: Bytes
-    starts: Int64s
-    time: Int64s
-    op: Bytes
-    is_change: Flags
-    is_command: Flags
-    hashes: Int64s
-    hashed: Flags
-    terms: Int64s
-    object: Int64s
-    object_kind: Bytes
-    previous: Int64s
-    previous_kind: Bytes
-
-
-def _located(answer: Answer) -> _Entries:
-    data, starts = answer.data, answer.starts
-    places, kinds = fields.locate(data, starts, _ENTRY)
-    if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():
-        raise DecodeError("An entry of the oplog has no ts or no op.", int(starts[0]))
-    # an empty text has its zero byte there
-    letters = data[places[1] + 4]
-    op = _OPS[letters]
-    # what a chunk migration moves between shards is no change
-    own = places[5] < 0
-    return _Entries(
-        data=data,
-        starts=starts,
-        time=fields.int64s(data, places[0], kinds[0]),
-        op=op,
-        is_change=(op != 0) & own & (kinds[2] == fields.STRING),
-        is_command=(letters == _COMMAND_OP) & own,
-        hashes=fields.int64s(data, places[4], kinds[4]),
-        hashed=places[4] >= 0,
-        terms=np.where(places[6] >= 0, fields.int64s(data, places[6], kinds[6]), -1),
-        object=places[3],
-        object_kind=kinds[3],
-        previous=places[7],
-        previous_kind=np.where(fields.int64s(data, places[8], kinds[8]) == _BY_ITSELF, fields.ABSENT, kinds[7]),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Operations:
-    """The `applyOps` array at `array` of a buffer; None: there is none."""
-
-    data: Bytes
-    array: int | None
-
-    def add_to(self, rows: _Parts, entry: int, order: int) -> int:
-        """Add the operations, whose first has the place `order` in its transaction; returns that of the next one."""
-        if self.array is None:
-            return order
-        at, op, count = _operations(self.data, self.array, 0)
-        rows.add(self.data, entry, at, op, order)
-        return order + count
-
-
-def _command(entries: _Entries, command: int) -> _Operations | None:
-    """The operations of a command's own that it makes visible, perhaps after others; None: it makes none visible."""
-    if entries.object_kind[command] != fields.DOCUMENT:
-        return None
-    data = entries.data
-    inside, inner = fields.locate(data, entries.object[command : command + 1], _COMMAND)
-    applies = inner[0, 0] == fields.ARRAY
-    if not (applies or inside[3, 0] >= 0) or any(_flags(data, inside[1:3], inner[1:3])):
-        return None
-    return _Operations(data, int(inside[0, 0]) if applies else None)
-
-
-def _flags(data: Bytes, places: Int64s, kinds: Bytes) -> list[bool]:
-    """Whether each of the fields is there and true."""
-    return [
-        place >= 0 and _is_true(data, int(place), int(kind)) for (place,), (kind,) in zip(places, kinds, strict=True)
-    ]
-
-
 def _stamp(at: int) -> str:
     return f"{at >> 32}:{at & 0xFFFFFFFF}"
-
-
-class _Parts:
-    """Changes that are collected entry by entry: those of the answer itself, and those of transactions."""
-
-    def __init__(self, data: Bytes, entry: Int64s, at: Int64s, op: Bytes, order: Int64s) -> None:
-        self.data, self.entry, self.at, self.op, self.order = data, entry, at, op, order
-        self._more: list[tuple[Bytes, Int64s, Int64s, Bytes, Int64s]] = []
-
-    @classmethod
-    def empty(cls, data: Bytes) -> _Parts:
-        """None yet, where no change is in the answer itself."""
-        none = np.empty(0, np.int64)
-        return cls(data[:0], none, none, np.empty(0, np.uint8), none)
-
-    def add(self, data: Bytes, entry: int, at: Int64s, op: Bytes, order: int) -> None:
-        """Add operations of a transaction; a place is -1 where the operation is no change, but has its order."""
-        orders = np.arange(order, order + len(at), dtype=np.int64)
-        kept = at >= 0
-        self._more.append((data, np.full(int(kept.sum()), entry), at[kept], op[kept], orders[kept]))
-
-    def joined(self, below: int) -> _Parts:
-        """Those of entries before `below`, in the order of entries, over one buffer."""
-        if not self._more:
-            kept = slice(0, int(np.searchsorted(self.entry, below)))
-            return _Parts(self.data, self.entry[kept], self.at[kept], self.op[kept], self.order[kept])
-        buffers: list[Bytes] = [self.data]
-        places: dict[int, int] = {id(self.data): 0}
-        size = len(self.data)
-        for data, *_ in self._more:
-            if id(data) not in places:
-                places[id(data)] = size
-                buffers.append(data)
-                size += len(data)
-        parts = [(self.data, self.entry, self.at, self.op, self.order), *self._more]
-        entry = np.concatenate([part[1] for part in parts])
-        at = np.concatenate([part[2] + places[id(part[0])] for part in parts])
-        op, order = (np.concatenate([part[which] for part in parts]) for which in (3, 4))
-        sorting = np.argsort(entry, kind="stable")
-        sorting = sorting[: int(np.searchsorted(entry[sorting], below))]
-        data = buffers[0] if len(buffers) == 1 else readonly(np.concatenate(buffers))
-        return _Parts(data, entry[sorting], at[sorting], op[sorting], order[sorting])
-
-
-def _operations(data: Bytes, array: int, depth: int) -> tuple[Int64s, Bytes, int]:
-    """The changes in an `applyOps` array: places (-1: no change), codes, and how many operations there are."""
-    at, types = fields.elements(data, array)
-    at = at[types == fields.DOCUMENT]
-    places, kinds = fields.locate(data, at, ("op", "o", "ns"))
-    letters = np.where(kinds[0] == fields.STRING, data[np.minimum(places[0] + 4, len(data) - 1)], 0)
-    op = np.where(kinds[2] == fields.STRING, _OPS[letters], 0).astype(np.uint8)
-    nested = np.flatnonzero((letters == _COMMAND_OP) & (kinds[1] == fields.DOCUMENT))
-    found = np.where(op != 0, at, -1)
-    if not len(nested) or depth > _MOST_NESTED:
-        return found, op, len(at)
-    pieces, codes, last = [], [], 0
-    for place in nested.tolist():
-        inside, inner = fields.locate(data, places[1, place : place + 1], ("applyOps",))
-        if inner[0, 0] != fields.ARRAY:
-            continue
-        below, ops, _ = _operations(data, int(inside[0, 0]), depth + 1)
-        pieces += [found[last:place], below]
-        codes += [op[last:place], ops]
-        last = place + 1
-    joined = np.concatenate([*pieces, found[last:]])
-    return joined, np.concatenate([*codes, op[last:]]), len(joined)
-
-
-def _is_true(data: Bytes, place: int, kind: int) -> bool:
-    return bool(data[place]) if kind == fields.BOOLEAN else True
 
 
 def _position_behind(time: Int64s, counted: tuple[int, int], hashes: Int64s, hashed: Flags, terms: Int64s) -> Position:

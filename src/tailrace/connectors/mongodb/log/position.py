@@ -67,11 +67,3 @@ Read = NewType("Read", Position)
 
 Committed = NewType("Committed", Position)
 """Where a batch ended that Spark has in its commit log: the sink has written all before it."""
-
-Releasable = NewType("Releasable", Position)
-"""Up to here nothing is needed any more. Made by `releasable` alone."""
-
-
-def releasable(committed: Committed) -> Releasable:
-    """What Spark has committed is not asked for again. The one place where something may be given up."""
-    return Releasable(committed)

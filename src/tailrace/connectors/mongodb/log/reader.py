@@ -1,24 +1,27 @@
-"""LogReader: the thread that reads the oplog or a change stream into a bounded spool. Planner."""
+"""LogReader: the planner's one reader of the oplog or a change stream, and the feed that it reads. Planner."""
 
 from __future__ import annotations
 
-import logging
-from collections import deque
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from tailrace.connectors.mongodb.log.chunk import Chunk, Rows
-from tailrace.connectors.mongodb.log.position import Position, Read, Releasable
+from tailrace.connectors.mongodb.log.position import Committed, Position, Read
+from tailrace.connectors.mongodb.server.connection import retries
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
-from tailrace.connectors.mongodb.values import fields
-from tailrace.errors import TailraceError
-from tailrace.runtime import THREADS, Runtime, Thread
+from tailrace.errors import SpoolFailed
+from tailrace.log import feed, reader
+from tailrace.log.feed import Setback
+from tailrace.runtime import THREADS, Runtime
 
-log = logging.getLogger("tailrace")
-
+# What waits in the spool unless max.queue.size.in.bytes says otherwise.
+MEMORY_LIMIT = 128 << 20
+DISK_LIMIT = 512 << 20
 _BACKLOG_ANSWER = 1 << 20
 
 
-class Feed(Protocol):
+class Source(Protocol):
     """Where captured changes come from, used by one thread. Raises the driver's errors and TailraceError."""
 
     caught_up_at: int
@@ -38,247 +41,143 @@ class Feed(Protocol):
     def close(self) -> None: ...
 
 
-class LogReader:
-    """Reads on from `start` and keeps what Spark has not committed.
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """How much waits, in bytes, and how often in a row a lost connection is tried again (-1: for ever).
 
-    The spool holds up to `memory_limit` bytes; when it is full the thread waits, unless the batch that is asked for
-    again is not all there yet. A lost connection is tried again `max_retries` times in a row (-1: for ever) with pauses
-    that double from `first_delay` to `retry_delay` seconds. Any other error ends the thread; it is raised by the calls
-    that need what was not read, when all that was read has been planned: the server may not have that any more.
+    Pauses double from `first_delay` to `retry_delay` seconds.
     """
 
-    def __init__(
-        self,
-        feed: Feed,
-        start: Position,
-        *,
-        memory_limit: int = 128 << 20,
-        max_retries: int = -1,
-        retry_delay: float = 10.0,
-        first_delay: float = 0.1,
-        runtime: Runtime = THREADS,
-    ) -> None:
-        self._runtime = runtime
-        self._feed = feed
-        self._limit = memory_limit
-        self._max_retries = max_retries
-        self._retry_delay = retry_delay
-        self._first_delay = first_delay
-        self._chunks: deque[Chunk] = deque()
-        self._held = 0
-        self._read_bytes = 0
-        # so it is taken to be until an answer tells otherwise
-        self._caught_up = True
-        self.reached = Read(start)
-        # where a batch ends that is wanted whatever the spool holds
-        self._needed = start
-        # the feed's caught_up_at, as far as its chunks are here
+    memory_limit: int = MEMORY_LIMIT
+    disk_limit: int = DISK_LIMIT
+    max_retries: int = -1
+    first_delay: float = 0.1
+    retry_delay: float = 10.0
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> ReaderSettings:
+        """Those of a configuration."""
+        given = config["max.queue.size.in.bytes"]
+        return cls(given or MEMORY_LIMIT, 0 if given else DISK_LIMIT, *retries(config))
+
+
+class MongoFeed:
+    """What `source` gives behind `start`. Implements `tailrace.log.feed.LogFeed`.
+
+    A server's answer cannot be hurried: it comes when something has changed, or after a while.
+    """
+
+    is_prompt = False
+
+    def __init__(self, source: Source, start: Position, settings: ReaderSettings = ReaderSettings()) -> None:
+        self.start = start
+        self.settings = settings
+        self._source = source
+        self.reached_position = Read(start)
+        # the source's caught_up_at, as far as its chunks have been kept
         self._read_to = 0
-        self._error: BaseException | None = None
-        self._closed = False
-        self._change = runtime.condition()
-        self._thread: Thread | None = None
+        self.is_behind = False
+        # how many answers there were, and how many bytes of the log in them
+        self.progress = self.read_bytes = 0
 
-    def start(self) -> None:
-        self._thread = self._runtime.start(self._run, "tailrace-mongodb-reader")
+    def open(self) -> None:
+        self._source.open(self.reached_position)
 
-    # --- the thread ----------------------------------------------------------------------------------------------
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> feed.Step[Position, Position, Rows] | None:
+        chunk = self._source.read()
+        self.progress += 1
+        if chunk is not None:
+            return feed.Step(chunk, len(chunk) > 0)
+        self._read_to = self._source.caught_up_at
+        self.is_behind = False
+        return None
 
-    def _run(self) -> None:
-        try:
-            self._read_on()
-        except BaseException as error:
-            # whatever it is, the planner must not wait for a thread that is gone
-            self._fail(error)
-        finally:
-            self._feed.close()
+    def keep(self, step: feed.Step[Position, Position, Rows]) -> None:
+        chunk = step.chunk
+        assert isinstance(chunk, Chunk)
+        self.reached_position = chunk.reached
+        self._read_to = self._source.caught_up_at
+        self.read_bytes += chunk.read_bytes
+        # an answer of some size is followed by more
+        self.is_behind = chunk.read_bytes >= _BACKLOG_ANSWER
 
-    def _read_on(self) -> None:
-        failures = 0
-        opened = False
-        while not self._closed:
-            try:
-                if not opened:
-                    self._feed.open(self.reached)
-                    opened = True
-                chunk = self._feed.read()
-                failures = 0
-            except Exception as error:
-                opened = False
-                failures += 1
-                if not is_passing(error) or (self._max_retries >= 0 and failures > self._max_retries):
-                    raise
-                log.warning("reading the log is interrupted (%s): it is tried again", type(error).__name__)
-                self._pause(min(self._first_delay * 2 ** min(failures - 1, 20), self._retry_delay))
-                continue
-            self._keep(chunk)
+    def rest(self) -> None:
+        """A cursor waits for its next call."""
 
-    def _fail(self, error: BaseException) -> None:
-        with self._change:
-            self._error = error if isinstance(error, TailraceError) else explained_error(error)
-            self._change.notify_all()
+    def close(self) -> None:
+        self._source.close()
 
-    def _pause(self, seconds: float) -> None:
-        until = self._runtime.monotonic() + seconds
-        while not self._closed and self._runtime.monotonic() < until:
-            self._runtime.sleep(0.05)
+    def setback(self, error: Exception) -> Setback | None:
+        if not (is_passing(error) or isinstance(error, SpoolFailed)):
+            return None
+        text = f"reading the log is interrupted ({type(error).__name__})"
+        of = self.settings
+        return Setback("session", text, of.max_retries, of.first_delay, of.retry_delay)
 
-    def _keep(self, chunk: Chunk | None) -> None:
-        with self._change:
-            # an answer of some size is followed by more
-            self._caught_up = chunk is None or chunk.read_bytes < _BACKLOG_ANSWER
-            if chunk is not None:
-                if len(chunk.rows):
-                    self._chunks.append(chunk)
-                    self._held += len(chunk.rows.data)
-                # not before the chunk is there
-                self.reached = chunk.reached
-                self._read_bytes += chunk.read_bytes
-            self._read_to = self._feed.caught_up_at
-            self._change.notify_all()
-            while self._held > self._limit and not self.reached.is_before(self._needed) and not self._closed:
-                self._change.wait(1.0)
+    def lasting(self, error: BaseException) -> BaseException:
+        return explained_error(error)
 
-    # --- the planner's calls -------------------------------------------------------------------------------------
+    def hurry(self) -> None:
+        """An answer cannot be hurried."""
 
-    def wait(self, seconds: float) -> None:
-        """Until something is read, at most so long. Raises what the thread met."""
-        with self._change:
-            self._raise()
-            self._change.wait(seconds)
-            self._raise()
+    def want(self, target: int) -> None:
+        """The server says with each answer how far it is."""
 
-    def check(self) -> None:
-        """Raise what the thread met, when nothing that it has read is left."""
-        with self._change:
-            if not self._chunks:
-                self._raise()
+    def has_read(self, target: int) -> bool:
+        return self._read_to >= target or self.reached_position.time > target
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether nothing more is read."""
-        return self._error is not None
+    def has_passed(self, position: Position) -> bool:
+        return not self.reached_position.is_before(position) or self._read_to > position.time
 
-    def _raise(self) -> None:
-        if self._error is not None:
-            raise self._error
+    def reached(self) -> Callable[[Position], Position]:
+        reached = self.reached_position
+
+        def moved(start: Position) -> Position:
+            # a token may move while the time that is known does not
+            behind = start.is_before(reached) or (start.key == reached.key and start.token != reached.token)
+            return reached if behind else start
+
+        return moved
+
+    def forget(self, position: Committed) -> Position:
+        """A server forgets its log by itself."""
+        return position
+
+    def head(self) -> Position:
+        """How far the server's log is known to reach, where a backlog is being read."""
+        return Position(self._source.answered_at if self.is_behind else 0)
+
+
+class LogReader(reader.LogReader[Position, Committed, Position, Rows]):
+    """Reads the log from where `feed` begins."""
+
+    def __init__(self, feed: MongoFeed, runtime: Runtime = THREADS) -> None:
+        memory, disk = feed.settings.memory_limit, feed.settings.disk_limit
+        name = "tailrace-mongodb-reader"
+        super().__init__(feed, feed.start, memory_limit=memory, disk_limit=disk, name=name, runtime=runtime)
+        self.feed = feed
 
     @property
-    def has_changes(self) -> bool:
-        with self._change:
-            return bool(self._chunks)
+    def reached(self) -> Read:
+        """How far the log has been read."""
+        return self.feed.reached_position
 
     @property
     def is_behind(self) -> bool:
         """Whether a backlog is being read."""
-        with self._change:
-            return not self._caught_up
-
-    def is_filling(self, max_bytes: int) -> bool:
-        """Whether a backlog is being read that has not given half of `max_bytes` yet."""
-        with self._change:
-            if self._caught_up or self._error is not None:
-                return False
-            return bool(self._chunks) and self._held < min(max_bytes, self._limit) // 2
+        return self.feed.is_behind
 
     @property
     def read_bytes(self) -> int:
         """How many bytes of the log have been read so far."""
-        return self._read_bytes
+        return self.feed.read_bytes
 
     def newest(self, planned: Position) -> Position:
         """What is known to be there: `planned` when no captured change waits behind it."""
-        with self._change:
-            last = _last(self._chunks[-1]) if self._chunks else planned
-            head = 0 if self._caught_up else self._feed.answered_at
-        return max(planned, last, Position(head), key=lambda one: one.key)
+        waiting = self.reached if len(self.spool) else planned
+        return max(planned, waiting, self.feed.head(), key=lambda one: one.key)
 
-    def has_read(self, target: int) -> bool:
-        """Whether the log has been read to the timestamp `target`."""
-        return self._read_to >= target or self.reached.time > target
-
-    def release(self, position: Releasable) -> None:
-        """Forget everything up to `position`."""
-        with self._change:
-            while self._chunks and not position.is_before(_last(self._chunks[0])):
-                self._held -= len(self._chunks.popleft().rows.data)
-            self._change.notify_all()
-
-    def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Read:
-        """The end of a batch behind `start`: at least one change if there is any, at most the limits, not past `upto`.
-
-        Returns `start` when there is none; raises what the thread met when there will be none.
-        """
-        with self._change:
-            chunks = list(self._chunks)
-            reached = self.reached
-            if self.has_failed and not any(chunk.rows.first_after(start) < len(chunk.rows) for chunk in chunks):
-                self._raise()
-        # what a batch begins with was read
-        end, whole = Read(start), True
-        for chunk in chunks:
-            first = chunk.rows.first_after(start)
-            last = len(chunk.rows) if upto is None else chunk.rows.first_after(upto)
-            if first >= last:
-                continue
-            sizes = fields.sizes_of(chunk.rows.data, chunk.rows.at[first:last]).cumsum()
-            count = min(last - first, max_rows, int(sizes.searchsorted(max_bytes, side="right")))
-            if count < last - first or last < len(chunk.rows):
-                whole = False
-            if end == start:
-                count = max(count, 1)
-            if count <= 0:
-                return end
-            end = chunk.position(first + count - 1)
-            max_rows -= count
-            max_bytes -= int(sizes[count - 1])
-            if not whole:
-                return end
+    def plan(self, start: Position, max_rows: int, max_bytes: int, upto: Position | None = None) -> Position:
+        end = super().plan(start, max_rows, max_bytes, upto)
         # all that is there: the batch may end behind what no captured change follows
-        if upto is None and end != start and whole and end.is_before(reached):
-            return reached
-        return end
-
-    def take(self, start: Position, end: Position) -> list[Rows]:
-        """The changes in `(start, end]`, which have been read."""
-        with self._change:
-            chunks = list(self._chunks)
-        found = []
-        for chunk in chunks:
-            first, last = chunk.rows.first_after(start), chunk.rows.first_after(end)
-            if first < last:
-                found.append(chunk.rows.part(slice(first, last)))
-        return found
-
-    def demand(self, end: Position) -> None:
-        """Read on to `end` though the spool is full: one batch has to hold all of it."""
-        with self._change:
-            if self._needed.is_before(end):
-                self._needed = end
-                self._change.notify_all()
-
-    def read_through(self, end: Position, seconds: float) -> bool:
-        """Wait until everything up to `end` has been read; False when that takes longer than `seconds`.
-
-        Until then the spool may hold more than its limit. Raises what the thread met before it came there.
-        """
-        self.demand(end)
-        until = self._runtime.monotonic() + seconds
-        while self.reached.is_before(end) and self._read_to <= end.time:
-            left = until - self._runtime.monotonic()
-            if left <= 0:
-                return False
-            self.wait(min(left, 0.5))
-        return True
-
-    def close(self) -> None:
-        """End the thread. May come twice."""
-        with self._change:
-            self._closed = True
-            self._change.notify_all()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join(5.0)
-
-
-def _last(chunk: Chunk) -> Position:
-    return Position(int(chunk.rows.time[-1]), int(chunk.rows.number[-1]))
+        return self.idle_position(end) if upto is None and end != start else end

@@ -1,1 +1,1 @@
-"""The log from the server to the tasks: reading, indexing, the spool, segments, and their records."""
+"""The log from the server to the tasks: the feed with its gears, indexing, segments, and their records."""

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import select
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tailrace.columns.batch import Bytes, Int64s
-from tailrace.connectors.postgres.log.spill import spool_failed
+from tailrace.connectors.postgres.log.in_progress import StreamedTransactions, unpacked
 from tailrace.connectors.postgres.protocol.position import ForgettableLsn, ReadLsn, confirmed, lsn_text, sent
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.errors import ConnectionFailed, DecodeError
@@ -42,18 +40,8 @@ class Messages:
 _XLOG_DATA = struct.Struct(">cqqq")
 _KEEPALIVE = struct.Struct(">cqqb")
 _STATUS = struct.Struct(">cqqqqb")
-_BEGIN = struct.Struct(">cqqI")
-_COMMIT = struct.Struct(">cBqqq")
-_STREAM_START = struct.Struct(">cIB")
-_STREAM_ABORT = struct.Struct(">cII")
-_STREAM_COMMIT = struct.Struct(">cIBqqq")
-_LENGTH = struct.Struct(">qI")
 # PostgreSQL counts from 2000-01-01.
 _EPOCH_S = 946_684_800
-# Messages that carry a transaction id of their own inside a stream block.
-_STREAMED_KINDS = frozenset(b"RYIUDTM")
-_ORIGIN, _RELATION, _TRUNCATE, _MESSAGE = b"ORTM"
-_ROWS = frozenset(b"IUD")
 
 
 class Builder:
@@ -79,171 +67,6 @@ class Builder:
         run = Messages(data, offsets, np.array(self._lsn, np.int64))
         self._parts, self._lsn, self.size = [], [], 0
         return run
-
-
-@dataclass(slots=True)
-class _InProgress:
-    """A transaction that is streamed before its commit: its messages in a file, by subtransaction."""
-
-    file: IO[bytes]
-    aborted: set[int] = field(default_factory=set)
-    has_messages: bool = False
-    size: int = 0
-
-
-class AfterCommit(ConnectionFailed):
-    """What the server sends of transactions in progress cannot be used: they must be sent after their commit."""
-
-
-class UnclearTransaction(AfterCommit):
-    """A large transaction of which it cannot be told what was rolled back."""
-
-
-class TooMuchInProgress(AfterCommit):
-    """Transactions in progress that are larger than what may be kept of them, or than what the disk takes."""
-
-
-class StreamedTransactions:
-    """Large transactions that the server sends while they are in progress, kept until their commit.
-
-    Each has a spooled file: in memory up to `memory_limit` bytes, then on disk. A record is the message's LSN and
-    length, the id of the subtransaction that wrote it, and the message without that id. All of them belong to one
-    session: the next one sends them anew. More than `limit` bytes, or what a file does not take, raises
-    TooMuchInProgress and ends the session.
-    """
-
-    def __init__(self, limit: int = 512 << 20, memory_limit: int = 8 << 20) -> None:
-        self._limit = limit
-        self._memory_limit = min(limit, memory_limit)
-        self._open: dict[int, _InProgress] = {}
-        self.current: int | None = None
-        # bytes in all the files
-        self.size = 0
-
-    def start(self, message: bytes) -> None:
-        (self.current,) = _unpacked(_STREAM_START, message)[1:2]
-        assert self.current is not None
-        if self.current not in self._open:
-            # closed at the transaction's end
-            file = tempfile.SpooledTemporaryFile(self._memory_limit, prefix="tailrace-transaction-")  # noqa: SIM115
-            self._open[self.current] = _InProgress(file)
-
-    def stop(self) -> None:
-        self.current = None
-
-    def add(self, message: bytes, lsn: int) -> None:
-        assert self.current is not None
-        kind = message[0] if message else 0
-        transaction = self._open[self.current]
-        if kind == _ORIGIN:
-            # the one message without an id: it stands behind the first start of a block, as behind a Begin
-            subtransaction, body = struct.pack(">I", self.current), message
-        elif kind in _STREAMED_KINDS and len(message) >= 5:
-            subtransaction, body = message[1:5], message[:1] + message[5:]
-        else:
-            raise DecodeError(f"a message {chr(kind)} inside a stream block")
-        transaction.has_messages |= kind == _MESSAGE
-        record = _LENGTH.pack(lsn, len(body)) + subtransaction + body
-        if self.size + len(record) > self._limit:
-            raise TooMuchInProgress(
-                f"Transactions in progress take more than {self._limit} bytes.",
-                "max.queue.size.in.bytes sets the limit.",
-            )
-        try:
-            transaction.file.write(record)
-        except OSError as error:
-            raise _unkept(error) from error
-        transaction.size += len(record)
-        self.size += len(record)
-
-    def abort(self, message: bytes) -> None:
-        _, top, sub = _unpacked(_STREAM_ABORT, message)
-        transaction = self._open.get(top)
-        if transaction is None:
-            return
-        if top == sub:
-            self._forget(top)
-        else:
-            transaction.aborted.add(sub)
-
-    def commit(self, message: bytes, lsn: int) -> Iterator[tuple[bytes, int]]:
-        """The committed transaction's messages, as protocol 1 would have sent them.
-
-        Raises UnclearTransaction when it has logical messages and rolled back subtransactions: the server sends such
-        messages with the id of the whole transaction.
-        """
-        _, xid, flags, commit_lsn, end_lsn, at = _unpacked(_STREAM_COMMIT, message)
-        transaction = self._open.get(xid)
-        if transaction is None:
-            raise DecodeError(f"the commit of the transaction {xid}, of which no stream block came")
-        if transaction.has_messages and transaction.aborted:
-            raise UnclearTransaction(f"The server does not tell which messages the transaction {xid} has rolled back.")
-        yield _BEGIN.pack(b"B", commit_lsn, at, xid), lsn
-        try:
-            yield from _surviving(transaction)
-        except OSError as error:
-            raise _unkept(error) from error
-        yield _COMMIT.pack(b"C", flags, commit_lsn, end_lsn, at), lsn
-        self._forget(xid)
-
-    def _forget(self, xid: int) -> None:
-        transaction = self._open.pop(xid)
-        self.size -= transaction.size
-        _close(transaction.file)
-
-    def close(self) -> None:
-        for xid in list(self._open):
-            self._forget(xid)
-
-
-def _unkept(error: OSError) -> TooMuchInProgress:
-    failed = spool_failed(error)
-    return TooMuchInProgress(failed.message, failed.remedy)
-
-
-def _unpacked(form: struct.Struct, message: bytes) -> tuple[Any, ...]:
-    """The fields of a message, its kind first; DecodeError where it has another length."""
-    if len(message) != form.size:
-        raise DecodeError(f"a replication message of kind {message[:1]!r} has {len(message)} bytes, not {form.size}")
-    return form.unpack(message)
-
-
-def _surviving(transaction: _InProgress) -> Iterator[tuple[bytes, int]]:
-    """The messages of a transaction without those of its subtransactions that were rolled back.
-
-    A Relation message counts for all changes of its table up to the next one, whichever subtransaction it came with:
-    one that was rolled back is handed out if such a change needs it.
-    """
-    file = transaction.file
-    file.seek(0)
-    held: dict[bytes, tuple[bytes, int]] = {}
-    while head := file.read(_LENGTH.size + 4):
-        position, length = _LENGTH.unpack_from(head)
-        body = file.read(length)
-        kind = body[0]
-        if int.from_bytes(head[_LENGTH.size :], "big") in transaction.aborted:
-            if kind == _RELATION:
-                held[body[1:5]] = body, position
-            continue
-        if held:
-            for oid in _tables(body):
-                relation = held.pop(oid, None)
-                if relation is not None and kind != _RELATION:
-                    yield relation
-        yield body, position
-
-
-def _tables(body: bytes) -> list[bytes]:
-    """The oids of the tables that a message belongs to."""
-    if body[0] == _TRUNCATE:
-        return [body[at : at + 4] for at in range(6, len(body), 4)]
-    return [body[1:5]] if body[0] in _ROWS or body[0] == _RELATION else []
-
-
-def _close(file: IO[bytes]) -> None:
-    # what is still to be written does not matter any more
-    with suppress(OSError):
-        file.close()
 
 
 class Streaming:
@@ -368,12 +191,12 @@ class Streaming:
     def _receive(self, message: bytes, builder: Builder) -> None:
         kind = message[:1]
         if kind == b"w":
-            _, lsn, _, _ = _unpacked(_XLOG_DATA, message[: _XLOG_DATA.size])
+            _, lsn, _, _ = unpacked(_XLOG_DATA, message[: _XLOG_DATA.size])
             payload = message[_XLOG_DATA.size :]
             self._payload(payload, lsn, builder)
             self.sent_lsn = max(self.sent_lsn, sent(lsn))
         elif kind == b"k":
-            _, end, _, reply = _unpacked(_KEEPALIVE, message)
+            _, end, _, reply = unpacked(_KEEPALIVE, message)
             self.sent_lsn = max(self.sent_lsn, sent(end))
             if reply:
                 self.send_status()

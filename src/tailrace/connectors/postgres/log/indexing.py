@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
+from tailrace.connectors.postgres.log.chunk import BOUNDARY, MESSAGE, SEVERAL, Chunk, Rows
 from tailrace.connectors.postgres.log.numbering import Numbering, Numbers
 from tailrace.connectors.postgres.protocol import pgoutput, scan
-from tailrace.connectors.postgres.protocol.position import NOWHERE, LogPosition, sent
+from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.relations import UNCAPTURED
 from tailrace.connectors.postgres.schema.versions import Run, Tables, Versions
 from tailrace.errors import DecodeError
+from tailrace.log import feed
 
 # PostgreSQL counts from 2000-01-01, in µs.
 EPOCH_US = 946_684_800_000_000
@@ -26,147 +28,6 @@ _BEGIN, _COMMIT = ord("B"), ord("C")
 _TRUNCATE, _MESSAGE = ord("T"), ord("M")
 _IS_CHANGE = np.zeros(256, np.bool_)
 _IS_CHANGE[[ord(kind) for kind in "IUDTM"]] = True
-
-SEVERAL, BOUNDARY, MESSAGE = -2, -3, -4
-
-
-@dataclass(slots=True)
-class Chunk:
-    """A run of messages as they were read, with the captured changes among them (its rows) indexed.
-
-    Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `version[i]` is the id of its
-    table version, `SEVERAL` for a truncate, whose versions `truncated` holds by message, `MESSAGE` for a logical
-    message, and `BOUNDARY` for the Begin and Commit messages, which are rows where transaction metadata is wanted.
-    Then `numbers` has the events' numbers, and `counts` the transactions that end in the chunk, by their place in
-    `transactions`. The `end_*` arrays describe the commits in the chunk: the number of rows up to each, its LSN, its
-    end LSN, the end LSN of the last one up to it that was not left out (-1: none was), and its time in µs since 1970.
-    A logical message outside of transactions is a transaction and a commit of its own (see `LogPosition`), with the
-    transaction id 0.
-    """
-
-    data: Bytes
-    offsets: Int64s
-    rows: Int64s
-    kinds: Bytes
-    version: Int32s
-    lsn: Int64s
-    transaction: Int32s
-    ordinal: Int64s
-    transactions: Transactions
-    end_rows: Int64s
-    end_commit: Int64s
-    end_end: Int64s
-    end_seen: Int64s
-    end_us: Int64s
-    truncated: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    numbers: Numbers | None = None
-    counts: dict[int, Counts] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def row_commits(self) -> Int64s:
-        """The commit LSN of each row, ascending."""
-        return self.transactions.commit_lsn[self.transaction]
-
-    def end(self, place: int) -> LogPosition:
-        """The position after the commit at `place` of the `end_*` arrays."""
-        end, seen = int(self.end_end[place]), max(int(self.end_seen[place]), 0)
-        return LogPosition(
-            int(self.end_commit[place]),
-            seen,
-            idle_lsn=sent(end) if end > seen else NOWHERE,
-            at_us=int(self.end_us[place]),
-        )
-
-    def reached(self, before: LogPosition) -> LogPosition:
-        """How far the log has been read with the chunk, when it had been read to `before`.
-
-        A session that begins anew sends what was read before: that leads nowhere.
-        """
-        found = before
-        if len(self):
-            seen = int(self.end_seen[-1]) if len(self.end_seen) else before.end_lsn
-            commit_lsn = int(self.transactions.commit_lsn[self.transaction[-1]])
-            found = LogPosition(commit_lsn, max(seen, 0), int(self.ordinal[-1]) + 1)
-        if len(self.end_commit) and int(self.end_commit[-1]) >= found.commit_lsn:
-            found = self.end(len(self.end_commit) - 1)
-        return found if before.is_before(found) else before
-
-    def is_message_alone(self, row: int) -> bool:
-        """Whether the row is a logical message outside of transactions."""
-        return bool(self.version[row] == MESSAGE and self.transactions.xid[self.transaction[row]] == 0)
-
-    def size(self, first: int = 0, last: int | None = None) -> int:
-        """Bytes from the first message of rows `[first, last)` to the end of their last one."""
-        last = len(self.rows) if last is None else last
-        if first >= last:
-            return 0
-        return int(self.offsets[self.rows[last - 1] + 1] - self.offsets[self.rows[first]])
-
-    def compacted(self) -> Chunk:
-        """The same rows with the other messages left out, where those are most of the bytes."""
-        kept = int((self.offsets[self.rows + 1] - self.offsets[self.rows]).sum()) if len(self.rows) else 0
-        if 2 * kept >= self.data.nbytes:
-            return self
-        data, offsets = scan.gather(self.data, self.offsets, self.rows)
-        places = {int(message): place for place, message in enumerate(self.rows)} if self.truncated else {}
-        return replace(
-            self,
-            data=data,
-            offsets=offsets,
-            rows=np.arange(len(self.rows), dtype=np.int64),
-            truncated={places[message]: found for message, found in self.truncated.items() if message in places},
-            numbers=None if self.numbers is None else self.numbers.moved(places),
-        )
-
-    def joined(self, other: Chunk) -> Chunk:
-        """This chunk and the one that follows it as one."""
-        messages, transactions = len(self.offsets) - 1, len(self.transactions)
-        parts = [chunk.data[chunk.offsets[0] : chunk.offsets[-1]] for chunk in (self, other)]
-        starts = self.offsets - self.offsets[0], other.offsets[1:] - other.offsets[0] + parts[0].nbytes
-        numbers = None
-        if self.numbers is not None and other.numbers is not None:
-            truncates = {messages + message: found for message, found in other.numbers.truncates.items()}
-            numbers = Numbers(
-                np.concatenate([self.numbers.total, other.numbers.total]),
-                np.concatenate([self.numbers.table, other.numbers.table]),
-                self.numbers.truncates | truncates,
-            )
-        of = [chunk.transactions for chunk in (self, other)]
-        return Chunk(
-            data=np.concatenate(parts),
-            offsets=np.concatenate(starts),
-            rows=np.concatenate([self.rows, other.rows + messages]),
-            kinds=np.concatenate([self.kinds, other.kinds]),
-            version=np.concatenate([self.version, other.version]),
-            lsn=np.concatenate([self.lsn, other.lsn]),
-            transaction=np.concatenate([self.transaction, other.transaction + np.int32(transactions)]),
-            ordinal=np.concatenate([self.ordinal, other.ordinal]),
-            transactions=Transactions(
-                xid=np.concatenate([one.xid for one in of]),
-                commit_lsn=np.concatenate([one.commit_lsn for one in of]),
-                commit_us=np.concatenate([one.commit_us for one in of]),
-                previous_end=np.concatenate([one.previous_end for one in of]),
-            ),
-            end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
-            end_commit=np.concatenate([self.end_commit, other.end_commit]),
-            end_end=np.concatenate([self.end_end, other.end_end]),
-            end_seen=np.concatenate([self.end_seen, other.end_seen]),
-            end_us=np.concatenate([self.end_us, other.end_us]),
-            truncated=self.truncated | {messages + message: found for message, found in other.truncated.items()},
-            numbers=numbers,
-            counts=self.counts | {transactions + place: found for place, found in other.counts.items()},
-        )
-
-    def first_after(self, position: LogPosition) -> int:
-        """The index of the first row that stands after `position`."""
-        commits = self.row_commits()
-        if position.consumed is None:
-            return int(np.searchsorted(commits, position.commit_lsn, "right"))
-        low = int(np.searchsorted(commits, position.commit_lsn, "left"))
-        high = int(np.searchsorted(commits, position.commit_lsn, "right"))
-        return low + int(np.searchsorted(self.ordinal[low:high], position.consumed, "left"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +52,67 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(feed.Step[LogPosition, int, Rows]):
     """The chunk of a run, and how far the indexer has come once that is kept.
 
-    `is_wanted` is false of a chunk that nothing is lost with: it has no row, and no commit that others wait for.
+    It is not wanted when it has no row, and no commit that others wait for.
     """
 
     chunk: Chunk
     after: Reached
-    is_wanted: bool
+
+
+@dataclass(slots=True)
+class _Ends:
+    """The commits of a run in order, those of messages alone among them: their message numbers and what they say."""
+
+    messages: Int64s
+    commit_lsn: Int64s
+    end_lsn: Int64s
+    at_us: Int64s
+
+
+@dataclass(slots=True)
+class _Marked:
+    """A run of messages and its transactions; a message alone is a transaction and its end.
+
+    `transaction` is the place of each message's own in `transactions`. `counted` are the changes up to each message,
+    `base` those before each transaction, so that the difference counts within it. `carried`: the first one was open
+    before. `seen` is the end of the last commit that was not left out, before the run and after each of its `ends`.
+    """
+
+    data: Bytes
+    offsets: Int64s
+    kinds: Bytes
+    relations: npt.NDArray[np.uint32]
+    begins: Int64s
+    commits: Int64s
+    messages: Mapping[int, pgoutput.Message]
+    alone: Int64s
+    ends: _Ends
+    transactions: Transactions
+    seen: Int64s
+    carried: bool
+    is_change: npt.NDArray[np.bool_]
+    transaction: Int64s
+    counted: Int64s
+    base: Int64s
+
+    def ordinals(self, rows: Int64s) -> Int64s:
+        """The places of messages in their transactions."""
+        found = self.counted[rows] - self.base[self.transaction[rows]]
+        # a commit counts as one after the last change of its transaction, a begin as one before the first
+        found[self.kinds[rows] != _COMMIT] -= 1
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered:
+    """The events' numbers, those of transactions that end, and the counts of the one that goes on."""
+
+    numbers: Numbers
+    counts: dict[int, Counts]
+    going_on: Mapping[str, int]
 
 
 class Indexer:
@@ -208,11 +121,11 @@ class Indexer:
     `index` only computes, from `reached` and a run; `keep` takes over how far that leads, when the chunk has been kept.
     So a run that fails anywhere between the two is as if it had not been read, and a new session reads it again.
 
-    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` tells whether a transaction is left out
+    `tables` gives the ids of table versions. `skip(xid, commit_lsn)` says whether a transaction is left out
     as a whole (a snapshot has shown it already), but for its logical messages, which no snapshot shows; with
     `covers(version)` only its changes of the tables for which that holds are left out. Rows up to and including
     `position` are dropped. With `numbering` Begin and Commit messages are rows too, and the events are
-    numbered. `takes(prefix)` tells which logical messages are rows; None: none is. `compared(version)` gives the
+    numbered. `takes(prefix)` says which logical messages are rows; None: none is. `compared(version)` gives the
     places of the columns that an update must change to be a row, and the number of columns; None: every update is
     one.
     """
@@ -267,6 +180,69 @@ class Indexer:
         """
         before = self.reached
         self._tables.begin()
+        run = self._marked(data, offsets)
+        versions = Versions(self._tables, dict(before.versions))
+        version, truncated = self._versions(run, versions)
+        skipped = self._skipped(run.transactions)
+        if skipped is not None and self._covers is not None:
+            self._leave_out(np.flatnonzero(run.is_change & skipped[run.transaction]), version, truncated)
+        for row, found in run.messages.items():
+            if self._takes is not None and self._takes(found.prefix):
+                version[row] = MESSAGE
+        unchanged = before.unchanged
+        if self._compared is not None:
+            idle = self._unchanged(data, offsets, run.kinds, version)
+            # what was read before is not counted again
+            unchanged += int(self._beyond(run.transactions, run.transaction[idle], run.ordinals(idle)).sum())
+            version[idle] = UNCAPTURED
+        rows, numbered = self._rows(run, version, truncated)
+        ordinal, transaction = run.ordinals(rows), run.transaction[rows]
+        keep = self._beyond(run.transactions, transaction, ordinal)
+        if skipped is not None and self._covers is None:
+            keep &= (version[rows] == MESSAGE) | ~skipped[transaction]
+        kept = rows[keep]
+        chunk = Chunk(
+            data=data,
+            offsets=offsets,
+            rows=kept,
+            kinds=run.kinds[kept],
+            version=version[kept],
+            lsn=lsn[kept],
+            transaction=transaction[keep].astype(np.int32),
+            ordinal=ordinal[keep],
+            transactions=run.transactions,
+            end_rows=np.searchsorted(kept, run.ends.messages, "right").astype(np.int64),
+            end_commit=run.ends.commit_lsn,
+            end_end=run.ends.end_lsn,
+            end_seen=run.seen[1:],
+            end_us=run.ends.at_us,
+            truncated=truncated,
+            numbers=None if numbered is None else numbered.numbers.kept(keep),
+            counts={} if numbered is None else numbered.counts,
+        )
+        return self._step(run, chunk, versions, unchanged, before.counts if numbered is None else numbered.going_on)
+
+    def _step(self, run: _Marked, chunk: Chunk, versions: Versions, unchanged: int, counts: Mapping[str, int]) -> Step:
+        """The chunk, and what is known after it."""
+        before = self.reached
+        opened, next_ordinal = _still_open(before, run)
+        after = Reached(
+            position=chunk.leads_to(before.position),
+            last_end=int(run.seen[-1]),
+            last_us=int(run.ends.at_us[-1]) if len(run.ends.at_us) else before.last_us,
+            open=opened,
+            next_ordinal=next_ordinal,
+            versions=versions.current,
+            counts=counts,
+            unchanged=unchanged,
+        )
+        # a run may end between a transaction's last row and its commit, and so may what was read before a restart
+        waits = run.carried or before.position.consumed is not None
+        return Step(chunk, bool(len(chunk) or (waits and len(chunk.end_commit))), after)
+
+    def _marked(self, data: Bytes, offsets: Int64s) -> _Marked:
+        """The run with its transactions; raises DecodeError where they do not follow the protocol."""
+        before = self.reached
         kinds, relations = scan.scan(data, offsets)
         begins = np.flatnonzero(kinds == _BEGIN)
         commits = np.flatnonzero(kinds == _COMMIT)
@@ -291,89 +267,44 @@ class Indexer:
             base[0] = -before.next_ordinal
         # a message outside of transactions opens one and is its first change
         base[len(base) - len(openers) :] = counted[openers] - is_change[openers]
-        versions = Versions(self._tables, dict(before.versions))
+        return _Marked(
+            data, offsets, kinds, relations, begins, commits, messages, alone, ends, transactions, seen, carried,
+            is_change, transaction, counted, base,
+        )  # fmt: skip
+
+    @staticmethod
+    def _versions(run: _Marked, versions: Versions) -> tuple[Int32s, dict[int, tuple[int, ...]]]:
+        """The table version of each message, and of each captured truncate those of its tables."""
         version = versions.assign(
             Run(
-                data, offsets, kinds, relations, transaction, transactions,
-                counted - is_change - base[transaction] if len(base) else counted,
-                dict(zip(ends.commit_lsn.tolist(), ends.end_lsn.tolist(), strict=True)),
+                run.data, run.offsets, run.kinds, run.relations, run.transaction, run.transactions,
+                run.counted - run.is_change - run.base[run.transaction] if len(run.base) else run.counted,
+                dict(zip(run.ends.commit_lsn.tolist(), run.ends.end_lsn.tolist(), strict=True)),
             )
         )  # fmt: skip
         truncated = {}
-        for message in np.flatnonzero(kinds == _TRUNCATE):
-            captured = _truncated(data, offsets, int(message), versions)
+        for message in np.flatnonzero(run.kinds == _TRUNCATE):
+            captured = _truncated(run.data, run.offsets, int(message), versions)
             if captured:
                 truncated[int(message)] = captured
                 version[message] = SEVERAL
-        skipped = self._skipped(transactions)
-        if skipped is not None and self._covers is not None:
-            self._leave_out(np.flatnonzero(is_change & skipped[transaction]), version, truncated)
-        for row, found in messages.items():
-            if self._takes is not None and self._takes(found.prefix):
-                version[row] = MESSAGE
-        unchanged = before.unchanged
-        if self._compared is not None:
-            idle = self._unchanged(data, offsets, kinds, version)
-            # what was read before is not counted again
-            ordinal = counted[idle] - base[transaction[idle]] - 1
-            unchanged += int(self._beyond(transactions, transaction[idle], ordinal).sum())
-            version[idle] = UNCAPTURED
-        rows = np.flatnonzero(is_change & (version != UNCAPTURED))
-        numbers: Numbers | None = None
-        counts: dict[int, Counts] = {}
-        going_on: Mapping[str, int] = before.counts
-        if self._numbering is not None:
-            changes = np.setdiff1d(rows, alone, assume_unique=True)
-            numbers, counts, going_on = self._numbering.number(
-                data, offsets, changes, kinds[changes], version[changes], transaction[changes], truncated,
-                len(transactions), [int(place) for place in transaction[commits]], before.counts,
-            )  # fmt: skip
-            version[begins] = version[commits] = BOUNDARY
-            rows = np.flatnonzero(version != UNCAPTURED)
-            numbers = numbers.among(changes, rows)
-        row_transaction = transaction[rows]
-        ordinal = counted[rows] - base[row_transaction]
-        # a commit counts as one after the last change of its transaction, a begin as one before the first
-        ordinal[kinds[rows] != _COMMIT] -= 1
-        keep = self._beyond(transactions, row_transaction, ordinal)
-        if skipped is not None and self._covers is None:
-            keep &= (version[rows] == MESSAGE) | ~skipped[row_transaction]
-        rows, row_transaction, ordinal = rows[keep], row_transaction[keep], ordinal[keep]
+        return version, truncated
 
-        end_rows = np.searchsorted(rows, ends.messages, "right")
-        chunk = Chunk(
-            data=data,
-            offsets=offsets,
-            rows=rows,
-            kinds=kinds[rows],
-            version=version[rows],
-            lsn=lsn[rows],
-            transaction=row_transaction.astype(np.int32),
-            ordinal=ordinal,
-            transactions=transactions,
-            end_rows=end_rows.astype(np.int64),
-            end_commit=ends.commit_lsn,
-            end_end=ends.end_lsn,
-            end_seen=seen[1:],
-            end_us=ends.at_us,
-            truncated=truncated,
-            numbers=None if numbers is None else numbers.kept(keep),
-            counts=counts,
-        )
-        opened, next_ordinal = _still_open(before, transactions, counted, base, begins, commits)
-        after = Reached(
-            position=chunk.reached(before.position),
-            last_end=int(seen[-1]),
-            last_us=int(ends.at_us[-1]) if len(ends.at_us) else before.last_us,
-            open=opened,
-            next_ordinal=next_ordinal,
-            versions=versions.current,
-            counts=going_on,
-            unchanged=unchanged,
-        )
-        # a run may end between a transaction's last row and its commit, and so may what was read before a restart
-        waits = carried or before.position.consumed is not None
-        return Step(chunk, after, bool(len(chunk) or (waits and len(chunk.end_commit))))
+    def _rows(
+        self, run: _Marked, version: Int32s, truncated: dict[int, tuple[int, ...]]
+    ) -> tuple[Int64s, _Numbered | None]:
+        """The messages that are rows, and their numbers in their transactions where these are wanted."""
+        rows = np.flatnonzero(run.is_change & (version != UNCAPTURED))
+        if self._numbering is None:
+            return rows, None
+        changes = np.setdiff1d(rows, run.alone, assume_unique=True)
+        numbers, counts, going_on = self._numbering.number(
+            run.data, run.offsets, changes, run.kinds[changes], version[changes], run.transaction[changes], truncated,
+            len(run.transactions), [int(place) for place in run.transaction[run.commits]], self.reached.counts,
+        )  # fmt: skip
+        version[run.begins] = version[run.commits] = BOUNDARY
+        rows = np.flatnonzero(version != UNCAPTURED)
+        return rows, _Numbered(numbers.among(changes, rows), counts, going_on)
 
     @staticmethod
     def _messages(data: Bytes, offsets: Int64s, kinds: Bytes) -> dict[int, pgoutput.Message]:
@@ -487,23 +418,17 @@ def _check_order(
         raise DecodeError("a change outside of a transaction", int(offsets[low[int(np.argmax(outside != 0))]]))
 
 
-def _still_open(
-    before: Reached, transactions: Transactions, counted: Int64s, base: Int64s, begins: Int64s, commits: Int64s
-) -> tuple[tuple[int, int, int, int] | None, int]:
+def _still_open(before: Reached, run: _Marked) -> tuple[tuple[int, int, int, int] | None, int]:
     """The transaction that is open at the end of the run, as `Reached.open`, and the number of its changes so far."""
-    last_begin = int(begins[-1]) if len(begins) else -1
-    last_commit = int(commits[-1]) if len(commits) else -1
+    last_begin = int(run.begins[-1]) if len(run.begins) else -1
+    last_commit = int(run.commits[-1]) if len(run.commits) else -1
     if last_begin < 0 and last_commit < 0 and before.open is None:
         return None, before.next_ordinal
     if last_commit > last_begin:
         return None, 0
-    opened = (
-        int(transactions.xid[-1]),
-        int(transactions.commit_lsn[-1]),
-        int(transactions.commit_us[-1]),
-        int(transactions.previous_end[-1]),
-    )
-    return opened, int(counted[-1] - base[-1]) if len(counted) else before.next_ordinal
+    of = run.transactions
+    opened = int(of.xid[-1]), int(of.commit_lsn[-1]), int(of.commit_us[-1]), int(of.previous_end[-1])
+    return opened, int(run.counted[-1] - run.base[-1]) if len(run.counted) else before.next_ordinal
 
 
 def _truncated(data: Bytes, offsets: Int64s, message: int, versions: Versions) -> tuple[int, ...]:
@@ -512,16 +437,6 @@ def _truncated(data: Bytes, offsets: Int64s, message: int, versions: Versions) -
     assert isinstance(truncate, pgoutput.Truncate)
     found = (versions.at(oid, message) for oid in truncate.relation_ids)
     return tuple(version for version in found if version != UNCAPTURED)
-
-
-@dataclass(slots=True)
-class _Ends:
-    """The commits of a run in order, those of messages alone among them: their message numbers and what they tell."""
-
-    messages: Int64s
-    commit_lsn: Int64s
-    end_lsn: Int64s
-    at_us: Int64s
 
 
 def _ends(

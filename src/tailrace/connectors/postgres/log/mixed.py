@@ -129,7 +129,7 @@ class _Layout:
         batch.before, batch.after = self._spread(batch.before), self._spread(batch.after)
         batch.total_order, batch.table_order = segment.total_order, segment.table_order
         batch.xmin = xmin
-        plans = TablePlans([table.plan for table in self._tables], segment.table, self._columns)
+        plans = TablePlans([table.plan for table in self._tables], segment.table)
         return rows_of_tables(batch, plans, settings, FORM)
 
     def _rewritten(self, segment: MixedSegment) -> Segment | None:

@@ -22,8 +22,8 @@ class ReaderSettings:
     A backlog of more than `catch_up_above` bytes of WAL is read by the catch-up gear in slices of `slice_bytes`
     (the first one `first_slice_bytes`, so that the first batch starts early), down to `stream_below`. A lost session
     is tried again `max_retries` times in a row (-1: for ever), a slot that another client holds `slot_retries` times,
-    with growing pauses of at most the delays, a disk that takes nothing `disk_retries` times. Up to
-    `in_progress_limit` bytes of transactions are taken before their commit. `parameters` are further ones of pgoutput.
+    with growing pauses of at most the delays. Up to `in_progress_limit` bytes of transactions are taken before their
+    commit. `parameters` are further ones of pgoutput.
     """
 
     slot: str
@@ -41,7 +41,6 @@ class ReaderSettings:
     retry_delay: float = 10.0
     slot_retries: int = 6
     slot_retry_delay: float = 10.0
-    disk_retries: int = 8
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> ReaderSettings:

@@ -16,8 +16,7 @@ import numpy as np
 
 from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableSchema
-from tailrace.connectors.postgres.log.indexing import BOUNDARY, MESSAGE, SEVERAL, Chunk
-from tailrace.connectors.postgres.log.spool import Rows
+from tailrace.connectors.postgres.log.chunk import BOUNDARY, MESSAGE, SEVERAL, Chunk, Rows
 from tailrace.connectors.postgres.protocol import scan
 from tailrace.connectors.postgres.protocol.segment import PIECE, MessageSegment, MixedSegment, Segment
 

@@ -20,15 +20,14 @@ from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import OWN, own_path
 from tailrace.connectors.postgres.snapshot import conditions
+from tailrace.connectors.postgres.snapshot.reconcile import Superseded
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, as_reads, only, qualified, quoted
 from tailrace.connectors.postgres.values.texts import selected, texts
-from tailrace.snapshot.incremental import Collection, Cursor, Key
+from tailrace.snapshot.incremental import Collection, Cursor, Key, Unusable
 
 if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
-
-    from tailrace.connectors.postgres.snapshot.reconcile import Superseded
 
 # As the snapshot of the transaction shows it: its columns' places, names and types, whether they may be null, and the
 # schema of the operators that order them, which an extension's types have in a schema of their own.
@@ -104,10 +103,6 @@ class ChangedTable(Exception):
     """
 
 
-class UnusableTable(Exception):
-    """A table that cannot be read in chunks; the argument is the status that its notification gives."""
-
-
 @dataclass(frozen=True, slots=True)
 class KeyedTable:
     """A table under a snapshot, ordered by the columns `key`; the columns `identity` identify its rows, if any do.
@@ -140,13 +135,13 @@ class KeyedTable:
         outputs: dict[str, str],
         collection: Collection,
     ) -> KeyedTable:
-        """The table as the transaction of `connection` sees it; `identity` is its own key. Raises UnusableTable."""
+        """The table as the transaction of `connection` sees it; `identity` is its own key. Raises Unusable."""
         columns = {found[0]: found[1:] for found in connection.execute(_COLUMNS, (table.oid,)).fetchall()}
         key = (collection.surrogate,) if collection.surrogate else identity or table.key
         if not key:
-            raise UnusableTable("NO_PRIMARY_KEY")
+            raise Unusable("NO_PRIMARY_KEY")
         if any(name not in columns for name in (*key, *(column.name for column in table.columns))):
-            raise UnusableTable("UNKNOWN_SCHEMA")
+            raise Unusable("UNKNOWN_SCHEMA")
         files = connection.execute(_FILES, (table.oid,)).fetchall()
         conditions = [f"{literal(qualified(table.id))}::regclass::oid = {table.oid}"]
         conditions += [f"coalesce(pg_relation_filenode({oid}), 0) = {file}" for oid, file in files]
@@ -368,7 +363,7 @@ def read_rows(
         found = connection.query(query) if table.filter is None else conditions.rows(connection, query, table.table.id)
         for rows in found:
             columns = [texts(rows.column(place), column) for place, column in enumerate(table.table.columns)]
-            columns = superseded.without(table, columns)
+            columns = superseded.without(table.table, table.identity, columns)
             count = len(columns[0]) if columns else rows.num_rows
             if count:
                 marker = np.full(count, Marker.INCREMENTAL, np.uint8)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,6 @@ import pyarrow.compute as pc
 
 from tailrace.columns.batch import ChangeBatch, Flags, Image
 from tailrace.columns.table import TableSchema
-
-if TYPE_CHECKING:
-    from tailrace.connectors.postgres.snapshot.keyed import KeyedTable
 
 Row = tuple[bytes | None, ...]
 
@@ -37,12 +33,12 @@ class Superseded:
     columns: tuple[str, ...] = ()
     everything: bool = False
 
-    def without(self, table: KeyedTable, columns: list[pa.Array]) -> list[pa.Array]:
-        """The rows `columns` of `table` that are not superseded."""
+    def without(self, table: TableSchema, identity: tuple[str, ...], columns: list[pa.Array]) -> list[pa.Array]:
+        """The rows `columns` of `table`, which `identity` tells apart, that are not superseded."""
         if self.everything:
             return [column.slice(0, 0) for column in columns]
         if self.keys is not None:
-            texts = key_texts(table.table, table.identity, columns)
+            texts = key_texts(table, identity, columns)
             found = pc.is_in(texts, value_set=self.keys)
             if not pc.any(found).as_py():
                 # most chunks, and copying the rows would be a tenth of what reading them takes
@@ -52,7 +48,7 @@ class Superseded:
         if self.rows:
             left = Counter(dict(self.rows))
             kept = np.ones(len(columns[0]), np.bool_)
-            told = [columns[table.table.index(name)].to_pylist() for name in self.columns]
+            told = [columns[table.index(name)].to_pylist() for name in self.columns]
             for place, row in enumerate(zip(*told, strict=True)):
                 if left[row] > 0:
                     left[row] -= 1

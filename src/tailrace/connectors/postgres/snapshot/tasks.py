@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.connectors.base import Task
-    from tailrace.connectors.postgres.snapshot.incremental import Read
+    from tailrace.connectors.postgres.snapshot.windows import Read
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,31 @@
-"""Windows of an incremental snapshot: watermarks written, a snapshot taken, chunks planned, log and rows reconciled.
+"""PostgreSQL's windows: watermarks written, a snapshot exported, chunks planned, log and rows reconciled. Planner.
 
-A window is a part of one batch. Its rows were read under a snapshot S that was taken while the window was open, the
-batch holds every change up to a position behind S, and a row whose key one of these changes has is left out: the log
-wins. A change that is in the log may be invisible to S (its transaction has not left the server's list of running ones
-yet); such a change of an earlier batch would be overtaken by an older row, so S is taken again then. Planner.
+The rows of a window are read under a snapshot S that was taken while the window was open, and the batch holds every
+change up to a position behind S. A change that is in the log may be invisible to S (its transaction has not left the
+server's list of running ones yet); such a change of an earlier batch would be overtaken by an older row, so S is taken
+again then.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from tailrace.columns.batch import ChangeBatch, Flags
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present
+from tailrace.config.filters import table_name
+from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.chunk import Rows
+from tailrace.connectors.postgres.log.identity import flushed_end, flushed_present, waiting
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
-from tailrace.connectors.postgres.protocol.position import FlushedLsn
+from tailrace.connectors.postgres.protocol.position import FlushedLsn, lsn_text
+from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.server.connection import OWN_HERE, hold_open, is_lost
 from tailrace.connectors.postgres.snapshot.conditions import LOCK_NOT_AVAILABLE, is_own_fault, is_passing
 from tailrace.connectors.postgres.snapshot.keyed import (
@@ -27,15 +33,20 @@ from tailrace.connectors.postgres.snapshot.keyed import (
     ChangedTable,
     KeyChunk,
     KeyedTable,
-    UnusableTable,
+    WindowOrigin,
     fingerprint,
     literal,
 )
-from tailrace.connectors.postgres.snapshot.session import takes_over
+from tailrace.connectors.postgres.snapshot.logged import logged
+from tailrace.connectors.postgres.snapshot.reconcile import NOTHING, Superseded, Unclear, superseded
+from tailrace.connectors.postgres.snapshot.session import quoted, takes_over
 from tailrace.errors import ConnectionFailed
-from tailrace.runtime import THREADS, Runtime
-from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Notification, Notifications
-from tailrace.snapshot.signals import WINDOW_CLOSE, WINDOW_OPEN
+from tailrace.runtime import Runtime
+from tailrace.snapshot.conditions import refusal
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.pace import BatchPace
+from tailrace.snapshot.signals import Signal
+from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
 
 if TYPE_CHECKING:
     import psycopg
@@ -48,69 +59,107 @@ _TRIES, _PAUSE = 50, 0.01
 LOCK_MS = 200
 # How long no window is opened after that, in s: each try writes watermarks.
 ALTERED_PAUSE = 0.5
+# So many transactions may be unknown to be visible before the server is asked at the next batch.
+UNSETTLED = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class WindowSettings:
-    """How windows are made.
+class Exported:
+    """The exported snapshot `name`, the transactions that it shows, and when it was taken, in µs since 1970."""
 
-    `signal_table` is the quoted name of the table that gets the watermarks, None where nothing is written; `deletes`
-    tells that the closing watermark is the deletion of the opening one; `legacy` that watermarks have no data, as in
-    Debezium 1.7. A chunk has `chunk_size` rows; `parallelism` tasks read those of a window. `filters`
-    tells whether signals may have conditions.
-    """
-
-    signal_table: str | None
-    deletes: bool
-    legacy: bool
-    chunk_size: int
-    parallelism: int
-    filters: bool = True
-
-
-@dataclass(slots=True)
-class Window:
-    """One window: the state `before` and `after` it, its chunks, and what the batch must reach.
-
-    `watermark` is the id of the signal row whose event closes the window (its deletion under `insert_delete`), None
-    without watermarks. `upto_lsn` is behind the snapshot and the watermark. The snapshot shows every change that was
-    sent up to the commit at `streamed_lsn`.
-    """
-
-    before: IncrementalSnapshot
-    after: IncrementalSnapshot | None
-    chunks: list[tuple[KeyedTable, KeyChunk]]
-    notifications: list[Notification]
-    snapshot: str
+    name: str
     visible: Visible
     at_us: int
-    watermark: str | None
-    upto_lsn: FlushedLsn
-    streamed_lsn: int
 
 
-Described = tuple[TableSchema, str, tuple[str, ...], dict[str, str]]
-"""A table's schema as events show it, its relkind, its own key, and its columns' output functions."""
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of a batch, and the versions of tables that they have."""
+
+    rows: Sequence[Rows]
+    versions: Sequence[TableSchema]
+
+    def of(self, table: TableSchema) -> list[ChangeBatch]:
+        """Those of one table, decoded."""
+        return segments.changes_of(self.rows, self.versions, table.oid)
 
 
-class Windows:
-    """Opens the windows of a query, one at a time. `describe(connection, collection)` tells of a table as the
-    connection's transaction sees it, None of one that is gone or not captured.
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A chunk of the window, ready for a task."""
+
+    snapshot: str
+    table: KeyedTable
+    chunk: KeyChunk
+    origin: WindowOrigin
+    superseded: Superseded
+
+
+Chunk = tuple[KeyedTable, KeyChunk]
+KeyedWindow = Window[Exported, Chunk, FlushedLsn]
+
+
+class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
+    """Signals and windows of one query over a PostgreSQL database. Planner, its main thread."""
+
+    def __init__(self, config: Mapping[str, Any], source: PostgresWindows, runtime: Runtime) -> None:
+        super().__init__(config, source, runtime)
+        self.streamed, self.follow = source.streamed, source.follow
+
+    def rehearse(self, changes: Changes) -> None:
+        """Do with the first changes of the log, on a thread, what windows need: the first signal and the first window
+        would wait for compiled kernels and modules otherwise, a third of a second each. Should it fail, they tell."""
+        self._helper.submit(_rehearse, replace(changes, versions=tuple(changes.versions)))
+
+    @staticmethod
+    def spread(reads: Sequence[Read], count: int) -> list[tuple[Read, ...]]:
+        """The chunks over at most `count` tasks; neighbours in one task are read by one query."""
+        count = min(count, len(reads))
+        parts = [reads[len(reads) * part // count : len(reads) * (part + 1) // count] for part in range(count)]
+        return [tuple(_joined(part)) for part in parts]
+
+
+class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Read]):
+    """Opens the windows of a query, one at a time; see WindowSource. `At` is the last commit that was delivered.
+
+    `list_captured` lists the tables that may be read, `(schema, table)` in the order of their names; `is_captured(
+    schema, table)` tells of one; `admit` gives a schema the key that its events have, and leaves out what they do not
+    show; with `comments` schemas hold the comments of columns. `parallelism` tasks read the chunks of a window.
     """
 
     def __init__(
         self,
-        settings: WindowSettings,
+        config: Mapping[str, Any],
+        *,
+        legacy: bool,
+        parallelism: int,
         connect: Callable[[], psycopg.Connection[Any]],
-        describe: Callable[[psycopg.Connection[Any], Collection], Described | None],
-        notifications: Notifications,
-        runtime: Runtime = THREADS,
+        list_captured: Callable[[], Sequence[tuple[str, str]]],
+        is_captured: Callable[[str, str], bool],
+        admit: Callable[[TableSchema], TableSchema],
+        comments: bool,
+        runtime: Runtime,
     ) -> None:
-        self.settings = settings
+        self.legacy = legacy
         self._runtime = runtime
         self._connect = connect
-        self._describe = describe
-        self._notifications = notifications
+        self._list_captured = list_captured
+        self._is_captured = is_captured
+        self._admit = admit
+        self._comments = comments
+        self._parallelism = parallelism
+        self._database = config["database.dbname"]
+        self._chunk_size = config["incremental.snapshot.chunk.size"]
+        name = config["signal.data.collection"]
+        self._signal_table = table_name(name) if name else None
+        self._quoted = ".".join(map(quoted, self._signal_table or ()))
+        self.writes = self._signal_table is not None and not config["read.only"]
+        self.refuses = refusal(config)
+        chunks = config["incremental.snapshot.window.chunks"]
+        self.pace = BatchPace(chunks, parallelism, self._chunk_size, config["poll.dispatch.interval.ms"] / 1000)
+        # With one chunk in each, batches end with their windows, so that events come as from Debezium.
+        self.opens_ahead = chunks != 1
+        self.streamed = Streamed()
         # One that does the rest, and two that take turns at exporting: the snapshot of the window that is being read
         # stays while the next one is opened.
         self._session: psycopg.Connection[Any] | None = None
@@ -121,60 +170,94 @@ class Windows:
         # the signal table's first column, whatever it is called
         self._id_column = ""
         # about how many rows the tables have that were begun, by name; absent where the server has no estimate
-        self.estimates: dict[str, int | None] = {}
+        self._estimates: dict[str, int | None] = {}
+        # the last window whose changes could not be compared with its rows
+        self._unclear: KeyedWindow | None = None
 
-    def open(self, state: IncrementalSnapshot, streamed: Streamed, upto_lsn: int, count: int) -> Window | None:
-        """The next window of `state`, of `count` chunks; None when no snapshot shows all that was streamed up to
-        the commit at `upto_lsn` yet, when the snapshot's session has ended, and while the server cannot be reached or
-        the table is being altered.
+    # --- the course of a window ------------------------------------------------------------------------------------
 
-        The exported snapshot lasts until the call after the next one.
-        """
-        if self._runtime.monotonic() < self._due:
-            return None
+    def begin(self) -> None:
+        """Forget the streamed transactions that new snapshots show; later, while the server cannot be reached."""
+        if len(self.streamed) <= UNSETTLED:
+            return
         try:
-            planning, exporter = self._planning(), self._exporter()
+            connection = self._planning()
+        except ConnectionFailed:
+            return
+        row = connection.execute("select pg_current_snapshot()::text").fetchone()
+        assert row is not None
+        self.streamed.hidden(Visible.parse(row[0]))
+
+    def is_ready(self, at: int) -> bool:
+        """Not while a table is being altered, or the server cannot be reached."""
+        if self._runtime.monotonic() < self._due:
+            return False
+        try:
+            self._planning()
+            self._take_turns()
         except ConnectionFailed as error:
             log.warning("the incremental snapshot waits: %s", error.message)
-            return None
-        name = str(uuid.uuid4())
-        opened = self._write_open(planning, name)
-        taken = self._take_snapshot(exporter, streamed, upto_lsn)
+            return False
+        return True
+
+    def mark(self, watermark: Watermark | None) -> int:
+        if watermark is None:
+            return 0
+        session = self._open_session()
+        if watermark.is_deletion:
+            if not self._id_column:
+                row = session.execute(_FIRST_COLUMN, (self._quoted,)).fetchone()
+                self._id_column = "" if row is None else row[0]
+            own = f"{self._id_column} operator(pg_catalog.=) {literal(watermark.id)}"
+            _write(session, f"delete from {self._quoted} where {own}")
+        else:
+            data = "null" if watermark.data is None else literal(watermark.data)
+            # by place, not by name: the table's column names are the user's own
+            values = f"{literal(watermark.id)}, {literal(watermark.kind)}, {data}"
+            _write(session, f"insert into {self._quoted} values ({values})")
+        return 0
+
+    @contextmanager
+    def view(self, at: int, opened_at: int) -> Iterator[Exported]:
+        """A snapshot that shows all that was streamed up to the commit at `at`, and a transaction that has it. The
+        exported snapshot lasts until the window after the next one is opened.
+        """
+        exporter, session = self._exporters[0], self._open_session()
+        assert exporter is not None
+        taken = self._take_snapshot(exporter, at)
         if taken is None:
-            self._write_close(planning, name, opened)
-            return None
-        snapshot, visible, at_us = taken
-        planning.execute("begin isolation level repeatable read read only")
-        planned = None
+            raise Void
+        session.execute("begin isolation level repeatable read read only")
         try:
-            if not takes_over(planning, snapshot):
+            if not takes_over(session, taken.name):
                 log.warning("the session that holds a window's snapshot has ended; the window is opened again")
-            else:
-                planning.execute(f"set local lock_timeout = {LOCK_MS}".encode())
-                planned = self._plan(planning, state, count)
+                raise Void
+            session.execute(f"set local lock_timeout = {LOCK_MS}".encode())
+            yield taken
         except ChangedTable as error:
             log.info("%s is being altered, or cannot be read now; the incremental snapshot waits", error)
             self._due = self._runtime.monotonic() + ALTERED_PAUSE
+            raise Void from None
         finally:
-            planning.execute("rollback")
-        watermark = self._write_close(planning, name, opened)
-        if planned is None:
-            return None
-        chunks, after, notes = planned
-        upto = self._behind(planning, wait=watermark is None)
-        if upto is None:
-            return None
-        return Window(state, after, chunks, notes, snapshot, visible, at_us, watermark, upto, upto_lsn)
+            session.execute("rollback")
 
-    def size(self, window: Window) -> int:
-        """How many chunks of the options' size the window has, at least 1."""
-        return max(self._count([chunk for _, chunk in window.chunks]), 1)
+    def locate(self, at: int, closing: Watermark | None, closed_at: int) -> FlushedLsn:
+        """An LSN that the log is sent up to, behind every commit that the snapshot shows.
 
-    def _count(self, chunks: Sequence[KeyChunk]) -> int:
-        return sum(max(-(-chunk.rows // self.settings.chunk_size), 1) for chunk in chunks)
+        The commit of a closing watermark has flushed all that was before it. Without one, the server's own flushes are
+        waited for.
+        """
+        session = self._open_session()
+        found = flushed_present(session, self._runtime) if closing is None else flushed_end(session)
+        if found is None:
+            log.info("the server has not flushed its log in time; the incremental snapshot waits")
+            raise Void
+        return found
 
-    def has_changed(self, window: Window) -> bool:
-        """Whether a DDL statement may have changed one of the window's tables since its snapshot."""
+    def is_void(self, window: KeyedWindow) -> bool:
+        """Whether the changes were unclear, or a DDL statement may have changed a table since the snapshot."""
+        if self._unclear is window:
+            return True
         try:
             connection = self._planning()
         except ConnectionFailed:
@@ -182,18 +265,11 @@ class Windows:
         tables = {table.table.oid: table.fingerprint for table, _ in window.chunks}
         return any(fingerprint(connection, oid) != known for oid, known in tables.items())
 
-    def settle(self, streamed: Streamed) -> None:
-        """Forget the streamed transactions that new snapshots show; later, while the server cannot be reached."""
-        try:
-            connection = self._planning()
-        except ConnectionFailed:
-            return
-        row = connection.execute("select pg_current_snapshot()::text").fetchone()
-        assert row is not None
-        streamed.hidden(Visible.parse(row[0]))
+    def estimate(self, collection: Collection) -> int | None:
+        return self._estimates.get(str(collection))
 
     def rest(self) -> None:
-        """No window is open, and none comes soon: end the snapshots' transactions, which keep vacuum from its work."""
+        """End the snapshots' transactions, which keep vacuum from its work."""
         for exporter in self._exporters:
             if exporter is not None and exporter.pgconn.transaction_status and not is_lost(exporter, self._runtime):
                 exporter.execute("rollback")
@@ -204,22 +280,71 @@ class Windows:
                 connection.close()
         self._session, self._exporters = None, [None, None]
 
-    # --- sessions, snapshots and watermarks ------------------------------------------------------------------------
+    # --- the log -----------------------------------------------------------------------------------------------------
+
+    def follow(self, control: psycopg.Connection[Any]) -> None:
+        """The log is going to be read: its transactions that wait for a standby may have been streamed before.
+
+        Who waits is shown to members of pg_read_all_stats alone. Others take every running transaction for one that
+        waits, where the server has standbys to wait for: the first window then comes when these have ended.
+        """
+        found = np.array(waiting(control), np.int64)
+        if len(found):
+            self.streamed.add(found, np.zeros(len(found), np.int64))
+
+    def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
+        found = logged(changes.rows, changes.versions, self._signal_table)
+        return [(one.signal, lsn_text(one.lsn)) for one in found if one.op == "c"]
+
+    def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
+        return self._list_captured()
+
+    def reads(self, window: KeyedWindow, changes: Changes) -> Sequence[Read]:
+        origin = self._origin(window, changes)
+        told: dict[int, Superseded] = {}
+        for table, _ in window.chunks:
+            if table.table.oid in told:
+                continue
+            try:
+                told[table.table.oid] = superseded(
+                    table.table, table.identity, changes.of(table.table), lambda batch: _is_shown(batch, window)
+                )
+            except Unclear:
+                self._unclear = window
+                told[table.table.oid] = Superseded(everything=True)
+        return [
+            Read(window.view.name, table, chunk, origin, told.get(table.table.oid, NOTHING))
+            for table, chunk in window.chunks
+        ]
+
+    def _origin(self, window: KeyedWindow, changes: Changes) -> WindowOrigin:
+        """What the rows of the window say of their source: the closing watermark's event, where there is one."""
+        closing = None if window.closing is None else window.closing.id
+        for one in reversed(logged(changes.rows, changes.versions, self._signal_table)):
+            if one.signal.id == closing:
+                return one.commit
+        upto = window.upto
+        return WindowOrigin(window.view.visible.xmax & 0xFFFFFFFF, upto, upto, upto, window.view.at_us)
+
+    # --- sessions and snapshots --------------------------------------------------------------------------------------
 
     def _planning(self) -> psycopg.Connection[Any]:
-        """The session that writes watermarks and finds chunks."""
+        """The session that writes watermarks and finds chunks; another one when it has ended."""
         if self._session is None or is_lost(self._session, self._runtime):
             if self._session is not None:
                 self._session.close()
             self._session = self._connect()
             self._session.execute("set synchronous_commit = local")
-            if self.settings.signal_table is not None and self.settings.deletes:
-                row = self._session.execute(_FIRST_COLUMN, (self.settings.signal_table,)).fetchone()
-                self._id_column = "" if row is None else row[0]
+            self._id_column = ""
         return self._session
 
-    def _exporter(self) -> psycopg.Connection[Any]:
-        """The session whose turn it is to export a snapshot; its last one is of no use any more."""
+    def _open_session(self) -> psycopg.Connection[Any]:
+        """The session that a window was begun with."""
+        assert self._session is not None
+        return self._session
+
+    def _take_turns(self) -> None:
+        """Let the other session export the next snapshot; its last one is of no use any more."""
         self._exporters.reverse()
         exporter = self._exporters[0]
         if exporter is None or is_lost(exporter, self._runtime):
@@ -228,11 +353,8 @@ class Windows:
             exporter = self._connect()
             hold_open(exporter)
             self._exporters[0] = exporter
-        return exporter
 
-    def _take_snapshot(
-        self, exporter: psycopg.Connection[Any], streamed: Streamed, upto_lsn: int
-    ) -> tuple[str, Visible, int] | None:
+    def _take_snapshot(self, exporter: psycopg.Connection[Any], upto_lsn: int) -> Exported | None:
         for _ in range(_TRIES):
             exporter.execute("rollback")
             exporter.execute("begin isolation level repeatable read read only")
@@ -242,93 +364,20 @@ class Windows:
             ).fetchone()
             assert row is not None
             visible = Visible.parse(row[1])
-            if not streamed.hidden(visible, upto_lsn):
-                return row[0], visible, row[2]
+            if not self.streamed.hidden(visible, upto_lsn):
+                return Exported(row[0], visible, row[2])
             self._runtime.sleep(_PAUSE)
         log.warning("a transaction of the log is not visible to new snapshots yet; the incremental snapshot waits")
         return None
 
-    def _behind(self, connection: psycopg.Connection[Any], wait: bool) -> FlushedLsn | None:
-        """An LSN that the log is sent up to, behind every commit that the snapshot shows; None if that takes too long.
+    # --- chunks ------------------------------------------------------------------------------------------------------
 
-        The commit of a closing watermark has flushed all that was before it. Without one, `wait` for the server's own
-        flushes.
-        """
-        found = flushed_present(connection, self._runtime) if wait else flushed_end(connection)
-        if found is None:
-            log.info("the server has not flushed its log in time; the incremental snapshot waits")
-        return found
-
-    def _write_open(self, connection: psycopg.Connection[Any], name: str) -> datetime:
-        now = datetime.now(UTC)
-        if self.settings.signal_table is not None:
-            self._insert(connection, f"{name}-open", WINDOW_OPEN, {"openWindowTimestamp": _instant(now)})
-        return now
-
-    def _write_close(self, connection: psycopg.Connection[Any], name: str, opened: datetime) -> str | None:
-        if self.settings.signal_table is None:
-            return None
-        if self.settings.deletes:
-            table, column = self.settings.signal_table, self._id_column
-            _write(connection, f"delete from {table} where {column} operator(pg_catalog.=) {literal(f'{name}-open')}")
-            return f"{name}-open"
-        stamps = {"openWindowTimestamp": _instant(opened), "closeWindowTimestamp": _instant(datetime.now(UTC))}
-        self._insert(connection, f"{name}-close", WINDOW_CLOSE, stamps)
-        return f"{name}-close"
-
-    def _insert(self, connection: psycopg.Connection[Any], name: str, kind: str, stamps: dict[str, str]) -> None:
-        data = "null" if self.settings.legacy else literal(json.dumps(stamps))
-        # by place, not by name: the table's column names are the user's own
-        values = f"{literal(name)}, {literal(kind)}, {data}"
-        _write(connection, f"insert into {self.settings.signal_table} values ({values})")
-
-    # --- chunks ----------------------------------------------------------------------------------------------------
-
-    def _plan(
-        self, connection: psycopg.Connection[Any], state: IncrementalSnapshot, count: int
-    ) -> tuple[list[tuple[KeyedTable, KeyChunk]], IncrementalSnapshot | None, list[Notification]]:
-        """The rows of the next `count` chunks; the state after them; what there is to tell."""
-        found: list[tuple[KeyedTable, KeyChunk]] = []
-        notes: list[Notification] = []
-        left: IncrementalSnapshot | None = state
-        while left is not None and count > 0:
-            status = "SUCCEEDED"
-            try:
-                table, chunks, cursor = self._table_chunks(connection, left, count)
-            except UnusableTable as reason:
-                status, chunks, cursor = str(reason), [], left.cursor
-                log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
-            left = left.moved(cursor)
-            if chunks:
-                notes.append(self._notifications.progress(left))
-                found += [(table, chunk) for chunk in chunks]
-                count -= self._count(chunks)
-                continue
-            notes.append(self._notifications.scanned(left, "EMPTY" if cursor.maximum == () else status))
-            left = left.next_table()
-        if left is None:
-            notes.append(self._notifications.of(state.id, "COMPLETED"))
-        return found, left, notes
-
-    def _table_chunks(
-        self, connection: psycopg.Connection[Any], state: IncrementalSnapshot, count: int
-    ) -> tuple[KeyedTable, list[KeyChunk], Cursor]:
-        """The next `count` chunks of the first table, neighbours that one task reads as one, and the cursor behind
-        them. Raises UnusableTable, and ChangedTable.
-        """
+    def next_chunks(self, view: Exported, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
+        """The next chunks, neighbours that one task reads as one. Raises ChangedTable as well."""
         import psycopg
 
-        collection, cursor = state.current, state.cursor
+        collection, cursor, connection = state.current, state.cursor, self._open_session()
         described = self._describe(connection, collection)
-        if described is None:
-            raise UnusableTable("UNKNOWN_SCHEMA")
-        if collection.filter is not None and not self.settings.filters:
-            # asked for before the option was set
-            raise UnusableTable("SQL_EXCEPTION")
-        tasks = min(count, self.settings.parallelism)
-        sizes = [
-            (count * (task + 1) // tasks - count * task // tasks) * self.settings.chunk_size for task in range(tasks)
-        ]
         connection.execute("savepoint tailrace_table")
         table: KeyedTable | None = None
         try:
@@ -337,38 +386,92 @@ class Windows:
             if cursor.maximum is None:
                 maximum, nulls = table.maximum(connection)
                 cursor = Cursor(None, maximum or ())
-                self.estimates[str(collection)] = table.estimate(connection)
-            chunks = table.chunks(connection, cursor, sizes, self._number, nulls)
+                self._estimates[str(collection)] = table.estimate(connection)
+            chunks = table.chunks(connection, cursor, self._sizes(count), self._number, nulls)
             for chunk in chunks if table.filter is not None else ():
                 table.check(connection, chunk)
             if not table.is_still(connection):
                 raise ChangedTable(collection)
         except psycopg.DatabaseError as error:
             connection.execute("rollback to savepoint tailrace_table")
-            if error.sqlstate == LOCK_NOT_AVAILABLE or self._has_gone(connection, table, error.sqlstate):
+            if error.sqlstate == LOCK_NOT_AVAILABLE or _has_gone(connection, table, error.sqlstate):
                 raise ChangedTable(collection) from None
             if is_passing(error.sqlstate) and (collection.filter is None or not is_own_fault(error.sqlstate)):
                 log.warning("a query of %s is tried again: %s", collection, error.sqlstate)
                 raise ChangedTable(collection) from None
             log.warning("a query of %s fails with SQLSTATE %s", collection, error.sqlstate)
-            raise UnusableTable("SQL_EXCEPTION") from None
+            raise Unusable("SQL_EXCEPTION") from None
         self._number += len(chunks)
         rows = cursor.rows + sum(chunk.rows for chunk in chunks)
         last = chunks[-1].upto if chunks and chunks[-1].upto is not None else cursor.last
-        return table, chunks, Cursor(last, cursor.maximum, rows)
+        used = sum(max(-(-chunk.rows // self._chunk_size), 1) for chunk in chunks)
+        return Found([(table, chunk) for chunk in chunks], Cursor(last, cursor.maximum, rows), used)
 
-    @staticmethod
-    def _has_gone(connection: psycopg.Connection[Any], table: KeyedTable | None, sqlstate: str | None) -> bool:
-        """Whether a query failed because the table is no more what the snapshot shows."""
-        import psycopg
+    def _sizes(self, count: int) -> list[int]:
+        """How many rows each task reads of `count` chunks of the option's size."""
+        tasks = min(count, self._parallelism)
+        return [(count * (task + 1) // tasks - count * task // tasks) * self._chunk_size for task in range(tasks)]
 
-        if table is None or sqlstate not in GONE:
-            return False
-        try:
-            return not table.is_still(connection)
-        except psycopg.DatabaseError:
-            connection.execute("rollback to savepoint tailrace_table")
-            return True
+    def _describe(
+        self, connection: psycopg.Connection[Any], collection: Collection
+    ) -> tuple[TableSchema, str, tuple[str, ...], dict[str, str]]:
+        """A table as the transaction shows it: the schema that its events need, with its key and the surrogate; its
+        relkind, its own key, and its columns' output functions.
+        """
+        if not self._is_captured(collection.schema, collection.table):
+            raise Unusable("UNKNOWN_SCHEMA")
+        row = connection.execute(_TABLE, (collection.schema, collection.table)).fetchone()
+        catalog = Catalog(connection, self._database, self._comments)
+        found = None if row is None else catalog.schemas([row[0]]).get(row[0])
+        if row is None or found is None:
+            raise Unusable("UNKNOWN_SCHEMA")
+        shown = self._admit(found)
+        names = {column.name for column in shown.columns}
+        # rows are told apart by their own key and cut into chunks by the surrogate: they are read whatever events show
+        needed = {*found.key, collection.surrogate} - names
+        missing = tuple(column for column in found.columns if column.name in needed)
+        shown = replace(shown, columns=shown.columns + missing)
+        return shown, row[1], found.key, catalog.output_functions(found.columns)
+
+
+def _rehearse(changes: Changes) -> None:
+    for table in changes.versions:
+        found = changes.of(table)
+        if table.key and found:
+            superseded(table, table.key, found, lambda batch: np.zeros(len(batch), np.bool_))
+            return
+
+
+def _joined(reads: Sequence[Read]) -> list[Read]:
+    """The same rows with neighbouring chunks of a table as one."""
+    found: list[Read] = []
+    for read in reads:
+        last = found[-1] if found else None
+        if last is not None and last.table is read.table and last.chunk.upto == read.chunk.after:
+            chunk = replace(last.chunk, upto=read.chunk.upto, rows=last.chunk.rows + read.chunk.rows)
+            found[-1] = replace(last, chunk=chunk)
+        else:
+            found.append(read)
+    return found
+
+
+def _has_gone(connection: psycopg.Connection[Any], table: KeyedTable | None, sqlstate: str | None) -> bool:
+    """Whether a query failed because the table is no more what the snapshot shows."""
+    import psycopg
+
+    if table is None or sqlstate not in GONE:
+        return False
+    try:
+        return not table.is_still(connection)
+    except psycopg.DatabaseError:
+        connection.execute("rollback to savepoint tailrace_table")
+        return True
+
+
+def _is_shown(batch: ChangeBatch, window: KeyedWindow) -> Flags:
+    """Which changes the window's snapshot shows."""
+    shown: Flags = window.view.visible.shows(transactions_of(batch).xid)[batch.transaction]
+    return shown
 
 
 def _write(connection: psycopg.Connection[Any], statement: str) -> None:
@@ -378,17 +481,11 @@ def _write(connection: psycopg.Connection[Any], statement: str) -> None:
     connection.execute(f"{OWN_HERE}; {statement}".encode())
 
 
+_TABLE = """
+select c.oid::int8, c.relkind::text from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where n.nspname = %s and c.relname = %s and c.relkind in ('r', 'p')
+"""
 _FIRST_COLUMN = """
 select pg_catalog.quote_ident(attname) from pg_catalog.pg_attribute
 where attrelid = %s::regclass and attnum > 0 and not attisdropped order by attnum limit 1
 """
-_REASONS = {
-    "UNKNOWN_SCHEMA": "it is not captured, was dropped, or lacks the surrogate key",
-    "NO_PRIMARY_KEY": "it has no primary key, and the signal names no surrogate-key",
-    "SQL_EXCEPTION": "its query fails; see the filter of the signal and the user's privileges",
-}
-
-
-def _instant(at: datetime) -> str:
-    """The time as Java's Instant prints it."""
-    return at.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"

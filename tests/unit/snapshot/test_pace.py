@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from tailrace.connectors.postgres.snapshot import pace as module
-from tailrace.connectors.postgres.snapshot.pace import LONGEST, WINDOW_PACE, Pace
+from tailrace.snapshot import pace as module
+from tailrace.snapshot.pace import LONGEST, WINDOW_PACE, BatchPace, ReadingPace
 
 
 @pytest.fixture
@@ -18,13 +18,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def batch(pace: Pace, clock: list[float], seconds: float, with_window: bool) -> None:
+def batch(pace: BatchPace, clock: list[float], seconds: float, with_window: bool) -> None:
     pace.planned(pace.chunks() if with_window else 0)
     clock[0] += seconds
     pace.returned()
 
 
-def settled(pace: Pace, clock: list[float], plain: float) -> float:
+def settled(pace: BatchPace, clock: list[float], plain: float) -> float:
     """What a batch takes once the windows have found their size, where one without takes `plain` and a chunk 1 ms."""
     for _ in range(40):
         batch(pace, clock, plain + pace.chunks() * 0.001, with_window=True)
@@ -32,41 +32,41 @@ def settled(pace: Pace, clock: list[float], plain: float) -> float:
 
 
 def test_windows_grow_until_their_batch_takes_the_time(clock: list[float]) -> None:
-    pace = Pace(0, 2, 1024, 0.0)
+    pace = BatchPace(0, 2, 1024, 0.0)
     assert pace.chunks() == 16
     assert settled(pace, clock, 0.1) == pytest.approx(WINDOW_PACE, rel=0.05)
 
 
 @pytest.mark.parametrize("chunk_size", [1024, 10_000])
 def test_where_batches_are_slow_anyway_a_window_may_take_as_long_again(clock: list[float], chunk_size: int) -> None:
-    pace = Pace(0, 2, chunk_size, 0.0)
+    pace = BatchPace(0, 2, chunk_size, 0.0)
     for _ in range(20):
         batch(pace, clock, 0.53, with_window=False)
     assert settled(pace, clock, 0.53) == pytest.approx(1.06, rel=0.05)
 
 
 def test_a_fixed_number_is_kept(clock: list[float]) -> None:
-    pace = Pace(3, 2, 1024, 0.0)
+    pace = BatchPace(3, 2, 1024, 0.0)
     batch(pace, clock, 5, with_window=True)
     assert pace.chunks() == 3
 
 
 def test_the_slow_first_batches_of_a_query_are_soon_forgotten(clock: list[float]) -> None:
-    pace = Pace(0, 2, 1024, 0.0)
+    pace = BatchPace(0, 2, 1024, 0.0)
     batch(pace, clock, 5, with_window=False)
     batch(pace, clock, 0.05, with_window=False)
     assert settled(pace, clock, 0.05) == pytest.approx(WINDOW_PACE, rel=0.05)
 
 
 def test_each_snapshot_begins_with_the_least_window(clock: list[float]) -> None:
-    pace = Pace(0, 2, 1024, 0.0)
+    pace = BatchPace(0, 2, 1024, 0.0)
     settled(pace, clock, 0.05)
     assert pace.chunks() > 16
     batch(pace, clock, 0.05, with_window=False)
     assert pace.chunks() == 16
 
 
-def gathering(pace: Pace, clock: list[float], windows: int, each: float) -> list[float]:
+def gathering(pace: BatchPace, clock: list[float], windows: int, each: float) -> list[float]:
     """What each batch with a window takes, 0.07 s and `each` for a chunk, where the next one is opened ahead."""
     took, ahead = [], pace.chunks()
     for _ in range(windows):
@@ -78,7 +78,7 @@ def gathering(pace: Pace, clock: list[float], windows: int, each: float) -> list
     return took
 
 
-def alone(pace: Pace, clock: list[float], interval: float, batches: int) -> None:
+def alone(pace: BatchPace, clock: list[float], interval: float, batches: int) -> None:
     """Batches of 0.07 s without a window, each so long after the last one."""
     for _ in range(batches):
         batch(pace, clock, 0.07, with_window=False)
@@ -87,7 +87,7 @@ def alone(pace: Pace, clock: list[float], interval: float, batches: int) -> None
 
 @pytest.mark.parametrize("interval", [0.3, 0.5, 1.0, 5.0])
 def test_where_changes_gather_windows_take_that_time(clock: list[float], interval: float) -> None:
-    pace = Pace(0, 2, 10_000, interval)
+    pace = BatchPace(0, 2, 10_000, interval)
     alone(pace, clock, interval, 100)
     assert not pace.waits
     took = gathering(pace, clock, 40, each=0.02)
@@ -96,7 +96,7 @@ def test_where_changes_gather_windows_take_that_time(clock: list[float], interva
 
 
 def test_their_next_snapshot_begins_with_half_of_that(clock: list[float]) -> None:
-    pace = Pace(0, 2, 10_000, 1.0)
+    pace = BatchPace(0, 2, 10_000, 1.0)
     alone(pace, clock, 1.0, 10)
     gathering(pace, clock, 10, each=0.01)
     fitting = pace.chunks()
@@ -109,14 +109,14 @@ def test_their_next_snapshot_begins_with_half_of_that(clock: list[float]) -> Non
 
 
 def test_windows_keep_to_ten_seconds_however_long_changes_gather(clock: list[float]) -> None:
-    pace = Pace(0, 2, 10_000, 3600.0)
+    pace = BatchPace(0, 2, 10_000, 3600.0)
     alone(pace, clock, 3600.0, 3)
     took = gathering(pace, clock, 40, each=0.01)
     assert 0.8 * LONGEST < took[-1] < LONGEST
 
 
 def test_a_slow_window_makes_the_next_ones_smaller(clock: list[float]) -> None:
-    pace = Pace(0, 2, 10_000, 0.5)
+    pace = BatchPace(0, 2, 10_000, 0.5)
     alone(pace, clock, 0.5, 10)
     gathering(pace, clock, 20, each=0.005)
     took = gathering(pace, clock, 20, each=0.03)
@@ -124,7 +124,7 @@ def test_a_slow_window_makes_the_next_ones_smaller(clock: list[float]) -> None:
 
 
 def test_a_trigger_of_the_same_interval_does_not_make_windows_grow_past_it(clock: list[float]) -> None:
-    pace = Pace(0, 2, 10_000, 1.0)
+    pace = BatchPace(0, 2, 10_000, 1.0)
     clock[0] = 100.004
     for _ in range(15):
         tick(pace, clock, 1.0)
@@ -132,7 +132,7 @@ def test_a_trigger_of_the_same_interval_does_not_make_windows_grow_past_it(clock
     assert max(tick(pace, clock, 1.0, with_window=True) for _ in range(60)) < 1.45
 
 
-def tick(pace: Pace, clock: list[float], interval: float, each: float = 0.005, with_window: bool = False) -> float:
+def tick(pace: BatchPace, clock: list[float], interval: float, each: float = 0.005, with_window: bool = False) -> float:
     """What a batch takes that a trigger of `interval` s begins, 0.1 s and `each` for a chunk; on to the next tick."""
     pace.planned(pace.chunks() if with_window else 0)
     took = 0.1 + (each * pace.chunks() if with_window else 0.0)
@@ -143,9 +143,9 @@ def tick(pace: Pace, clock: list[float], interval: float, each: float = 0.005, w
     return took
 
 
-def ticking(clock: list[float], interval: float) -> Pace:
+def ticking(clock: list[float], interval: float) -> BatchPace:
     """The pace of a query that has run for a while with a trigger of `interval` s."""
-    pace = Pace(0, 2, 10_000, 0.0)
+    pace = BatchPace(0, 2, 10_000, 0.0)
     clock[0] = 100 * interval + 0.004
     for _ in range(15):
         tick(pace, clock, interval)
@@ -200,16 +200,32 @@ def test_windows_of_a_rare_trigger_are_shorter_where_rows_are_slow(clock: list[f
 def test_a_query_without_a_trigger_does_not_wait_for_ticks(clock: list[float]) -> None:
     jitter = random.Random(4)
     for typical in (0.06, 0.1, 0.25):
-        pace = Pace(0, 2, 10_000, 0.0)
+        pace = BatchPace(0, 2, 10_000, 0.0)
         for _ in range(500):
             batch(pace, clock, typical * jitter.uniform(0.8, 1.2), with_window=False)
             assert not pace.waits
 
 
 def test_neither_does_one_that_has_nothing_to_do(clock: list[float]) -> None:
-    pace = Pace(0, 2, 10_000, 0.0)
+    pace = BatchPace(0, 2, 10_000, 0.0)
     for _ in range(500):
         # the source waits for changes, and Spark asks again a little later
         clock[0] += 0.5
         batch(pace, clock, 0.006, with_window=False)
         assert not pace.waits
+
+
+def test_what_the_planner_reads_itself_doubles_and_halves() -> None:
+    pace = ReadingPace(0, 1, 8, 0.25, 0.5)
+    found = []
+    for took in (0.1, 0.2, 0.3, 0.1, 0.1, 0.6, 0.6, 0.6, 0.6):
+        pace.read(took)
+        found.append(pace.chunks())
+    assert found == [2, 4, 4, 8, 8, 4, 2, 1, 1]
+
+
+def test_a_fixed_number_stays_whatever_reading_takes() -> None:
+    pace = ReadingPace(3, 1, 8, 0.25, 0.5)
+    pace.read(0.1)
+    pace.read(9)
+    assert pace.chunks() == 3

@@ -21,8 +21,39 @@ LATE = 0.015
 STEP = 50
 
 
-class Pace:
-    """How many chunks a window has: `fixed`, or with 0 as many as the stream can wait for.
+class ReadingPace:
+    """For chunks that the planner itself reads: `fixed`, or with 0 from `first` on as many as it reads in time.
+
+    They double, up to `most`, after a window that took less than `fast` seconds, and halve after one that took more
+    than `slow`.
+    """
+
+    waits = True
+
+    def __init__(self, fixed: int, first: int, most: int, fast: float, slow: float) -> None:
+        self._fixed, self._chunks, self._most = fixed, first, most
+        self._fast, self._slow = fast, slow
+
+    def chunks(self) -> int:
+        """The number of chunks of the window that is opened now."""
+        return self._fixed or self._chunks
+
+    def read(self, seconds: float) -> None:
+        """A window was opened, and its chunks were read, in so many seconds."""
+        if seconds < self._fast:
+            self._chunks = min(self._chunks * 2, self._most)
+        elif seconds > self._slow:
+            self._chunks = max(self._chunks // 2, 1)
+
+    def planned(self, chunks: int) -> None:
+        """A batch is given to Spark: nothing follows from that."""
+
+    def returned(self) -> None:
+        """Spark asks for the next batch: nothing follows from that."""
+
+
+class BatchPace:
+    """For chunks that tasks read: `fixed`, or with 0 as many as the stream can wait for.
 
     The stream waits for the rows of its batch, so a batch's time is what a snapshot costs its latency. A query without
     pause gets windows that double the time of a batch, or take WINDOW_PACE. A batch's time is counted from its plan to
@@ -64,6 +95,9 @@ class Pace:
     def chunks(self) -> int:
         """The number of chunks of the window that is opened now."""
         return self._fixed or int(self._chunks)
+
+    def read(self, seconds: float) -> None:
+        """A window was opened: nothing follows from that."""
 
     def planned(self, chunks: int) -> None:
         """A batch is given to Spark, with a window of so many chunks; 0: without one."""
@@ -134,3 +168,6 @@ def _interval(calls: deque[float]) -> float:
 def _is_kept(interval: float, calls: deque[float]) -> bool:
     """Whether half of `calls` come at the ticks of the interval that is known: a busy machine is late now and then."""
     return interval > 0 and 2 * sum(call % interval <= LATE for call in calls) >= len(calls)
+
+
+Pace = ReadingPace | BatchPace

@@ -1,0 +1,330 @@
+"""MongoDB's windows: documents read between two watermarks, beside the change stream. Planner.
+
+No snapshot can be shared with tasks, so the planner reads the documents of a window itself, in the order of `_id`, and
+the batch ends with the closing watermark's own event. A document whose key has an event between the two is left out.
+Without a signal collection the server's operation times take the place of the watermarks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import Marker
+from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.log.position import WHOLE, Position
+from tailrace.connectors.mongodb.records.images import images
+from tailrace.connectors.mongodb.records.segment import Segment, read_documents, segments, selected
+from tailrace.connectors.mongodb.server.faults import is_passing
+from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern
+from tailrace.connectors.mongodb.snapshot.chunks import condition, encoded_id, index_bound
+from tailrace.connectors.mongodb.values import fields
+from tailrace.runtime import Runtime
+from tailrace.snapshot.conditions import refusal
+from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, Unusable
+from tailrace.snapshot.pace import ReadingPace
+from tailrace.snapshot.signals import Signal
+from tailrace.snapshot.windows import Found, Void, Watermark, Window, Windows, WindowSource
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+    from tailrace.connectors.mongodb.log.reader import LogReader
+
+log = logging.getLogger("tailrace")
+
+# How long a closing watermark may take until it is in the stream; then the window is void. Where shards have nothing to
+# write, a stream goes on once in 10 s.
+WINDOW_SECONDS = 30.0
+# An automatic window holds up to so many chunks, and is read within about so many seconds.
+MOST_CHUNKS = 64
+WINDOW_PACE = 0.25
+# Documents of a window have numbers behind those of changes.
+_NUMBERS = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class LogPlace:
+    """Where the batch of a window begins, and who reads the log from there."""
+
+    reader: LogReader
+    start: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes of a batch, and the names of their collections."""
+
+    rows: Sequence[Rows]
+    names: Sequence[Namespace]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The timestamp behind the closing watermark, and the position at which the batch ends."""
+
+    time: int
+    position: Position
+
+
+Documents = tuple[Namespace, Answer, fields.Int64s]
+"""Some documents of one collection, in the order of their `_id`, and their places in the answer."""
+DocumentsWindow = Window[int, Documents, Closed]
+Incremental = Windows[LogPlace, int, Documents, Closed, Changes, Segment]
+
+
+class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segment]):
+    """Opens the windows of a query; see WindowSource. What a window's documents are found under is the timestamp of
+    its opening watermark: they are read as they were then, or later.
+
+    `list_captured` lists the collections that may be read, `is_captured` tells of one; `signals_in` is the signal
+    collection; `kind` is that of the log's documents, as `segment` names it; `present` gives the timestamp of the
+    server's newest operation, and `sees_majority` whether a collection can be read as a majority has it.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        signals_in: Namespace | None,
+        connect: Callable[[], MongoClient[Any]],
+        list_captured: Callable[[], Sequence[Namespace]],
+        is_captured: Callable[[str, str], bool],
+        *,
+        kind: str,
+        present: Callable[[MongoClient[Any]], int],
+        sees_majority: Callable[[Namespace], bool],
+        runtime: Runtime,
+    ) -> None:
+        self._signals_in = signals_in
+        self._connect = connect
+        self._list_captured = list_captured
+        self._is_captured = is_captured
+        self._kind = kind
+        self._present = present
+        self._sees_majority = sees_majority
+        self._runtime = runtime
+        self.writes = signals_in is not None and not config["read.only"]
+        self.pace = ReadingPace(config["incremental.snapshot.window.chunks"], 1, MOST_CHUNKS, WINDOW_PACE, WINDOW_PACE)
+        self.refuses = refusal(config)
+        self._chunk_size: int = config["incremental.snapshot.chunk.size"]
+        self._skipped = [ord(letter) for letter in config["skipped.operations"]]
+
+    # --- the course of a window ----------------------------------------------------------------------------------
+
+    def is_ready(self, at: LogPlace) -> bool:
+        return True
+
+    def mark(self, watermark: Watermark | None) -> int:
+        """Write a watermark; the server's operation time behind it, as a BSON timestamp in 64 bits."""
+        with _void_where_away():
+            client = self._connect()
+            if watermark is None:
+                return self._present(client)
+            assert self._signals_in is not None
+            target = client[self._signals_in[0]][self._signals_in[1]]
+            with client.start_session(causal_consistency=True) as session:
+                if watermark.is_deletion:
+                    target.delete_one({"_id": watermark.id}, session=session)
+                else:
+                    target.insert_one({"_id": watermark.id, "type": watermark.kind, "payload": ""}, session=session)
+                at = session.operation_time
+            return self._present(client) if at is None else at.time << 32 | at.inc
+
+    @contextmanager
+    def view(self, at: LogPlace, opened_at: int) -> Iterator[int]:
+        with _void_where_away():
+            yield opened_at
+
+    def locate(self, at: LogPlace, closing: Watermark | None, closed_at: int) -> Closed:
+        """Where the watermarks are in the log, as soon as it has been read so far."""
+        reader = at.reader
+        reader.demand(Position(closed_at, WHOLE))
+        until = self._runtime.monotonic() + WINDOW_SECONDS
+        while self._runtime.monotonic() < until:
+            # nothing but a watermark has its timestamp
+            marked = closing is not None and reader.reached.time >= closed_at
+            if marked or reader.has_read(closed_at):
+                # a batch without any change still has its window: then this is its start
+                return Closed(closed_at, reader.plan(at.start, 1 << 62, 1 << 62, Position(closed_at, WHOLE)))
+            reader.wait(0.05)
+        log.warning("a window of an incremental snapshot is void: the log is behind")
+        raise Void
+
+    # --- the log -------------------------------------------------------------------------------------------------
+
+    def signals(self, changes: Changes) -> list[tuple[Signal, str]]:
+        """The documents that were inserted into the signal collection."""
+        if self._signals_in is None or self._signals_in not in changes.names:
+            return []
+        number = list(changes.names).index(self._signals_in)
+        found: list[tuple[Signal, str]] = []
+        for part in changes.rows:
+            own = np.flatnonzero((part.namespace == number) & (part.op == ord("c")))
+            for row in own.tolist():
+                signal = _signal(part, row)
+                if signal is not None:
+                    found.append((signal, str(Position(int(part.time[row]), int(part.number[row])))))
+        return found
+
+    def captured(self, changes: Changes) -> Sequence[tuple[str, str]]:
+        return self._list_captured()
+
+    def reads(self, window: DocumentsWindow, changes: Changes) -> Sequence[Segment]:
+        found: list[Segment] = []
+        first = _NUMBERS * (window.number + 1)
+        low, time = Position(window.view, WHOLE), window.upto.time
+        for namespace, answer, starts in window.chunks:
+            segment = read_documents(namespace, answer.data, starts, time, first, marker=Marker.INCREMENTAL)
+            first += len(segment)
+            changed = _changed(changes, namespace, low, window.upto.position, self._skipped, self._kind)
+            if changed:
+                keys = _keys(segment)
+                segment = selected(segment, np.flatnonzero([key not in changed for key in keys]))
+            if len(segment):
+                found.append(segment)
+        return found
+
+    # --- documents -----------------------------------------------------------------------------------------------
+
+    def next_chunks(self, view: int, state: IncrementalSnapshot, count: int) -> Found[Documents]:
+        from pymongo.errors import OperationFailure
+
+        collection, cursor = state.current, state.cursor
+        namespace = (collection.schema, collection.table)
+        if not self._is_captured(*namespace):
+            raise Unusable("UNKNOWN_SCHEMA")
+        if collection.surrogate:
+            log.warning("signal %s: MongoDB's documents have no surrogate key; %s is read by _id", state.id, collection)
+        try:
+            after = view if self._sees_majority(namespace) else 0
+            if cursor.maximum is None:
+                maximum = self._maximum(collection, after)
+                cursor = replace(cursor, maximum=() if maximum is None else (maximum,))
+            found = self._documents(collection, cursor, after, self._chunk_size * count)
+        except (OperationFailure, ValueError) as error:
+            if is_passing(error):
+                raise
+            log.warning("%s cannot be read for the incremental snapshot (%s)", collection, type(error).__name__)
+            raise Unusable("SQL_EXCEPTION") from None
+        if not found:
+            return Found([], cursor)
+        answer, starts = found[-1]
+        rows = cursor.rows + sum(len(starts) for _, starts in found)
+        moved = Cursor((_id(answer, int(starts[-1])),), cursor.maximum, rows)
+        return Found([(namespace, *part) for part in found], moved, count)
+
+    def _maximum(self, collection: Collection, after: int) -> str | None:
+        """The greatest `_id`, as a plan has it; None for an empty collection."""
+        command = {
+            "find": collection.table, "filter": condition(collection.filter or ""), "sort": {"_id": -1}, "limit": 1,
+            "projection": {"_id": 1}, "singleBatch": True, **concern(after),
+        }  # fmt: skip
+        answer = RawCursor(self._connect(), collection.schema, command).next()
+        return _id(answer, int(answer.starts[0])) if len(answer.starts) else None
+
+    def _documents(
+        self, collection: Collection, cursor: Cursor, after: int, wanted: int
+    ) -> list[tuple[Answer, fields.Int64s]]:
+        """The next documents behind the cursor, in the order of the index over `_id`, which compares across types."""
+        if not cursor.maximum:
+            return []
+        maximum = index_bound(cursor.maximum[0])
+        upto: dict[str, Any] = {"$expr": {"$lte": ["$_id", {"$literal": maximum["_id"]}]}}
+        filter_ = condition(collection.filter or "")
+        command: dict[str, Any] = {
+            "find": collection.table,
+            "filter": {"$and": [filter_, upto]} if filter_ else upto,
+            "hint": {"_id": 1},
+            "sort": {"_id": 1},
+            "limit": wanted,
+            **concern(after),
+        }
+        if cursor.last is not None:
+            command["min"] = index_bound(cursor.last[0])
+            command["limit"] = wanted + 1
+        raw = RawCursor(self._connect(), collection.schema, command)
+        found: list[tuple[Answer, fields.Int64s]] = []
+        left = wanted
+        while raw.alive and left > 0:
+            answer = raw.next()
+            starts = answer.starts
+            if cursor.last is not None and len(starts) and not found and left == wanted:
+                # the bound itself was read before, unless it is gone
+                starts = starts[1:] if _id(answer, int(starts[0])) == cursor.last[0] else starts
+            starts = starts[:left]
+            left -= len(starts)
+            if len(starts):
+                found.append((answer, starts))
+        raw.close()
+        return found
+
+
+@contextmanager
+def _void_where_away() -> Iterator[None]:
+    """A server that cannot be reached makes a window void: the reader of the log counts how often it may be away."""
+    from pymongo.errors import PyMongoError
+
+    try:
+        yield
+    except PyMongoError as error:
+        if not is_passing(error):
+            raise
+        log.warning("a window of an incremental snapshot is void (%s)", type(error).__name__)
+        raise Void from None
+
+
+def _signal(rows: Rows, row: int) -> Signal | None:
+    from bson import decode, json_util
+
+    place = int(rows.at[row])
+    try:
+        document = decode(rows.data[place : place + int(fields.load(rows.data, place))].tobytes())
+        content = document.get("fullDocument") or {}
+        data = content.get("data", content.get("payload"))
+        text = data if isinstance(data, str) or data is None else json_util.dumps(data)
+        return Signal(str(content.get("_id", "")), str(content.get("type", "")), text)
+    except Exception as error:
+        # whoever may write a signal chooses its bytes, and it stays in the log
+        log.warning("a document of the signal collection is no signal and is ignored (%s)", type(error).__name__)
+        return None
+
+
+def _id(answer: Answer, start: int) -> str:
+    """The `_id` of the document at `start` as a plan has it."""
+    places, kinds = fields.locate(answer.data, np.array([start], np.int64), ("_id",))
+    place, kind = int(places[0, 0]), int(kinds[0, 0])
+    size = int(fields.value_size(answer.data, kind, place, len(answer.data)))
+    body = bytes((kind,)) + b"_id\0" + answer.data[place : place + size].tobytes()
+    return encoded_id((len(body) + 5).to_bytes(4, "little") + body + b"\0")
+
+
+def _keys(segment: Segment) -> list[bytes]:
+    """The keys of a segment's events as bytes: the type and value of `_id`."""
+    key = images(segment).key
+    found = []
+    for place, kind in zip(key.places.tolist(), key.kinds.tolist(), strict=True):
+        size = int(fields.value_size(segment.data, kind, place, len(segment.data))) if place >= 0 else 0
+        found.append(bytes((kind,)) + segment.data[place : place + size].tobytes())
+    return found
+
+
+def _changed(
+    changes: Changes, namespace: Namespace, low: Position, high: Position, skipped: Sequence[int], kind: str
+) -> set[bytes]:
+    """The keys of a collection that have an event in `(low, high]`; `skipped` operations give none."""
+    if namespace not in changes.names:
+        return set()
+    number = list(changes.names).index(namespace)
+    found: set[bytes] = set()
+    for part in changes.rows:
+        within = part.part(slice(part.first_after(low), part.first_after(high)))
+        own = within.part(np.flatnonzero((within.namespace == number) & ~np.isin(within.op, skipped)))
+        for several in segments([own], changes.names, kind).values() if len(own) else ():
+            for segment in several:
+                found.update(_keys(segment))
+    return found

@@ -1,0 +1,222 @@
+"""Chunk: a run of messages as the spool keeps it, and the rows of a batch in it. Planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
+from tailrace.connectors.postgres.log.numbering import Numbers
+from tailrace.connectors.postgres.protocol import scan
+from tailrace.connectors.postgres.protocol.position import NOWHERE, LogPosition, sent
+
+SEVERAL, BOUNDARY, MESSAGE = -2, -3, -4
+
+
+@dataclass(slots=True)
+class Chunk:
+    """A run of messages as they were read, with the captured changes among them (its rows) indexed.
+
+    Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `version[i]` is the id of its
+    table version, `SEVERAL` for a truncate, whose versions `truncated` holds by message, `MESSAGE` for a logical
+    message, and `BOUNDARY` for the Begin and Commit messages, which are rows where transaction metadata is wanted.
+    Then `numbers` has the events' numbers, and `counts` the transactions that end in the chunk, by their place in
+    `transactions`. The `end_*` arrays describe the commits in the chunk: the number of rows up to each, its LSN, its
+    end LSN, the end LSN of the last one up to it that was not left out (-1: none was), and its time in µs since 1970.
+    A logical message outside of transactions is a transaction and a commit of its own (see `LogPosition`), with the
+    transaction id 0.
+    """
+
+    data: Bytes
+    offsets: Int64s
+    rows: Int64s
+    kinds: Bytes
+    version: Int32s
+    lsn: Int64s
+    transaction: Int32s
+    ordinal: Int64s
+    transactions: Transactions
+    end_rows: Int64s
+    end_commit: Int64s
+    end_end: Int64s
+    end_seen: Int64s
+    end_us: Int64s
+    truncated: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    numbers: Numbers | None = None
+    counts: dict[int, Counts] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def row_commits(self) -> Int64s:
+        """The commit LSN of each row, ascending."""
+        return self.transactions.commit_lsn[self.transaction]
+
+    def _commit(self, place: int) -> LogPosition:
+        """The position after the commit at `place` of the `end_*` arrays."""
+        end, seen = int(self.end_end[place]), max(int(self.end_seen[place]), 0)
+        return LogPosition(
+            int(self.end_commit[place]),
+            seen,
+            idle_lsn=sent(end) if end > seen else NOWHERE,
+            at_us=int(self.end_us[place]),
+        )
+
+    def leads_to(self, before: LogPosition) -> LogPosition:
+        """How far the log has been read with the chunk, when it had been read to `before`.
+
+        A session that begins anew sends what was read before: that leads nowhere.
+        """
+        found = before
+        if len(self):
+            seen = int(self.end_seen[-1]) if len(self.end_seen) else before.end_lsn
+            commit_lsn = int(self.transactions.commit_lsn[self.transaction[-1]])
+            found = LogPosition(commit_lsn, max(seen, 0), int(self.ordinal[-1]) + 1)
+        if len(self.end_commit) and int(self.end_commit[-1]) >= found.commit_lsn:
+            found = self._commit(len(self.end_commit) - 1)
+        return found if before.is_before(found) else before
+
+    def size(self, first: int, last: int) -> int:
+        """Bytes from the first message of rows `[first, last)` to the end of their last one."""
+        if first >= last:
+            return 0
+        return int(self.offsets[self.rows[last - 1] + 1] - self.offsets[self.rows[first]])
+
+    def compacted(self) -> Chunk:
+        """The same rows with the other messages left out, where those are most of the bytes."""
+        kept = int((self.offsets[self.rows + 1] - self.offsets[self.rows]).sum()) if len(self.rows) else 0
+        if 2 * kept >= self.data.nbytes:
+            return self
+        data, offsets = scan.gather(self.data, self.offsets, self.rows)
+        places = {int(message): place for place, message in enumerate(self.rows)} if self.truncated else {}
+        return replace(
+            self,
+            data=data,
+            offsets=offsets,
+            rows=np.arange(len(self.rows), dtype=np.int64),
+            truncated={places[message]: found for message, found in self.truncated.items() if message in places},
+            numbers=None if self.numbers is None else self.numbers.moved(places),
+        )
+
+    def joined(self, other: Chunk) -> Chunk:
+        """This chunk and the one that follows it as one."""
+        messages, transactions = len(self.offsets) - 1, len(self.transactions)
+        parts = [chunk.data[chunk.offsets[0] : chunk.offsets[-1]] for chunk in (self, other)]
+        starts = self.offsets - self.offsets[0], other.offsets[1:] - other.offsets[0] + parts[0].nbytes
+        numbers = None
+        if self.numbers is not None and other.numbers is not None:
+            truncates = {messages + message: found for message, found in other.numbers.truncates.items()}
+            numbers = Numbers(
+                np.concatenate([self.numbers.total, other.numbers.total]),
+                np.concatenate([self.numbers.table, other.numbers.table]),
+                self.numbers.truncates | truncates,
+            )
+        of = [chunk.transactions for chunk in (self, other)]
+        return Chunk(
+            data=np.concatenate(parts),
+            offsets=np.concatenate(starts),
+            rows=np.concatenate([self.rows, other.rows + messages]),
+            kinds=np.concatenate([self.kinds, other.kinds]),
+            version=np.concatenate([self.version, other.version]),
+            lsn=np.concatenate([self.lsn, other.lsn]),
+            transaction=np.concatenate([self.transaction, other.transaction + np.int32(transactions)]),
+            ordinal=np.concatenate([self.ordinal, other.ordinal]),
+            transactions=Transactions(
+                xid=np.concatenate([one.xid for one in of]),
+                commit_lsn=np.concatenate([one.commit_lsn for one in of]),
+                commit_us=np.concatenate([one.commit_us for one in of]),
+                previous_end=np.concatenate([one.previous_end for one in of]),
+            ),
+            end_rows=np.concatenate([self.end_rows, other.end_rows + len(self)]),
+            end_commit=np.concatenate([self.end_commit, other.end_commit]),
+            end_end=np.concatenate([self.end_end, other.end_end]),
+            end_seen=np.concatenate([self.end_seen, other.end_seen]),
+            end_us=np.concatenate([self.end_us, other.end_us]),
+            truncated=self.truncated | {messages + message: found for message, found in other.truncated.items()},
+            numbers=numbers,
+            counts=self.counts | {transactions + place: found for place, found in other.counts.items()},
+        )
+
+    def first_after(self, position: LogPosition) -> int:
+        """The index of the first row that stands after `position`."""
+        commits = self.row_commits()
+        if position.consumed is None:
+            return int(np.searchsorted(commits, position.commit_lsn, "right"))
+        low = int(np.searchsorted(commits, position.commit_lsn, "left"))
+        high = int(np.searchsorted(commits, position.commit_lsn, "right"))
+        return low + int(np.searchsorted(self.ordinal[low:high], position.consumed, "left"))
+
+    # --- where batches end, and what of the bytes they need -------------------------------------------------------
+
+    def rows_upto(self, upto: int) -> int:
+        """How many rows belong to commits up to the LSN `upto`."""
+        return int(np.searchsorted(self.row_commits(), upto, "right"))
+
+    def sizes(self, first: int, last: int) -> Int64s:
+        """Bytes from the message of row `first` to the end of that of each of the rows `[first, last)`."""
+        found: Int64s = self.offsets[self.rows[first:last] + 1] - self.offsets[self.rows[first]]
+        return found
+
+    def end(self, start: LogPosition, first: int, last: int, upto: int | None) -> LogPosition | None:
+        """The last commit up to `last` rows that ends some of them, or the transaction that `start` is inside of."""
+        ends = int(np.searchsorted(self.end_rows, last, "right"))
+        if upto is not None:
+            ends = min(ends, int(np.searchsorted(self.end_commit, upto, "right")))
+        if not ends:
+            return None
+        is_inside = start.consumed is not None and int(self.end_commit[ends - 1]) >= start.commit_lsn
+        return self._commit(ends - 1) if is_inside or int(self.end_rows[ends - 1]) > first else None
+
+    def cut(self, row: int, start: LogPosition) -> LogPosition:
+        """The position after `row`, inside its transaction: the slot may only forget what is before that.
+
+        A row that is a whole transaction (a message outside of one) has nothing to be inside of.
+        """
+        of = int(self.transaction[row])
+        ended = int(np.searchsorted(self.end_rows, row + 1))
+        is_alone = self.version[row] == MESSAGE and self.transactions.xid[of] == 0
+        if is_alone and ended < len(self.end_rows):
+            return self._commit(ended)
+        previous, safe = int(self.transactions.previous_end[of]), start.safe_lsn
+        end = previous if previous > 0 else start.end_lsn
+        return LogPosition(
+            int(self.transactions.commit_lsn[of]),
+            end,
+            int(self.ordinal[row]) + 1,
+            # What the log has been read to may be further than the last commit that was not left out.
+            idle_lsn=safe if safe > end else NOWHERE,
+            at_us=start.at_us,
+        )
+
+    def is_passed(self, position: LogPosition) -> bool:
+        """Whether there is no row after `position`, nor the end of the transaction that it is in."""
+        if self.first_after(position) < len(self):
+            return False
+        ends = self.end_commit
+        if position.consumed is not None:
+            return not len(ends) or int(ends[-1]) < position.commit_lsn
+        return len(self) > 0 or not len(ends) or int(ends[-1]) <= position.commit_lsn
+
+    def extent(self, first: int, last: int) -> tuple[int, int]:
+        """Where the messages of the rows `[first, last)` begin and end."""
+        return int(self.offsets[self.rows[first]]), int(self.offsets[self.rows[last - 1] + 1])
+
+    def without_data(self) -> Chunk:
+        return replace(self, data=np.empty(0, np.uint8))
+
+    def with_data(self, data: Bytes, low: int, high: int) -> Chunk:
+        """The chunk with the bytes `[low, high)` of its messages: those before and after become empty."""
+        return replace(self, data=data, offsets=np.clip(self.offsets, low, high) - low)
+
+    def taken(self, first: int, last: int) -> Rows:
+        return Rows(self, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows `[first, last)` of a chunk."""
+
+    chunk: Chunk
+    first: int
+    last: int

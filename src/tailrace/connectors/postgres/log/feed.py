@@ -1,0 +1,500 @@
+"""PostgresFeed: the slot's log as runs of messages, by the gear that fits, with the slot behind Spark's commits.
+
+Planner; all but the last part on the reader's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import Int32s
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.log.chunk import Rows
+from tailrace.connectors.postgres.log.endings import (
+    DUPLICATE_OBJECT,
+    FORBIDDEN,
+    NO_SLOT_LEFT,
+    OBJECT_IN_USE,
+    SlotInUse,
+    classify,
+    exhausted,
+)
+from tailrace.connectors.postgres.log.gears import CatchUp, Messages, Streaming
+from tailrace.connectors.postgres.log.identity import (
+    ServerId,
+    decodes_behind_standbys,
+    flushed_end,
+    identify,
+    refuse_standby,
+)
+from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
+from tailrace.connectors.postgres.log.indexing import Indexer, Step
+from tailrace.connectors.postgres.log.numbering import Numbering
+from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings
+from tailrace.connectors.postgres.log.visible import Streamed, Visible
+from tailrace.connectors.postgres.protocol.position import (
+    Committed,
+    FlushedLsn,
+    LogPosition,
+    ReadLsn,
+    TargetLsn,
+    confirmed,
+    lsn_text,
+    may_forget,
+    sent,
+)
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.schema.relations import Relations
+from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
+from tailrace.log import feed
+from tailrace.log.feed import Setback
+from tailrace.runtime import THREADS, Runtime
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+
+# How often it is looked whether the server has flushed what is wanted, and whether more is wanted, in s.
+FLUSH_SECONDS = 0.02
+TARGET_SECONDS = 0.05
+
+
+class PostgresFeed:
+    """The messages of the slot behind `start`, run by run. Implements `tailrace.log.feed.LogFeed`.
+
+    `server` is whose log was read before, up to `reached_lsn`: the log of another one is refused; None: any is taken.
+    `relations` turns Relation messages into the table versions that segments need; `visible` is what a snapshot has
+    shown of the log already; with `target_lsn` nothing that commits after it is wanted, and reading ends there; with
+    `numbered_without` events are numbered within their transactions, but for operations that give none. With `comments`
+    schemas hold the comments of columns. `takes(prefix)` says which logical messages are captured, None: none.
+    `shows(table)` names the columns that an update must change to be delivered; None: every update is. `streamed` gets
+    every transaction that is read.
+    """
+
+    def __init__(
+        self,
+        settings: ReaderSettings,
+        connections: Connections,
+        *,
+        database: str,
+        relations: Relations,
+        start: LogPosition,
+        server: ServerId | None = None,
+        reached_lsn: int = 0,
+        visible: Visible | None = None,
+        target_lsn: TargetLsn | None = None,
+        numbered_without: frozenset[str] | None = None,
+        comments: bool = False,
+        takes: Callable[[str], bool] | None = None,
+        shows: Callable[[TableSchema], Iterable[str]] | None = None,
+        streamed: Streamed | None = None,
+        runtime: Runtime = THREADS,
+    ) -> None:
+        self.settings = settings
+        self.start = start
+        self.runtime = runtime
+        self.relations = relations
+        self._connections = connections
+        self._database = database
+        self._comments = comments
+        self._takes = takes
+        self._shows = shows
+        self._streamed = streamed
+        self._bell = runtime.bell()
+        # A window must not wait long for a reader that waits for the server.
+        self._patience = 0.25 if streamed is None else 0.05
+        self._wanted_lsn = FlushedLsn(0)
+        self._target_lsn = target_lsn
+        self._is_asked = False
+        self._is_hurried: Callable[[], bool] = lambda: False
+        self.indexer = self._indexer_at(start, visible, numbered_without)
+        self._control: psycopg.Connection[Any] | None = None
+        self._replication: psycopg.Connection[Any] | None = None
+        self._runs: Generator[Step | None] | None = None
+        self._stream: Streaming | None = None
+        # What Spark has committed, and where the slot stands as far as it is known.
+        self._forgettable = confirmed(0)
+        self._acknowledged = confirmed(0)
+        # Every transaction that commits before this LSN is in the spool or had no captured change.
+        self._read_lsn = start.safe_lsn
+        # whose log it is, known from the first session on
+        self.server = server
+        self._reached_lsn = max(start.reached_lsn, reached_lsn)
+        self.head_lsn = FlushedLsn(0)
+        self.gear = "starting"
+        # whether the server may send transactions before their commit
+        self._in_progress = True
+
+    def _indexer_at(self, start: LogPosition, visible: Visible | None, without: frozenset[str] | None) -> Indexer:
+        versions = self.relations.versions
+        # The time that a message has which stands in the log before any commit.
+        known = start if start.at_us else replace(start, at_us=time.time_ns() // 1000)
+        tables = None if visible is None else visible.tables
+        return Indexer(
+            known,
+            self.relations,
+            visible,
+            None if without is None else Numbering(versions, without),
+            self._takes,
+            None if self._shows is None else self._compared,
+            None if tables is None else lambda version: str(versions[version].id) in tables,
+        )
+
+    # --- sessions ------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._control = self._connections.control()
+        self.relations.use(Catalog(self._control, self._database, self._comments))
+        self._resume()
+        self._runs = self._session()
+
+    def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> Step | None:
+        self._is_asked, self._is_hurried = is_asked, is_hurried
+        assert self._runs is not None
+        return next(self._runs)
+
+    def keep(self, step: feed.Step[LogPosition, int, Rows]) -> None:
+        assert isinstance(step, Step)
+        self.indexer.keep(step)
+        if step.after.open is not None:
+            # transactions come in the order of their commits
+            self._read_to(sent(step.after.open[1]))
+        elif len(step.chunk.end_end):
+            self._read_to(sent(int(step.chunk.end_end[-1])))
+
+    def rest(self) -> None:
+        if self._stream is None:
+            self._advance_slot(force=False)
+        else:
+            self._acknowledge(self._stream)
+            self._stream.status_if_due()
+
+    def close(self) -> None:
+        runs, self._runs = self._runs, None
+        connections = [one for one in (self._control, self._replication) if one is not None]
+        self._control = self._replication = None
+        with ExitStack() as ending:
+            for connection in connections:
+                ending.callback(connection.close)
+            if runs is not None:
+                # with its gear
+                ending.callback(runs.close)
+
+    def setback(self, error: Exception) -> Setback | None:
+        settings = self.settings
+        text = f"reading slot {settings.slot} failed ({error})"
+        if getattr(error, "sqlstate", None) == OBJECT_IN_USE:
+            return Setback("slot", text, settings.slot_retries, 0.2, settings.slot_retry_delay)
+        if classify(error, settings.slot) is not None:
+            return None
+        return Setback("session", text, settings.max_retries, 0.2, settings.retry_delay)
+
+    def lasting(self, error: BaseException) -> BaseException:
+        slot = self.settings.slot
+        if not isinstance(error, Exception):
+            return TailraceError(f"Reading slot {slot} has ended: {type(error).__name__}")
+        return classify(error, slot) or exhausted(error, slot)
+
+    def _session(self) -> Generator[Step | None]:
+        """The runs of a session, by one gear after another; None: nothing new for a while."""
+        while True:
+            self.head_lsn = self._flushed_end()
+            target = self._target_lsn
+            if target is not None and self._read_lsn >= target:
+                # everything that is wanted has been read: only acknowledgements remain
+                self._advance_slot(force=True)
+                self._doze(TARGET_SECONDS)
+                yield None
+            elif target is not None or self.head_lsn - self._read_lsn > self.settings.catch_up_above:
+                yield from self._catching_up()
+            else:
+                yield from self._streaming()
+
+    def _doze(self, seconds: float) -> None:
+        if self.runtime.ready((self._bell.fileno(),), seconds):
+            self._bell.silence()
+
+    def _resume(self) -> None:
+        """Where a new decoding session begins: after the last transaction that was read completely."""
+        assert self._control is not None
+        server = self._identify()
+        row = self._control.execute(
+            "select (confirmed_flush_lsn - '0/0'::pg_lsn)::int8, active_pid from pg_replication_slots "
+            "where slot_name = %s",
+            (self.settings.slot,),
+        ).fetchone()
+        if row is None or row[0] is None:
+            raise PositionLost(
+                f"The replication slot {self.settings.slot} is gone.",
+                "Changes since the last commit are lost: delete the checkpoint to start again with a snapshot.",
+            )
+        stands, holder = confirmed(int(row[0])), row[1]
+        if holder is not None:
+            raise SlotInUse(self.settings.slot, holder)
+        end = self._flushed_end()
+        if self._read_lsn == 0:
+            self._read_lsn = stands
+        elif end < self._read_lsn:
+            raise PositionLost(
+                f"The server's log ends at {lsn_text(end)}, before the checkpoint at "
+                f"{lsn_text(self._read_lsn)}: this is another server, or one restored to an earlier time.",
+                "Delete the checkpoint to start again with a snapshot.",
+            )
+        self._check_begins(stands)
+        self._acknowledged, self.server = stands, server
+
+    def _identify(self) -> ServerId:
+        """The server of this session. Raises PositionLost when its log is not the one that was read so far.
+
+        One that has become a standby raises ConnectionFailed: another server is the primary soon, under the same name.
+        """
+        assert self._control is not None
+        try:
+            refuse_standby(self._control)
+        except PrerequisiteError as error:
+            raise ConnectionFailed(error.message, error.remedy) from None
+        self._replication = self._connections.replication()
+        reached = max(self._reached_lsn, self._read_lsn, self.indexer.position.reached_lsn)
+        return identify(self._replication, self.server, reached)
+
+    def _check_begins(self, lsn: ReadLsn) -> None:
+        """Raises PositionLost when what is read next begins at `lsn`, behind what has been read."""
+        if lsn > self._read_lsn:
+            raise PositionLost(
+                f"The replication slot {self.settings.slot} stands at {lsn_text(lsn)}, ahead of the checkpoint "
+                f"at {lsn_text(self._read_lsn)}: it was created anew or read by someone else.",
+                "The changes between are lost: delete the checkpoint to start again with a snapshot.",
+            )
+
+    def _flushed_end(self) -> FlushedLsn:
+        assert self._control is not None
+        return flushed_end(self._control)
+
+    def _catching_up(self) -> Iterator[Step | None]:
+        """The backlog in slices; streamed when the server has no slot to spare for a copy, or the copy would not wait
+        for standbys as the slot does."""
+        gear = self._copy()
+        if gear is None:
+            yield from self._streaming(may_catch_up=False)
+            return
+        settings = self.settings
+        try:
+            self.gear = "catch-up"
+            gear.advance(self._read_lsn)
+            self._check_begins(gear.position())
+            size = settings.first_slice_bytes
+            while not self._is_caught_up():
+                if self.head_lsn <= self._read_lsn:
+                    # what is wanted has been written and not flushed: the server gives none of it before
+                    self._doze(FLUSH_SECONDS)
+                    self.head_lsn = self._flushed_end()
+                    yield None
+                    continue
+                upto = min(self.head_lsn, self._target_lsn or self.head_lsn, self._read_lsn + size)
+                self.indexer.reset()
+                for run in gear.slice(upto):
+                    # a slice brings transactions as a whole, however large they are
+                    yield self._step(run)
+                self._read_to(gear.position())
+                size = settings.slice_bytes
+                self._advance_slot(force=False)
+                if self._target_lsn is None and self._is_caught_up():
+                    self.head_lsn = self._flushed_end()
+                yield None
+            self._advance_slot(force=True)
+        finally:
+            gear.close()
+
+    def _copy(self) -> CatchUp | None:
+        """The catch-up gear; None where the slot has to be streamed."""
+        settings = self.settings
+        assert self._control is not None
+        if decodes_behind_standbys(self._control, settings.slot):
+            log.info("the slot waits for standbys, and copies of it do not: streaming the backlog instead")
+            return None
+        connection = self._connections.arrow()
+        try:
+            name = f"{settings.slot[:40]}_catchup"
+            return CatchUp(connection, settings.slot, settings.publication, name, self._parameters())
+        except Exception as error:
+            connection.close()
+            state = getattr(error, "sqlstate", None)
+            if state not in (NO_SLOT_LEFT, DUPLICATE_OBJECT, FORBIDDEN):
+                raise
+            # a role that database.initial.statements set may lack the rights of the one that logged in
+            reason = "the role may not copy the slot" if state == FORBIDDEN else "no replication slot to spare"
+            log.warning("%s for the catch-up gear; streaming the backlog instead", reason)
+            return None
+
+    def _parameters(self) -> dict[str, str]:
+        """Parameters of pgoutput beside protocol and publication; servers before 14 do not send logical messages."""
+        assert self._control is not None
+        found = dict(self.settings.parameters)
+        if self._takes is not None and self._control.info.server_version >= 140000:
+            found["messages"] = "true"
+        return found
+
+    def _is_caught_up(self) -> bool:
+        if self._target_lsn is not None:
+            return self._read_lsn >= self._target_lsn
+        return self.head_lsn - self._read_lsn <= self.settings.stream_below
+
+    def _streaming(self, may_catch_up: bool = True) -> Iterator[Step | None]:
+        """The stream, until the backlog has grown so large that catching up is faster."""
+        gear = self._started()
+        self._stream = gear
+        try:
+            self.indexer.reset()
+            self.gear = "streaming"
+            checked = self.runtime.monotonic()
+            while True:
+                self._acknowledge(gear)
+                patience = 0.0 if self._is_asked else 0.02 if self._is_wanted else self._patience
+                run = gear.poll(patience, lambda: self._is_hurried() or self._is_wanted)
+                step = None if run is None else self._step(run)
+                if step is None and not gear.has_open_transaction and not self.indexer.is_open:
+                    self._read_to(gear.sent_lsn)
+                    if self._is_wanted:
+                        # otherwise the server says only now and then how far it is
+                        gear.send_status(reply=True)
+                self.head_lsn = max(self.head_lsn, gear.sent_lsn)
+                yield step
+                if run is not None and may_catch_up and self.runtime.monotonic() - checked > 1.0:
+                    checked = self.runtime.monotonic()
+                    self.head_lsn = self._flushed_end()
+                    if self.head_lsn - self._read_lsn > self.settings.catch_up_above:
+                        return
+        except AfterCommit as error:
+            # what has been read does not count them: the next session begins before them
+            log.warning("%s Until the next start the server keeps transactions until their commit.", error)
+            self._in_progress = False
+        finally:
+            self._stream = None
+            gear.close()
+
+    def _started(self) -> Streaming:
+        """The streaming gear, behind what has been read."""
+        settings = self.settings
+        assert self._control is not None
+        # the one that has said whose log it is, or another one after that
+        connection, self._replication = self._replication or self._connections.replication(), None
+        in_progress = StreamedTransactions(settings.in_progress_limit)
+        gear = Streaming(connection, settings.status_interval, self._bell, in_progress, self.runtime)
+        try:
+            gear.start(
+                settings.slot,
+                settings.publication,
+                self._read_lsn,
+                max(self._acknowledged, self._forgettable),
+                self._control.info.server_version,
+                self._parameters(),
+                self._in_progress,
+            )
+        except BaseException:
+            gear.close()
+            raise
+        return gear
+
+    @property
+    def _is_wanted(self) -> bool:
+        """Whether someone waits for a position that has not been read."""
+        return self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0)
+
+    def _step(self, run: Messages) -> Step:
+        """A run as a chunk. Nothing has been read of it before that is kept."""
+        step = self.indexer.index(run.data, run.offsets, run.lsn)
+        chunk = step.chunk
+        if self._streamed is not None and len(chunk):
+            # before it can be planned; a transaction may be added twice
+            self._streamed.add(chunk.transactions.xid, chunk.transactions.commit_lsn)
+        return replace(step, chunk=chunk.compacted()) if step.is_wanted else step
+
+    def _read_to(self, lsn: ReadLsn) -> None:
+        self._read_lsn = max(self._read_lsn, lsn)
+
+    def _acknowledge(self, gear: Streaming) -> None:
+        forgettable = self._forgettable
+        if forgettable > gear.flushed:
+            # at most one message a poll; the periodic status carries it otherwise
+            gear.acknowledge(forgettable)
+            self._acknowledged = forgettable
+
+    def _advance_slot(self, force: bool) -> None:
+        """Move the slot to what Spark has committed. It decodes the WAL on the way, so not after every slice."""
+        assert self._control is not None
+        forgettable, done = self._forgettable, self._acknowledged
+        if forgettable <= done or not (force or forgettable - done > 8 * self.settings.slice_bytes):
+            return
+        self._control.execute(
+            "select pg_replication_slot_advance(%s, %s::pg_lsn)", (self.settings.slot, lsn_text(forgettable))
+        )
+        self._acknowledged = forgettable
+
+    def _compared(self, version: int) -> tuple[Int32s, int]:
+        """The places of the columns that an update of the table version must change, and how many columns there are."""
+        assert self._shows is not None
+        table = self.relations.versions[version]
+        places = sorted({table.index(name) for name in self._shows(table)})
+        return np.array(places, np.int32), len(table.columns)
+
+    # --- by other threads, too -----------------------------------------------------------------------------------
+
+    @property
+    def progress(self) -> int:
+        return self._read_lsn
+
+    @property
+    def is_behind(self) -> bool:
+        return self.gear == "catch-up" and self.head_lsn - self._read_lsn > self.settings.first_slice_bytes
+
+    @property
+    def is_prompt(self) -> bool:
+        return self.gear == "streaming"
+
+    def hurry(self) -> None:
+        self._bell.ring()
+
+    def want(self, target: int) -> None:
+        self._wanted_lsn = max(self._wanted_lsn, FlushedLsn(target))
+        self._bell.ring()
+
+    def extend(self, lsn: FlushedLsn) -> None:
+        """Where reading ends at a target, let it go on to `lsn`."""
+        if self._target_lsn is not None:
+            self._target_lsn = max(self._target_lsn, TargetLsn(lsn))
+
+    def has_read(self, target: int) -> bool:
+        return self._read_lsn >= target
+
+    def has_passed(self, position: LogPosition) -> bool:
+        # of the transaction that it is in nothing may be captured any more
+        return self._read_lsn > position.commit_lsn
+
+    def reached(self) -> Callable[[LogPosition], LogPosition]:
+        # in this order: what is known of the commits must not be older than how far they have been read
+        read, reached = self._read_lsn, self.indexer.reached
+
+        def moved(start: LogPosition) -> LogPosition:
+            if start.consumed is not None or read <= start.safe_lsn:
+                return start
+            return replace(start, end_lsn=max(start.end_lsn, reached.last_end), idle_lsn=read, at_us=reached.last_us)
+
+        return moved
+
+    def forget(self, position: Committed) -> LogPosition:
+        self.relations.history.forget(position)
+        self._forgettable = max(self._forgettable, may_forget(position))
+        return position
+
+    def end(self) -> None:
+        """No session follows."""
+        self._bell.close()

@@ -1,0 +1,57 @@
+"""Rows of the signal table, as the log has them: signals and watermarks. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tailrace.columns.batch import ChangeBatch
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.log import segments
+from tailrace.connectors.postgres.log.chunk import Rows
+from tailrace.connectors.postgres.protocol.segment import transactions_of
+from tailrace.connectors.postgres.snapshot.keyed import WindowOrigin
+from tailrace.snapshot.signals import Signal
+
+
+class Logged(NamedTuple):
+    """A row of the signal table that was inserted or deleted, at `lsn`, and the commit that it belongs to."""
+
+    signal: Signal
+    op: str
+    lsn: int
+    commit: WindowOrigin
+
+
+def logged(rows: Sequence[Rows], versions: Sequence[TableSchema], name: tuple[str, str] | None) -> list[Logged]:
+    """The inserts and deletes of the signal table `name`, `(schema, table)`, among `rows`, in log order."""
+    if name is None or not rows:
+        return []
+    found: list[Logged] = []
+    for oid in {table.oid for table in versions if (table.id.schema, table.id.table) == name}:
+        for batch in segments.changes_of(rows, versions, oid):
+            found += _of(batch)
+    return sorted(found, key=lambda one: (one.commit.position, one.lsn))
+
+
+def _of(batch: ChangeBatch) -> list[Logged]:
+    """Of one version of the table: id, type and data are its first three columns."""
+    found, transactions = [], transactions_of(batch)
+    for row in np.flatnonzero((batch.op == ord("c")) | (batch.op == ord("d"))).tolist():
+        image = batch.after if batch.op[row] == ord("c") else batch.before
+        if image is None or len(image.columns) < 3:
+            continue
+        texts = [column[row].as_py() for column in image.columns[:3]]
+        id_, kind, data = (None if text is None else text.decode("utf-8", "replace") for text in texts)
+        of, lsn = int(batch.transaction[row]), int(batch.lsn[row])
+        commit = WindowOrigin(
+            int(transactions.xid[of]),
+            lsn,
+            int(transactions.previous_end[of]),
+            int(transactions.commit_lsn[of]),
+            int(transactions.commit_us[of]),
+        )
+        found.append(Logged(Signal(id_ or "", kind or "", data), chr(batch.op[row]), lsn, commit))
+    return found

@@ -1,0 +1,261 @@
+"""LogReader: the planner's one reader of a log, on a thread of its own, and the spool that it fills."""
+
+from __future__ import annotations
+
+import logging
+from typing import Generic
+
+from tailrace.errors import SpoolFailed
+from tailrace.log.feed import Committed, LogFeed, P, Setback, Step, Taken, Upto
+from tailrace.log.spool import Spool
+from tailrace.runtime import THREADS, Runtime, Thread
+
+log = logging.getLogger("tailrace")
+
+# The longest that a refresh takes, in s.
+REFRESH_SECONDS = 0.02
+# While the spool is full the server gets an answer this often, in s.
+REST_SECONDS = 0.2
+
+
+class LogReader(Generic[P, Committed, Upto, Taken]):
+    """Reads what `feed` gives behind `start` into a spool until it is closed.
+
+    The spool holds up to `memory_limit` bytes in memory and further `disk_limit` bytes on disk; while it is full,
+    nothing is read. A session that is lost is followed by others, as the feed says. An error that lasts ends
+    the thread. It is raised by the calls that need what was not read, when all that was read has been planned: the
+    server may not have that any more. Methods are for the planner's main thread.
+    """
+
+    def __init__(
+        self,
+        feed: LogFeed[P, Committed, Upto, Taken],
+        start: P,
+        *,
+        memory_limit: int,
+        disk_limit: int,
+        name: str = "tailrace-reader",
+        runtime: Runtime = THREADS,
+    ) -> None:
+        self._feed = feed
+        self._name = name
+        self._runtime = runtime
+        self.spool: Spool[P, Upto, Taken] = Spool(start, memory_limit, disk_limit, runtime)
+        # Calls of `refresh`, and how many of them the reader has answered; whether someone waits for a change.
+        self._asked = self._answered = 0
+        self._is_awaited = False
+        # whether a warning has said that the disk takes nothing
+        self._has_warned = False
+        self._failure: BaseException | None = None
+        self._stop = runtime.event()
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        self._thread = self._runtime.start(self._run, self._name)
+
+    def close(self) -> None:
+        """Stop the thread and its session; waits at most a few seconds. May come twice."""
+        self._stop.set()
+        self._feed.hurry()
+        self.spool.wake()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join(5)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether nothing more is read."""
+        return self._failure is not None
+
+    def check(self) -> None:
+        """Raise what the thread has failed with, when nothing that it has read is left."""
+        failure = self._failure
+        if failure is not None and not len(self.spool):
+            raise failure
+
+    def has_read(self, target: int) -> bool:
+        """Whether everything before `target`, a place as the database counts it, has been read."""
+        return self._feed.has_read(target)
+
+    def read_through(self, target: int, seconds: float) -> bool:
+        """Wait until everything before `target` has been read; False when that takes too long.
+
+        It takes for ever when the spool is full: what it holds must be delivered first. Raises what the thread has
+        failed with before it came there.
+        """
+        deadline = self._runtime.monotonic() + seconds
+        self._feed.want(target)
+        while not self.has_read(target):
+            self._raise()
+            left = deadline - self._runtime.monotonic()
+            if left <= 0 or self.spool.full:
+                return False
+            self.spool.wait(min(left, 0.25))
+        return True
+
+    def demand(self, end: P) -> None:
+        """Read on to `end` though the spool is full: one batch has to hold all of it."""
+        self.spool.require(end)
+
+    def refresh(self) -> None:
+        """Have the spool hold what the server has sent until now, if that is a matter of a moment."""
+        seen = self.spool.version
+        self._asked += 1
+        self._feed.hurry()
+        deadline = self._runtime.monotonic() + REFRESH_SECONDS
+        while (
+            self._feed.is_prompt
+            and not self.spool.full
+            and self._answered < self._asked
+            and self._runtime.monotonic() < deadline
+        ):
+            self.spool.wait(deadline - self._runtime.monotonic(), seen)
+            seen = self.spool.version
+
+    def wait(self, seconds: float, since: int | None = None) -> None:
+        """Wait until the spool has changed after its version was `since`, or from now on, at most `seconds`.
+
+        What arrives meanwhile is put there at once, and not gathered with what follows. Raises what the thread has
+        failed with: nothing more comes.
+        """
+        self._raise()
+        self._is_awaited = True
+        self._feed.hurry()
+        self.spool.wait(seconds, since)
+        self._is_awaited = False
+        self._raise()
+
+    def is_filling(self, max_bytes: int) -> bool:
+        """Whether a backlog is being read and less than half of a batch of `max_bytes` is there."""
+        is_read = self._feed.is_behind and not self.spool.full and not self.has_failed
+        return is_read and 2 * self.spool.size < max_bytes
+
+    def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None) -> P:
+        """As `Spool.plan`; when the spool is full of one unfinished transaction, a cut in it.
+
+        Without `upto` it raises what the thread has failed with where there is nothing to deliver, and will be none.
+        """
+        # in this order: what was read before a failure is there
+        failure = self._failure
+        end = self.spool.plan(start, max_rows, max_bytes, upto)
+        if end == start and self.spool.full:
+            end = self.spool.plan(start, max_rows, max_bytes, upto, cut=True)
+        if end == start and upto is None and failure is not None:
+            raise failure
+        return end
+
+    def take(self, start: P, end: P) -> list[Taken]:
+        """The rows in `(start, end]`, waiting until they have been read (a replay after a restart).
+
+        The spool takes them in whatever its limits are. Raises SpoolFailed, and what the thread has failed with.
+        """
+        with self.spool.requiring(end):
+            while True:
+                # in this order: what is read between two of the calls must not be missed
+                failure, seen = self._failure, self.spool.version
+                if self.spool.has_reached(end) or self._feed.has_passed(end):
+                    return self.spool.take(start, end)
+                if failure is not None:
+                    raise failure
+                self.spool.wait(1.0, seen)
+
+    def committed(self, position: Committed) -> None:
+        """Spark has committed everything up to `position`: forget it, and let the server forget it in time."""
+        self.spool.release(self._feed.forget(position))
+
+    def idle_position(self, start: P) -> P:
+        """`start` moved over what the server has sent since without a captured change; `start` if rows wait.
+
+        Committing such a position lets the server forget: an idle captured table beside a busy one must not make it
+        keep its log.
+        """
+        # in this order: what is known of the rows must not be older than how far they have been read
+        moved = self._feed.reached()
+        return start if self.spool.holds_rows_after(start) else moved(start)
+
+    def _raise(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # --- the reader's thread -------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._read_on()
+        except BaseException as error:
+            # whatever it is, the planner must not wait for a thread that is gone
+            self._failure = self._feed.lasting(error)
+            self.spool.wake()
+
+    def _read_on(self) -> None:
+        failures: dict[str, int] = {}
+        while not self._stop.is_set():
+            before = self._feed.progress
+            try:
+                self._session()
+            except Exception as error:
+                if self._stop.is_set():
+                    return
+                if self._feed.progress > before:
+                    failures.clear()
+                setback = self._setback(error)
+                failed = 0 if setback is None else failures.get(setback.kind, 0)
+                if setback is None or 0 <= setback.limit <= failed:
+                    raise
+                failures[setback.kind] = failed + 1
+                pause = setback.pause(failed)
+                log.warning("%s; trying again in %.1f s", setback.text, pause)
+                self._stop.wait(pause)
+
+    def _setback(self, error: Exception) -> Setback | None:
+        setback = self._feed.setback(error)
+        return setback.of_disk() if setback is not None and isinstance(error, SpoolFailed) else setback
+
+    def _session(self) -> None:
+        """Read until closed; whatever fails ends the session."""
+        feed, spool = self._feed, self.spool
+        try:
+            feed.open()
+            while not self._stop.is_set():
+                seen = spool.version
+                if spool.full:
+                    self._rest(seen)
+                    continue
+                asked, before = self._asked, feed.progress
+                step = feed.read(self._answered < asked, self._is_hurried)
+                if step is not None:
+                    self._keep(step)
+                if self._answered < asked or feed.progress > before:
+                    self._answered = asked
+                    spool.wake()
+        finally:
+            feed.close()
+
+    def _is_hurried(self) -> bool:
+        return self._answered < self._asked or self._is_awaited
+
+    def _rest(self, seen: int) -> None:
+        """Wait until the spool has changed after its version was `seen`, for a while."""
+        self._feed.rest()
+        self.spool.wait(REST_SECONDS, seen)
+
+    def _keep(self, step: Step[P, Upto, Taken]) -> None:
+        """Keep a step's chunk; only then has it been read.
+
+        What the disk refuses waits, as for a full spool, until Spark has committed some of the rest. Raises SpoolFailed
+        where Spark cannot commit anything before: a batch that is replayed needs the chunk.
+        """
+        while True:
+            try:
+                self.spool.put(step.chunk, step.is_wanted)
+                self._feed.keep(step)
+                return
+            except SpoolFailed as error:
+                if self._stop.is_set() or self.spool.is_required:
+                    raise
+                if not self._has_warned:
+                    self._has_warned = True
+                    log.warning("%s Reading goes on as fast as Spark commits what waits.", error)
+            seen = self.spool.version
+            while self.spool.full and not self._stop.is_set():
+                self._rest(seen)
+                seen = self.spool.version

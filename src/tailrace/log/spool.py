@@ -1,0 +1,233 @@
+"""Spool: what the reader has read and Spark has not committed yet, bounded in memory and on disk.
+
+Used by two threads of the planner: the reader puts, the query's calls plan, take and release.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Generic
+
+import numpy as np
+
+from tailrace.errors import SpoolFailed
+from tailrace.log.feed import Chunk, P, Taken, Upto
+from tailrace.log.spill import Place, Spill
+from tailrace.runtime import THREADS, Runtime
+
+# A chunk that is smaller, in bytes and rows, takes the next small one in: a stream brings one for each commit, and
+# everything that is done with a batch is done for each of its chunks.
+JOINED_BYTES = 256 << 10
+JOINED_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Held(Generic[P, Upto, Taken]):
+    """A chunk and the size of its raw bytes. Where they are on disk, at `place`, the chunk itself has none."""
+
+    chunk: Chunk[P, Upto, Taken]
+    size: int
+    place: Place | None
+
+    def loaded(self, spill: Spill, first: int, last: int) -> Chunk[P, Upto, Taken]:
+        """The chunk with the bytes of its rows `[first, last)` in memory."""
+        if self.place is None:
+            return self.chunk
+        low, high = self.chunk.extent(first, last)
+        return self.chunk.with_data(spill.read(self.place, low, high), low, high)
+
+
+class Spool(Generic[P, Upto, Taken]):
+    """Chunks in log order, behind `start`.
+
+    Beyond `memory_limit` bytes the raw bytes of further chunks go to disk; beyond `memory_limit + disk_limit` bytes
+    `full` asks the reader to wait, unless a batch is being replayed that has not been read yet. Both bounds are
+    exceeded by one chunk at most, and by such a batch. When the disk has refused a chunk, the spool is full as it is,
+    until something has been released.
+    """
+
+    def __init__(self, start: P, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
+        self._memory_limit = memory_limit
+        self._limit = memory_limit + disk_limit
+        self._held: deque[_Held[P, Upto, Taken]] = deque()
+        self._spill = Spill()
+        self._bytes = 0
+        self._in_memory = 0
+        self._is_refused = False
+        self._reached = start
+        self._required: P | None = None
+        self._changed = runtime.condition()
+        # counts the changes, for who has looked and is going to wait
+        self.version = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more should be read for now."""
+        return (self._is_refused or self._bytes >= self._limit) and not self.is_required
+
+    @property
+    def is_required(self) -> bool:
+        """Whether something is needed that has not been read to its end."""
+        required = self._required
+        return required is not None and not self.has_reached(required)
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return self._bytes
+
+    def __len__(self) -> int:
+        """Chunks held."""
+        return len(self._held)
+
+    def has_reached(self, position: P) -> bool:
+        """Whether every row up to `position` has been put here."""
+        return not self._reached.is_before(position)
+
+    def require(self, end: P) -> None:
+        """Be not full, whatever the limits are, before every row up to `end` is here."""
+        required = self._required
+        if required is None or required.is_before(end):
+            self._require(end)
+
+    @contextmanager
+    def requiring(self, end: P) -> Iterator[None]:
+        """As `require`, for a while.
+
+        That is the end of a batch that is planned already, perhaps under larger limits: nothing is delivered, and so
+        nothing released, before it is there as a whole.
+        """
+        before = self._required
+        self.require(end)
+        try:
+            yield
+        finally:
+            self._require(before)
+
+    def _require(self, end: P | None) -> None:
+        with self._changed:
+            self._required = end
+            self._notify()
+
+    def put(self, chunk: Chunk[P, Upto, Taken], is_wanted: bool = True) -> None:
+        """Keep a chunk, which follows the last one. Raises SpoolFailed; then it holds what it did, and is full.
+
+        Of one that is not wanted it only notes how far the log has been read.
+        """
+        size = int(chunk.data.nbytes) if is_wanted else 0
+        place = None
+        reached = chunk.leads_to(self._reached)
+        if size and self._in_memory and self._in_memory + size > self._memory_limit:
+            try:
+                place = self._spill.append(chunk.data)
+            except SpoolFailed:
+                with self._changed:
+                    self._is_refused = True
+                    self._notify()
+                raise
+            chunk = chunk.without_data()
+        with self._changed:
+            if is_wanted:
+                self._hold(_Held(chunk, size, place))
+            self._reached = reached
+            self._notify()
+
+    def _hold(self, held: _Held[P, Upto, Taken]) -> None:
+        if held.place is None and self._held and self._held[-1].place is None:
+            last = self._held[-1]
+            if last.size + held.size <= JOINED_BYTES and len(last.chunk) + len(held.chunk) <= JOINED_ROWS:
+                joined = last.chunk.joined(held.chunk)
+                if joined is not None:
+                    self._held.pop()
+                    self._bytes -= last.size
+                    self._in_memory -= last.size
+                    held = _Held(joined, int(joined.data.nbytes), None)
+        self._held.append(held)
+        self._bytes += held.size
+        self._in_memory += 0 if held.place else held.size
+
+    def wake(self) -> None:
+        """Let waiting callers look again: the reader has failed, or has passed a position without rows."""
+        with self._changed:
+            self._notify()
+
+    def _notify(self) -> None:
+        self.version += 1
+        self._changed.notify_all()
+
+    def wait(self, seconds: float, since: int | None = None) -> None:
+        """Wait until something changes, at most `seconds`; with `since` no longer than `version` is that."""
+        with self._changed:
+            if since is None or since == self.version:
+                self._changed.wait(seconds)
+
+    def release(self, position: P) -> None:
+        """Drop the chunks that have nothing to deliver after `position`."""
+        with self._changed:
+            while self._held and self._held[0].chunk.is_passed(position):
+                held = self._held.popleft()
+                self._bytes -= held.size
+                if held.place:
+                    self._spill.release(held.place)
+                else:
+                    self._in_memory -= held.size
+                self._is_refused = False
+            self._notify()
+
+    def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None, *, cut: bool = False) -> P:
+        """The end of the next batch after `start`: the last good one within the limits, or a cut behind some row.
+
+        The batch must not pass `upto`. Returns `start` when there is no good end behind a row, and what there is stays
+        within the limits; with `cut` a cut after the last row that is there. A batch has at least one row whatever the
+        limits are, but for one that brings a transaction to its end of which every row has been delivered.
+        """
+        with self._changed:
+            chunks = [held.chunk for held in self._held]
+        best = start
+        # the chunk and the row behind which the batch may be cut
+        last: tuple[Chunk[P, Upto, Taken], int] | None = None
+        rows = size = 0
+        for chunk in chunks:
+            first = chunk.first_after(start)
+            limit = len(chunk) if upto is None else max(first, chunk.rows_upto(upto))
+            fitting = _fitting(chunk, first, limit, max_rows - rows, max_bytes - size)
+            best = chunk.end(start, -1 if rows else first, fitting, upto) or best
+            if fitting < limit:
+                if best is not start:
+                    return best
+                if fitting > first or last is None:
+                    last = chunk, max(fitting - 1, first)
+                return last[0].cut(last[1], start)
+            if limit > first:
+                last = chunk, limit - 1
+                rows += limit - first
+                size += chunk.size(first, limit)
+            if limit < len(chunk):
+                break
+        return last[0].cut(last[1], start) if cut and last is not None and best is start else best
+
+    def take(self, start: P, end: P) -> list[Taken]:
+        """The rows after `start` up to and including `end`, in log order. Raises SpoolFailed."""
+        with self._changed:
+            held = list(self._held)
+        found = []
+        for one in held:
+            first, last = one.chunk.first_after(start), one.chunk.first_after(end)
+            if first < last:
+                found.append(one.loaded(self._spill, first, last).taken(first, last))
+        return found
+
+    def holds_rows_after(self, position: P) -> bool:
+        with self._changed:
+            return any(held.chunk.first_after(position) < len(held.chunk) for held in self._held)
+
+
+def _fitting(chunk: Chunk[P, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
+    """The row up to which the rows of the chunk, from `first` on and up to `limit`, stay within the limits."""
+    last = min(limit, first + max(max_rows, 0))
+    if last <= first or chunk.size(first, last) <= max_bytes:
+        return max(last, first)
+    return first + int(np.searchsorted(chunk.sizes(first, last), max_bytes, "right"))

@@ -1,0 +1,421 @@
+"""Windows of incremental snapshots: signals obeyed, chunks read between two watermarks, beside the log. Planner.
+
+A window is a part of one batch: the opening watermark is written, the next chunks are read or planned, the closing
+watermark is written, and the batch reads the log to where that one lies. A row whose key the log has changed meanwhile
+is left out: the log wins. So a row that is given is what the last change before it left, and no later change of its key
+is older (Debezium documentation, "Incremental snapshots"; A. Andreakis, I. Papapanagiotou: "DBLog", 2019).
+
+The progress is part of every offset. An offset whose batch had a window says where the snapshot stood before it: a
+planner that starts anew cannot know whether the window's rows were delivered or the batch was only replayed, so it
+reads that window again. A replayed batch has its changes and no rows.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from tailrace.runtime import THREADS, Runtime
+from tailrace.snapshot.channels import Channels
+from tailrace.snapshot.incremental import (
+    Collection,
+    Cursor,
+    IncrementalSnapshot,
+    Notification,
+    Notifications,
+    Unusable,
+)
+from tailrace.snapshot.obedience import Obedience
+from tailrace.snapshot.pace import Pace
+from tailrace.snapshot.progress import Progress
+from tailrace.snapshot.signals import WINDOW_CLOSE, WINDOW_OPEN, Signal
+
+log = logging.getLogger("tailrace")
+
+View = TypeVar("View")
+Chunk = TypeVar("Chunk")
+Upto = TypeVar("Upto")
+At = TypeVar("At")
+Changes = TypeVar("Changes")
+Read = TypeVar("Read")
+At_contra = TypeVar("At_contra", contravariant=True)
+Changes_contra = TypeVar("Changes_contra", contravariant=True)
+Read_co = TypeVar("Read_co", covariant=True)
+
+
+class Void(Exception):
+    """The window is void: nothing of it is delivered, and another one is opened later. Who raises it has said why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """A row of the signal table: one of this `id` is inserted, or the one that is there is deleted."""
+
+    id: str
+    kind: str
+    data: str | None
+    is_deletion: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[Chunk]):
+    """The next chunks of a table, none at its end, and the cursor behind them.
+
+    `count` is how many chunks of the option's size they are.
+    """
+
+    chunks: Sequence[Chunk]
+    cursor: Cursor
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Window(Generic[View, Chunk, Upto]):
+    """One window: the state `before` and `after` it, and what was found in between.
+
+    `at` is where the log stood, `view` what the chunks were found under, `count` how many they are in the option's
+    size, `took` how many seconds that was. `closing` is None where no watermarks are written; `upto` is where the log
+    must be read to. `number` counts the windows of the query, `end` is the offset of its batch, once that is planned.
+    """
+
+    before: IncrementalSnapshot
+    number: int
+    at: object
+    opened: datetime
+    after: IncrementalSnapshot | None
+    chunks: list[Chunk]
+    notifications: list[Notification]
+    count: int
+    took: float
+    view: View
+    closing: Watermark | None
+    upto: Upto
+    end: dict[str, Any] = field(default_factory=dict)
+
+
+class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_co]):
+    """What a database brings to windows. Its types: `At`, where the log has been read to when a window is opened;
+    `View`, what chunks are found under, such as a snapshot; `Chunk`; `Upto`, where a batch must end; `Changes`, the
+    changes of a batch; `Read`, what tasks are made of.
+
+    Raises the database's own errors for what nobody expects, and `Void` where a later window will do.
+    """
+
+    pace: Pace
+    refuses: Callable[[str], str]
+    """Why a signal's condition is refused; see `conditions.refusal`."""
+    writes: bool
+    """Whether watermarks are written."""
+    legacy: bool = False
+    """Whether they have no data, as in Debezium 1.7."""
+    needs_watermarks: bool = False
+    """Whether no window can be opened without them."""
+    opens_ahead: bool = False
+    """Whether the window behind that of a batch is opened while Spark reads the batch."""
+
+    def begin(self) -> None:
+        """A batch is going to be planned, and no window is being opened on another thread."""
+        return None
+
+    def is_ready(self, at: At_contra) -> bool:
+        """Whether a window may be opened now."""
+        ...
+
+    def mark(self, watermark: Watermark | None) -> int:
+        """Write a watermark, None: none is written; the log's position then, 0 where the database does not tell."""
+        ...
+
+    def view(self, at: At_contra, opened_at: int) -> AbstractContextManager[View]:
+        """What the chunks of a window are found under; `opened_at` is the position of the opening watermark."""
+        ...
+
+    def next_chunks(self, view: View, state: IncrementalSnapshot, count: int) -> Found[Chunk]:
+        """The next `count` chunks of the state's first table. Raises Unusable where it cannot be read at all."""
+        ...
+
+    def locate(self, at: At_contra, closing: Watermark | None, closed_at: int) -> Upto:
+        """Where the batch must end: behind the closing watermark, whose position is `closed_at`, and the chunks."""
+        ...
+
+    def reads(self, window: Window[View, Chunk, Upto], changes: Changes_contra) -> Sequence[Read_co]:
+        """The window's chunks for tasks, without the rows that the batch's changes supersede."""
+        ...
+
+    def is_void(self, window: Window[View, Chunk, Upto]) -> bool:
+        """Whether tasks may have read less than the window's chunks, so that they have to be read again."""
+        return False
+
+    def signals(self, changes: Changes_contra) -> list[tuple[Signal, str]]:
+        """The signals among a batch's changes in log order, each with its position as text."""
+        ...
+
+    def captured(self, changes: Changes_contra) -> Sequence[tuple[str, str]]:
+        """The tables that signals may name, in the order of their names."""
+        ...
+
+    def local(self, entry: str) -> str:
+        """An entry of a signal that names tables, in the form that `captured` has."""
+        return entry
+
+    def estimate(self, collection: Collection) -> int | None:
+        """About how many rows a table has that is being read; None where that is not known."""
+        return None
+
+    def rest(self) -> None:
+        """No window is open, and none comes soon."""
+        return None
+
+    def close(self) -> None:
+        """The query ends."""
+        return None
+
+
+class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
+    """Signals and windows of one query, over its database's `source`. Planner, its main thread.
+
+    What a call plans takes its place in `planned` alone, so that one that fails may come again.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        source: WindowSource[At, View, Chunk, Upto, Changes, Read],
+        runtime: Runtime = THREADS,
+    ) -> None:
+        self._source = source
+        self._pace = source.pace
+        self._runtime = runtime
+        self.opens_ahead = source.opens_ahead
+        self._deletes = config["incremental.snapshot.watermarking.strategy"] == "insert_delete"
+        self._reads_source = "source" in config["signal.enabled.channels"]
+        self._channels = Channels.of(config)
+        self._notifications = Notifications(config["topic.prefix"])
+        self._helper = runtime.helper("tailrace-window")
+        # the next window, which is opened while the batch of the last one is read
+        self._ahead: Future[Window[View, Chunk, Upto] | None] | None = None
+        # the window of the batch that is being planned, and that of the last one that was
+        self._next: Window[View, Chunk, Upto] | None = None
+        self._open: Window[View, Chunk, Upto] | None = None
+        # how many windows there had been with the last one whose chunks were handed out
+        self._served: int | None = None
+        # the running snapshot, of the batch that is being planned and of the last one that was
+        self._coming: IncrementalSnapshot | None = None
+        self._state: IncrementalSnapshot | None = None
+
+    @property
+    def parts(self) -> tuple[object, ...]:
+        """The objects that remember something between two calls."""
+        return self, self._source, self._pace, self._channels
+
+    def close(self) -> None:
+        self._helper.close()
+        self._source.close()
+        self._channels.close()
+
+    # --- the course of a batch -----------------------------------------------------------------------------------
+
+    def begin(self, progress: Progress) -> Progress:
+        """Where the next batch begins: `progress` is that of the last one, whose notices and window are past."""
+        self._pace.returned()
+        if self._ahead is not None:
+            # it uses the sessions that are needed from here on
+            self._helper.wait(self._ahead)
+        self._source.begin()
+        state = progress.state
+        if progress.before is not None:
+            # else nobody knows whether Spark has delivered the last window's rows or only replayed the batch
+            is_served = progress.windows == self._served
+            if is_served and self._open is not None and self._source.is_void(self._open):
+                log.info("a table has changed while it was read; its chunks are read again")
+                is_served = False
+            if not is_served:
+                state = progress.before
+        self._next = None
+        return replace(progress, state=state, before=None, notices=())
+
+    def open(self, progress: Progress, at: At) -> Window[View, Chunk, Upto] | None:
+        """The next window, if a snapshot is running and one can be opened; the log has been delivered up to `at`."""
+        ahead, self._ahead = self._ahead, None
+        if progress.state is None or progress.state.paused:
+            self._source.rest()
+            return None
+        # what has gone wrong meanwhile may be mended by another try, or is raised by it
+        window = None if ahead is None or ahead.exception() is not None else ahead.result()
+        if window is None or window.before != progress.state or window.at != at:
+            window = self._opened(progress.state, progress.windows, at, self._pace.chunks())
+        if window is not None:
+            self._pace.read(window.took)
+        self._next = window
+        return window
+
+    def open_ahead(self, end: dict[str, Any], progress: Progress, at: At) -> None:
+        """Open the window behind that of the batch that ends at the offset `end`, while Spark reads this one.
+
+        All that was sent before is shown by it, and all changes after that are in the next batch: it is the same
+        window that would be opened when this batch is done, without the time that this takes.
+        """
+        state = progress.state
+        if not self.opens_ahead or self._pace.waits or self._open is None or self._open.end != end:
+            return
+        if state is None or state.paused or progress.blocking:
+            return
+        chunks = self._pace.chunks()
+        self._ahead = self._helper.submit(self._opened, state, progress.windows, at, chunks)
+
+    def give_up(self) -> None:
+        """The log of the window cannot be read in time: the window is void, and nothing of it was delivered."""
+        self._next = None
+
+    def finish(self, progress: Progress, changes: Changes) -> Progress:
+        """The progress after the batch of `changes`: its window read, its signals and those of the channels obeyed."""
+        notes: list[Notification] = []
+        before = None
+        if self._next is not None:
+            notes += self._next.notifications
+            before = self._next.before
+            progress = replace(progress, state=self._next.after, windows=progress.windows + 1)
+        arrived = self._source.signals(changes) if self._reads_source else []
+        received, positions = self._channels.poll(dict(progress.positions))
+        progress = replace(progress, positions=tuple(sorted(positions.items())))
+        captured = functools.partial(self._source.captured, changes)
+        obedience = Obedience(captured, self._notifications, self._source.refuses, self._source.local)
+        for signal, position in [*arrived, *((signal, signal.id) for signal in received)]:
+            progress, before, told = obedience.obey(signal, position, progress, before)
+            notes += told
+        if progress.state is not None and self._source.needs_watermarks and not self._source.writes:
+            log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")
+            notes.append(self._notifications.stopped(progress.state))
+            progress = replace(progress, state=None)
+        now = time.time_ns() // 1_000_000
+        self._coming = progress.state
+        return replace(progress, before=before, notices=tuple((note, now) for note in notes))
+
+    def planned(self, end: dict[str, Any]) -> None:
+        """The batch ends at the offset `end`."""
+        self._pace.planned(0 if self._next is None else max(self._next.count, 1))
+        if self._next is not None:
+            self._next.end = end
+        self._open, self._next, self._state = self._next, None, self._coming
+
+    def reads(self, end: dict[str, Any], changes: Changes) -> Sequence[Read]:
+        """What tasks read of the window of the batch that ends at `end`, whose changes these are.
+
+        Nothing for a batch that another planner has planned.
+        """
+        if self._open is None or self._open.end != end:
+            return []
+        found = self._source.reads(self._open, changes)
+        self._served = self._open.number + 1
+        return found
+
+    def status(self) -> dict[str, Any] | None:
+        """How far the running snapshot is, in the form that `tailrace.status` describes; None when none runs."""
+        state = self._state
+        if state is None:
+            return None
+        told: dict[str, Any] = {
+            "table": str(state.current),
+            "rows": state.cursor.rows,
+            "waiting": len(state.collections) - 1,
+            "paused": state.paused,
+        }
+        estimate = self._source.estimate(state.current)
+        if estimate is not None:
+            told["of"] = max(estimate, state.cursor.rows)
+        return told
+
+    # --- windows -------------------------------------------------------------------------------------------------
+
+    def _opened(self, state: IncrementalSnapshot, number: int, at: At, count: int) -> Window[View, Chunk, Upto] | None:
+        """The next window of `state`, of `count` chunks; None where it is void, or none can be opened now."""
+        if not self._source.is_ready(at):
+            return None
+        began, opened, name = self._runtime.monotonic(), datetime.now(UTC), str(uuid.uuid4())
+        try:
+            _, low = self._mark(name, WINDOW_OPEN, openWindowTimestamp=opened)
+            found = None
+            try:
+                with self._source.view(at, low) as view:
+                    found = self._next_chunks(view, state, count)
+            except Void:
+                # what is opened is closed all the same, for whoever reads the signal table's changes
+                pass
+            closed = datetime.now(UTC)
+            closing, high = self._mark(name, WINDOW_CLOSE, openWindowTimestamp=opened, closeWindowTimestamp=closed)
+            if found is None:
+                return None
+            took = self._runtime.monotonic() - began
+            upto = self._source.locate(at, closing, high)
+        except Void:
+            return None
+        chunks, after, notes, used = found
+        return Window(state, number, at, opened, after, chunks, notes, used, took, view, closing, upto)
+
+    def _mark(self, name: str, kind: str, **stamps: datetime) -> tuple[Watermark | None, int]:
+        """Write a watermark of the window `name`, where they are written; its position."""
+        watermark = None
+        if self._source.writes:
+            is_deletion = kind == WINDOW_CLOSE and self._deletes
+            suffix = "open" if is_deletion or kind == WINDOW_OPEN else "close"
+            data = json.dumps({stamp: _instant(at) for stamp, at in stamps.items()})
+            bare = is_deletion or self._source.legacy
+            watermark = Watermark(f"{name}-{suffix}", kind, None if bare else data, is_deletion)
+        return watermark, self._source.mark(watermark)
+
+    def _next_chunks(
+        self, view: View, state: IncrementalSnapshot, count: int
+    ) -> tuple[list[Chunk], IncrementalSnapshot | None, list[Notification], int]:
+        """The next `count` chunks; the state after them; what there is to tell; how many chunks they are."""
+        chunks: list[Chunk] = []
+        notes: list[Notification] = []
+        used = 0
+        left: IncrementalSnapshot | None = state
+        while left is not None and used < count:
+            status = "SUCCEEDED"
+            found: Found[Chunk]
+            try:
+                self._check_condition(left)
+                found = self._source.next_chunks(view, left, count - used)
+            except Unusable as reason:
+                status, found = str(reason), Found([], left.cursor)
+                log.warning("incremental snapshot %s: %s is left out: %s", left.id, left.current, _REASONS[status])
+            left = left.moved(found.cursor)
+            if found.chunks:
+                notes.append(self._notifications.progress(left))
+                chunks += found.chunks
+                used += found.count
+                continue
+            notes.append(self._notifications.scanned(left, "EMPTY" if found.cursor.maximum == () else status))
+            left = left.next_table()
+        if left is None:
+            notes.append(self._notifications.of(state.id, "COMPLETED"))
+        return chunks, left, notes, used
+
+    def _check_condition(self, state: IncrementalSnapshot) -> None:
+        """Raise Unusable for a condition that was asked for by a version, or under options, that took it."""
+        condition = state.current.filter
+        reason = "" if condition is None else self._source.refuses(condition)
+        if reason:
+            log.warning("signal %s: the condition of %s is refused: %s", state.id, state.current, reason)
+            raise Unusable("SQL_EXCEPTION")
+
+
+_REASONS = {
+    "UNKNOWN_SCHEMA": "it is not captured, was dropped, or lacks the surrogate key",
+    "NO_PRIMARY_KEY": "it has no primary key, and the signal names no surrogate-key",
+    "SQL_EXCEPTION": "its query fails; see the filter of the signal and the user's privileges",
+}
+
+
+def _instant(at: datetime) -> str:
+    """The time as Java's Instant prints it."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%f") + "000Z"

@@ -1,0 +1,29 @@
+"""The disk that spools put bytes on; it takes nothing now and then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from tailrace.log import spool
+from tailrace.log.spill import Place, Spill, spool_failed
+
+
+class Disk:
+    """While it is entered, each piece is refused with the probability `refuses()`."""
+
+    def __init__(self, rng: Random, refuses: Callable[[], float]) -> None:
+        class Failing(Spill):
+            def append(self, data: Any) -> Place:
+                if rng.random() < refuses():
+                    raise spool_failed(OSError(28, "No space left on device"))
+                return super().append(data)
+
+        self._kind = Failing
+
+    def __enter__(self) -> None:
+        setattr(spool, "Spill", self._kind)  # noqa: B010  (no name that the module gives away)
+
+    def __exit__(self, *_: object) -> None:
+        setattr(spool, "Spill", Spill)  # noqa: B010
