@@ -35,8 +35,8 @@ def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False
     """The function, compiled on its first use; it runs without the GIL, checks no bounds and never raises.
 
     A `leaf` makes no arrays and does not count references to those that it is given, since its callers hold them:
-    counting is atomic, and took half of the time of the kernels of dates and integers. What is `inlined` is copied into
-    each caller before that is compiled.
+    counting is atomic, and took half of the time of the kernels of dates and integers. What is `inlined` becomes part
+    of each caller: a call passes every array as seven numbers, and costs more than most of what it does.
     """
     # numba takes long to import, and this module is imported with the package.
     from numba import njit
@@ -45,7 +45,7 @@ def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False
     if leaf:
         options["_nrt"] = False
     if inlined:
-        options["inline"] = "always"
+        options["forceinline"] = True
 
     def compiled(function: _Function) -> _Function:
         return cast(_Function, njit(**options)(function))

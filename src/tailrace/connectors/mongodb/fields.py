@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.errors import DecodeError
 from tailrace.serde.memory import readonly
 
@@ -47,7 +47,7 @@ for _type, _size in (
     _LEAST[_type] = _size
 
 
-@njit(cache=True, nogil=True)
+@kernel(leaf=True, inlined=True)
 def load(data: Any, at: Any) -> Any:
     """The int32 at `at`."""
     value = np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
@@ -55,7 +55,7 @@ def load(data: Any, at: Any) -> Any:
     return np.int64(np.int32(value))
 
 
-@njit(cache=True, nogil=True)
+@kernel(leaf=True)
 def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
     """The bytes of the value of type `kind` at `at`, which must end by `end`; -1 where it does not."""
     size = _SIZES[kind]
@@ -78,7 +78,7 @@ def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
     return size if at + size <= end else np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(data: Any, starts: Any, names: Any, bounds: Any, places: Any, kinds: Any) -> Any:
     """Fill `places` and `kinds`; the first document that is malformed, or -1."""
     count = len(bounds) - 1
@@ -139,7 +139,7 @@ def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s,
     return places, kinds
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _elements(data: Any, start: Any, places: Any, kinds: Any) -> Any:
     end = start + load(data, start)
     if end > len(data) or end < start + 5 or data[end - 1] != 0:
@@ -180,7 +180,7 @@ def elements(data: Bytes, start: int) -> tuple[Int64s, Bytes]:
         room = count
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _int64s(data: Any, places: Any, kinds: Any, out: Any) -> None:
     for row in range(len(places)):
         kind = kinds[row]
@@ -207,7 +207,7 @@ def text(data: Bytes, place: int) -> str:
     return data[place + 4 : place + 3 + int(load(data, place))].tobytes().decode("utf-8", "replace")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sizes_of(data: Any, starts: Any) -> Any:
     """The sizes in bytes of the documents at `starts`, 0 where there is none."""
     sizes = np.zeros(len(starts), np.int64)
@@ -217,7 +217,7 @@ def sizes_of(data: Any, starts: Any) -> Any:
     return sizes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(data: Any, starts: Any, offsets: Any, out: Any) -> None:
     for row in range(len(starts)):
         size = offsets[row + 1] - offsets[row]
@@ -233,7 +233,7 @@ def gathered(data: Bytes, starts: Int64s) -> tuple[Bytes, Int64s]:
     return out, offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _hashes(data: Any, offsets: Any, out: Any) -> None:
     for row in range(len(out)):
         value = np.uint64(14695981039346656037)
@@ -259,7 +259,7 @@ def load_kernels() -> None:
     distinct(data, np.zeros(1, np.int64), np.ones(1, np.int64))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _distinct(data: Any, places: Any, sizes: Any, codes: Any, first: Any) -> Any:
     """Number the byte strings at `places` by first appearance among the last few; the count of numbers."""
     count = 0
