@@ -6,8 +6,8 @@ Three kernels, each one walk over the segment's bytes:
 2. `_measure` checks every byte and writes offsets, validity and unavailable flags of every column;
 3. `_fill` copies the values.
 
-`pgoutput.reference_decode` is the same thing said plainly; tests hold the two equal. A kernel that meets a message it
-does not accept stops, and `pgoutput.parse_change` says what is wrong with that message.
+Tests hold it equal to a plain decoder of their own. A kernel that meets a message it does not accept stops, and
+`pgoutput.parse_change` says what is wrong with that message.
 """
 
 from __future__ import annotations
