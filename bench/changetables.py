@@ -17,7 +17,7 @@ from statistics import median
 from pyspark.sql import SparkSession
 
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.connection import connect
+from tailrace.connectors.sqlserver.server.connection import connect
 from tests.servers.tds.process import TestDatabase, TestServer
 
 TABLES = ("a", "b", "c")

@@ -10,9 +10,9 @@ from tests.architecture import typing_rules
 callers = partial(typing_rules.callers, "mongodb")
 
 MIXED = """
-from tailrace.connectors.mongodb import position as p
-from tailrace.connectors.mongodb.chunk import Chunk
-from tailrace.connectors.mongodb.reader import LogReader
+from tailrace.connectors.mongodb.log import position as p
+from tailrace.connectors.mongodb.log.chunk import Chunk
+from tailrace.connectors.mongodb.log.reader import LogReader
 
 
 def commit(reader: LogReader, planned: p.Position, read: p.Read, committed: p.Committed) -> None:

@@ -12,19 +12,20 @@ import bson
 import numpy as np
 from bson.timestamp import Timestamp
 
-from tailrace.connectors.mongodb import fields, raw
-from tailrace.connectors.mongodb import json_forms as forms
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
-from tailrace.connectors.mongodb.extended_json import json_texts
-from tailrace.connectors.mongodb.field_filters import FieldFilter, encoded, field_filter, filtered, parsed
-from tailrace.connectors.mongodb.fields import Bytes
-from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.oplog import OplogFeed
-from tailrace.connectors.mongodb.plain_json import items, plain_text
-from tailrace.connectors.mongodb.position import Position
-from tailrace.connectors.mongodb.records import to_rows
-from tailrace.connectors.mongodb.segment import OPLOG, STREAM, segments
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.oplog import OplogFeed
+from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.records.records import to_rows
+from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM, segments
+from tailrace.connectors.mongodb.server import raw
 from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values import json_forms as forms
+from tailrace.connectors.mongodb.values.extended_json import json_texts
+from tailrace.connectors.mongodb.values.field_filters import FieldFilter, encoded, field_filter, filtered, parsed
+from tailrace.connectors.mongodb.values.fields import Bytes
+from tailrace.connectors.mongodb.values.plain_json import items, plain_text
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, ConversionError, DecodeError, TailraceError
 from tailrace.events.settings import EventSettings

@@ -11,7 +11,7 @@ from typing import Any
 from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.offset import SnapshotChunk, TablesOffset, TablesSnapshot
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.shell_json import strict_json
+from tailrace.connectors.mongodb.values.shell_json import strict_json
 from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.changetables.dialect import ChangeRows, CommitTimes
-from tailrace.connectors.changetables.rows import Assembly, Times, whole
+from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
 from tailrace.events.envelope import event_schemas
 from tailrace.events.form import Form
 from tailrace.events.records import to_rows

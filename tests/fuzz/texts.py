@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.columns import Column, TableId, TableSchema
-from tailrace.connectors.db2.values import TYPES as DB2
+from tailrace.connectors.db2.values.conversions import TYPES as DB2
 from tailrace.connectors.postgres.values.conversions import TYPES as POSTGRES
-from tailrace.connectors.sqlserver.values import TYPES as SQL_SERVER
+from tailrace.connectors.sqlserver.values.conversions import TYPES as SQL_SERVER
 from tailrace.events.plans import Types, shown_columns
 from tailrace.events.settings import EventSettings
 from tailrace.serde import fragments

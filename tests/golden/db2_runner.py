@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tailrace.connectors.base import Planner
-from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.start import planner
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings

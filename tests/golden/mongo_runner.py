@@ -11,7 +11,7 @@ from pathlib import Path
 import pymongo
 from pyspark.sql import SparkSession
 
-from tailrace.connectors.mongodb.oplog import newest
+from tailrace.connectors.mongodb.log.oplog import newest
 from tests.fix_mongodb import Document, Mongo, running, through
 from tests.golden import mongo_steps
 from tests.golden.case import Case

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tailrace.config import linear
 from tailrace.config.expressions import compile_expression, compile_groups, signal_expression
-from tailrace.connectors.mongodb.shell_json import strict_json
+from tailrace.connectors.mongodb.values.shell_json import strict_json
 
 LETTERS = "abkKsSzZ09_.-$ \u212a\u017fé\u2028"
 PIECES = (

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.connectors.mongodb import fields
-from tailrace.connectors.mongodb import json_forms as forms
-from tailrace.connectors.mongodb.field_filters import FieldFilter, field_filter, filtered
-from tailrace.connectors.mongodb.plain_json import plain_text
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values import json_forms as forms
+from tailrace.connectors.mongodb.values.field_filters import FieldFilter, field_filter, filtered
+from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.errors import ConversionError, DecodeError
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "0"])

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tailrace.columns import COLUMNS, ROW_SCHEMA, Boundary, ChangeBatch, Column, TableId, TableSchema
 from tailrace.columns.batch import LogicalMessage
 from tailrace.columns.row import made_columns, row_schema
-from tailrace.connectors.mongodb import partition
 from tailrace.connectors.mongodb.documents.entrance import transform
-from tailrace.connectors.mongodb.segment import OPLOG
+from tailrace.connectors.mongodb.records import partition
+from tailrace.connectors.mongodb.records.segment import OPLOG
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.form import FORM as SQL_SERVER

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import TopicNaming
 from tailrace.connectors import interleaving
-from tailrace.connectors.mongodb import partition
-from tailrace.connectors.mongodb.chunk import Rows, numbered
-from tailrace.connectors.mongodb.segment import OPLOG
+from tailrace.connectors.mongodb.log.chunk import Rows, numbered
+from tailrace.connectors.mongodb.records import partition
+from tailrace.connectors.mongodb.records.segment import OPLOG
+from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.tasks import LogTask
 from tests.event_settings import event_settings
 
 KNOWN = [("d", "c0"), ("d", "c1"), ("d", "c2"), ("d", "other")]

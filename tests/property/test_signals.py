@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.config.expressions import signal_expression
-from tailrace.connectors.mongodb import incremental as mongodb
-from tailrace.connectors.mongodb.snapshot import condition
+from tailrace.connectors.mongodb.snapshot import incremental as mongodb
+from tailrace.connectors.mongodb.snapshot.chunks import condition
 from tailrace.snapshot import obedience, signals
 from tailrace.snapshot.channels import FileChannel
 from tailrace.snapshot.incremental import Notifications

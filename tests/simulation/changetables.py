@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from tailrace.connectors.changetables import initial, planner, sessions, start, windows
+from tailrace.connectors.changetables import parts, planner
+from tailrace.connectors.changetables.log import sessions
+from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.changetables.snapshot import initial, windows
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import records
@@ -376,7 +378,7 @@ def simulated() -> Iterator[None]:
         for module in (planner, sessions, windows):
             if getattr(module, "time", None) is time:
                 stack.enter_context(replaced(module, "time", clock))
-        stack.enter_context(replaced(start, "form", lambda connector: FORM))
+        stack.enter_context(replaced(parts, "form", lambda connector: FORM))
         stack.enter_context(replaced(records, "to_rows", lambda batch, settings, form: shown(batch)))
         stack.enter_context(replaced(initial, "CHUNK_ROWS", 2))
         yield

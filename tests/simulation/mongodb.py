@@ -20,14 +20,16 @@ from bson import decode
 from tailrace.columns.batch import Marker
 from tailrace.connectors.base import Offset
 from tailrace.connectors.beside import BoundaryTask
-from tailrace.connectors.mongodb import partition, reader, records, snapshot
+from tailrace.connectors.mongodb.log import reader
+from tailrace.connectors.mongodb.log.position import Position
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.outside import Outside
 from tailrace.connectors.mongodb.planner import MongoPlanner
-from tailrace.connectors.mongodb.position import Position
-from tailrace.connectors.mongodb.segment import OPLOG, READ, Segment
-from tailrace.connectors.mongodb.snapshot import SnapshotTask
-from tailrace.connectors.mongodb.tasks import LogTask
+from tailrace.connectors.mongodb.records import partition, records
+from tailrace.connectors.mongodb.records.segment import OPLOG, READ, Segment
+from tailrace.connectors.mongodb.records.tasks import LogTask
+from tailrace.connectors.mongodb.server.outside import Outside
+from tailrace.connectors.mongodb.snapshot import chunks
+from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
 from tailrace.connectors.registry import parse
 from tailrace.errors import PositionLost
 from tailrace.events.settings import EventSettings
@@ -145,8 +147,8 @@ class MongoHistory(Course[Checkpoint]):
         for owner, name, value in (
             (reader, "_BACKLOG_ANSWER", backlog),
             (partition, "SMALL", small),
-            (snapshot, "plan", partial(snapshot.plan, chunk_documents=chunk)),
-            (snapshot, "connect", lambda address: Client(self.server, self.running())),
+            (chunks, "plan", partial(chunks.plan, chunk_documents=chunk)),
+            (chunks, "connect", lambda address: Client(self.server, self.running())),
             (records, "to_rows", lambda segment, settings: iter([segment])),
         ):
             stack.enter_context(replaced(owner, name, value))

@@ -10,19 +10,19 @@ from typing import Any
 
 import adbc_driver_manager
 
-from tailrace.connectors.changetables import sessions
-from tailrace.connectors.changetables.database import Database
+from tailrace.connectors.changetables.log import sessions
+from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.undo import Undo
-from tailrace.connectors.mongodb import incremental as mongo_windows
-from tailrace.connectors.mongodb import snapshot as mongo_snapshot
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed
-from tailrace.connectors.mongodb.incremental import Incremental
-from tailrace.connectors.mongodb.majority import Majority
-from tailrace.connectors.mongodb.oplog import OplogFeed
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed
+from tailrace.connectors.mongodb.log.majority import Majority
+from tailrace.connectors.mongodb.log.oplog import OplogFeed
+from tailrace.connectors.mongodb.log.position import WHOLE
+from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
 from tailrace.connectors.mongodb.planner import MongoPlanner
-from tailrace.connectors.mongodb.position import WHOLE
-from tailrace.connectors.mongodb.reader import LogReader as MongoReader
+from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
+from tailrace.connectors.mongodb.snapshot import incremental as mongo_windows
+from tailrace.connectors.mongodb.snapshot.incremental import Incremental
 from tailrace.connectors.postgres import planner
 from tailrace.connectors.postgres.log import gears, identity, indexing, reader, spool, visible
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent

@@ -9,10 +9,10 @@ import pytest
 
 from tailrace import sinks
 from tailrace.connectors import advice
-from tailrace.connectors.db2 import advice as db2
-from tailrace.connectors.mongodb import advice as mongodb
+from tailrace.connectors.db2.setup import advice as db2
+from tailrace.connectors.mongodb.setup import advice as mongodb
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver import advice as sqlserver
+from tailrace.connectors.sqlserver.setup import advice as sqlserver
 from tailrace.errors import ConnectionFailed, PrerequisiteError
 
 AWAY = "192.0.2.7"

@@ -12,10 +12,10 @@ from tailrace.columns.table import TableId
 from tailrace.connectors.base import Offset
 from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesSnapshot
+from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.offset import MongoOffset
 from tailrace.connectors.mongodb.offset import SnapshotProgress as MongoProgress
-from tailrace.connectors.mongodb.plan import planned
-from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.mongodb.snapshot.plan import planned
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin

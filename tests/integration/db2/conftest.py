@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.changetables.log.sessions import close_idle
 from tests.fix_db2 import Db2Database
 from tests.integration.db2.driving import Query
 

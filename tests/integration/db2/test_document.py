@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.db2.prerequisites import check
+from tailrace.connectors.db2.setup.prerequisites import check
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tests.fix_db2 import Db2Database

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.connectors.db2.prerequisites import check, demand
+from tailrace.connectors.db2.setup.prerequisites import check, demand
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tailrace.connectors.changetables.sessions import close_idle
-from tailrace.connectors.db2.advice import least
+from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.db2.dialect import Db2Session, dialect
-from tailrace.connectors.db2.prerequisites import check, demand
+from tailrace.connectors.db2.setup.advice import least
+from tailrace.connectors.db2.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
 from tailrace.errors import PrerequisiteError
 from tests.fix_db2 import Db2Database, dsn

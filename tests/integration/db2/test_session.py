@@ -13,8 +13,8 @@ from tailrace.columns.table import TableId
 from tailrace.config import Config
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, CaptureTable, KeyRange
 from tailrace.connectors.changetables.position import following, nothing
-from tailrace.connectors.db2.connection import Connection
 from tailrace.connectors.db2.dialect import Db2Session, dialect
+from tailrace.connectors.db2.server.connection import Connection
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError, TailraceError
 from tests.fix_db2 import Db2Database

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from bson import Timestamp
 
-from tailrace.connectors.mongodb import fields
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings, token_time
-from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.raw import Answer
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings, token_time
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.server.raw import Answer
+from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.capture import Capture, after, keys
@@ -205,7 +205,7 @@ def test_stages_of_the_user_choose_among_events(mongo_database: MongoDatabase, m
 
 
 def test_the_key_order_spreads_documents_and_keeps_theirs(mongo_database: MongoDatabase, make_capture: Make) -> None:
-    from tailrace.connectors.mongodb import partition
+    from tailrace.connectors.mongodb.records import partition
 
     capture = started(
         make_capture, mongo_database.server, mongo_database.name, event_order="key", event_order_segments="3"

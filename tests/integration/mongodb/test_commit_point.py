@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from bson import Int64, Timestamp
 
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
-from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.oplog import OplogFeed, newest
-from tailrace.connectors.mongodb.position import WHOLE, Position
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest
+from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.errors import PositionLost
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, stand_in
 from tests.integration.mongodb.capture import COMMENT, Ahead, Capture, keys

@@ -9,11 +9,11 @@ from typing import Any
 from bson import encode
 from pymongo.errors import WriteError
 
-from tailrace.connectors.mongodb import fields
 from tailrace.connectors.mongodb.documents.extended import Document, read, write
 from tailrace.connectors.mongodb.documents.states import state_after
-from tailrace.connectors.mongodb.json_forms import RELAXED, STRICT
-from tailrace.connectors.mongodb.plain_json import plain_text
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.json_forms import RELAXED, STRICT
+from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tests.fix_mongodb import MongoDatabase
 
 UPDATES: list[Any] = [

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tailrace.connectors.base import Offset
-from tailrace.connectors.mongodb import snapshot
+from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.errors import ConnectionFailed
 from tests.fix_mongodb import Mongo, MongoDatabase, running, through
 from tests.integration.mongodb.capture import COMMENT, Capture, Event, after
@@ -144,7 +144,7 @@ def database(make_secantus: Callable[..., Secantus]) -> Iterator[MongoDatabase]:
 @pytest.fixture
 def begin(database: MongoDatabase, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
     """Makes queries of the database."""
-    monkeypatch.setattr(snapshot.plan, "__defaults__", ((), 10))
+    monkeypatch.setattr(chunks.plan, "__defaults__", ((), 10))
     made: list[Run] = []
 
     def make(server: Mongo, nth: Nth, restarts: bool, ends: bool = False, **options: str) -> Run:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from bson import Binary, Int64, Timestamp
 
-from tailrace.connectors.mongodb import oplog, reader
+from tailrace.connectors.mongodb.log import oplog, reader
 from tailrace.errors import DecodeError, PositionLost
 from tests.fix_mongodb import GenuineOplog, MongoDatabase
 from tests.integration.mongodb.capture import Capture, keys
@@ -198,7 +198,7 @@ def test_when_needed_takes_a_new_snapshot_instead(
 def test_a_server_without_majority_reads_is_read_with_a_warning(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    from tailrace.connectors.mongodb import majority
+    from tailrace.connectors.mongodb.log import majority
 
     monkeypatch.setattr(majority.Majority, "asked", lambda self, _: False)
     capture = make_capture(

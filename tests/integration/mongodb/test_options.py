@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
-from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.position import Position
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.position import Position
 from tailrace.connectors.registry import parse
 from tests.fix_capture import StillClock
 from tests.fix_mongodb import Mongo, MongoDatabase

@@ -14,8 +14,8 @@ from tailrace import cli
 from tailrace.config import Config
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.guardrail import guard_number
-from tailrace.connectors.mongodb.connection import Address, connect
-from tailrace.connectors.mongodb.prerequisites import check, demand
+from tailrace.connectors.mongodb.server.connection import Address, connect
+from tailrace.connectors.mongodb.setup.prerequisites import check, demand
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError
 from tests.fix_mongodb import GenuineOplog, Mongo, MongoDatabase, running

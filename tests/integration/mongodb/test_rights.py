@@ -12,8 +12,8 @@ import pymongo
 import pytest
 
 from tailrace.connectors.findings import Finding
-from tailrace.connectors.mongodb.prerequisites import check, demand
-from tailrace.connectors.mongodb.shell_json import strict_json
+from tailrace.connectors.mongodb.setup.prerequisites import check, demand
+from tailrace.connectors.mongodb.values.shell_json import strict_json
 from tailrace.connectors.registry import parse
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.conftest import Make

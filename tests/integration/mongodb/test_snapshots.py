@@ -13,7 +13,7 @@ import bson
 import pytest
 from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
 
-from tailrace.connectors.mongodb import snapshot
+from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.errors import ConversionError, PrerequisiteError
 from tests.fix_mongodb import Mongo, MongoDatabase
 from tests.integration.mongodb.capture import Capture, after, keys
@@ -34,8 +34,8 @@ def snapshot_of(make: Make, database: MongoDatabase, **options: str) -> Capture:
 def test_chunks_hold_every_document_once_whatever_the_types_of_ids(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "CHUNK_DOCUMENTS", 3)
-    monkeypatch.setattr(snapshot.plan, "__defaults__", ((), 3))
+    monkeypatch.setattr(chunks, "CHUNK_DOCUMENTS", 3)
+    monkeypatch.setattr(chunks.plan, "__defaults__", ((), 3))
     mongo_database["c"].insert_many([{"_id": id_} for id_ in IDS])
     capture = snapshot_of(make_capture, mongo_database)
     found = capture.idle()
@@ -48,7 +48,7 @@ def test_chunks_hold_every_document_once_whatever_the_types_of_ids(
 def test_a_snapshot_goes_on_where_it_was_left(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot.plan, "__defaults__", ((), 10))
+    monkeypatch.setattr(chunks.plan, "__defaults__", ((), 10))
     mongo_database["c"].insert_many([{"_id": number} for number in range(300)])
     capture = snapshot_of(make_capture, mongo_database, event_order_segments="2")
     first = capture.step()
@@ -84,7 +84,7 @@ def test_the_last_document_that_is_there_ends_a_snapshot(
 def test_a_snapshot_whose_last_batch_is_emptied_ends_with_a_document_read_before(
     mongo_database: MongoDatabase, make_capture: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot.plan, "__defaults__", ((), 10))
+    monkeypatch.setattr(chunks.plan, "__defaults__", ((), 10))
     mongo_database["c"].insert_many([{"_id": number} for number in range(100)])
     capture = snapshot_of(make_capture, mongo_database, event_order_segments="1")
     first = capture.step() or []

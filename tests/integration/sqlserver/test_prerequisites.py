@@ -12,8 +12,8 @@ import pytest
 
 from tailrace.cli import main
 from tailrace.connectors.findings import Finding
-from tailrace.connectors.sqlserver.connection import close, connect
-from tailrace.connectors.sqlserver.prerequisites import check, demand
+from tailrace.connectors.sqlserver.server.connection import close, connect
+from tailrace.connectors.sqlserver.setup.prerequisites import check, demand
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
 from tests.integration.sqlserver.capturing import Capture
 from tests.integration.sqlserver.reading import changed, config, connected

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tailrace.connectors.findings import Finding
-from tailrace.connectors.sqlserver.prerequisites import check, demand
+from tailrace.connectors.sqlserver.setup.prerequisites import check, demand
 from tests.fix_capture import Event
 from tests.integration.sqlserver.capturing import Capture
 from tests.integration.sqlserver.reading import config

@@ -23,7 +23,7 @@ NAME = "SECURED"
 PROGRAM = """
 import json, sys
 from tailrace.connectors.registry import parse
-from tailrace.connectors.db2.connection import Connection
+from tailrace.connectors.db2.server.connection import Connection
 from tailrace.errors import ConnectionFailed
 
 try:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pymongo
 import pytest
 
-from tailrace.connectors.mongodb.faults import explained_error, patiently
-from tailrace.connectors.mongodb.prerequisites import check
+from tailrace.connectors.mongodb.server.faults import explained_error, patiently
+from tailrace.connectors.mongodb.setup.prerequisites import check
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed
 from tests.fix_mongodb import Mongo

@@ -24,7 +24,7 @@ SECRET = "hunter2"
 PROGRAM = """
 import json, sys
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.connection import close, connect
+from tailrace.connectors.sqlserver.server.connection import close, connect
 from tailrace.errors import ConnectionFailed
 
 found = []

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tailrace.columns.batch import ChangeBatch, Marker
+from tailrace.connectors.changetables.log.tasks import LogTask, SnapshotTask, WindowTask
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
-from tailrace.connectors.changetables.tasks import LogTask, SnapshotTask, WindowTask
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tests.unit.changetables.memory import MemoryDialect, Row, Server
@@ -68,12 +68,12 @@ FORM: Any = AnyForm()
 @pytest.fixture(autouse=True)
 def batches_for_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks give their batches themselves, as plain events; no session of an earlier test is left."""
-    from tailrace.connectors.changetables import start
-    from tailrace.connectors.changetables.sessions import close_idle
+    from tailrace.connectors.changetables import parts
+    from tailrace.connectors.changetables.log.sessions import close_idle
     from tailrace.events import records
 
     close_idle()
-    monkeypatch.setattr(start, "form", lambda connector: FORM)
+    monkeypatch.setattr(parts, "form", lambda connector: FORM)
     monkeypatch.setattr(records, "to_rows", lambda batch, settings, form: shown(batch))
 
 

@@ -9,7 +9,7 @@ import pytest
 from tailrace.columns.batch import Counts
 from tailrace.columns.table import TableId
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask
-from tailrace.connectors.changetables.tasks import SchemaTask
+from tailrace.connectors.changetables.log.tasks import SchemaTask
 from tailrace.errors import ConfigError
 from tailrace.events.schema_changes import SchemaChange
 from tests.unit.changetables.driving import Query, batches_for_rows  # noqa: F401

@@ -10,8 +10,8 @@ import pytest
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import KeyRange
-from tailrace.connectors.changetables.sessions import Retries
-from tailrace.connectors.changetables.tasks import SnapshotTask, Source
+from tailrace.connectors.changetables.log.sessions import Retries
+from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
 from tailrace.events.settings import EventSettings

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import pytest
 
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
-from tailrace.connectors.changetables import initial, planner
-from tailrace.connectors.changetables.sessions import close_idle
-from tailrace.connectors.changetables.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
+from tailrace.connectors.changetables import planner
+from tailrace.connectors.changetables.log.sessions import close_idle
+from tailrace.connectors.changetables.log.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
+from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed
 from tailrace.events import heartbeat
 from tests.unit.changetables.driving import Event, Query, batches_for_rows  # noqa: F401

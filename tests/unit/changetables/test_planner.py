@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from tailrace.connectors import source_status
-from tailrace.connectors.changetables.sessions import borrowed, close_idle
+from tailrace.connectors.changetables.log.sessions import borrowed, close_idle
 from tailrace.errors import ConnectionFailed
 from tests.fix_capture import StillClock
 from tests.unit.changetables.driving import Query, batches_for_rows, brief  # noqa: F401
@@ -329,7 +329,7 @@ def test_errors_max_retries_ends_it() -> None:
 
 
 def test_chunks_cover_a_table_and_resume(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tailrace.connectors.changetables import initial
+    from tailrace.connectors.changetables.snapshot import initial
 
     monkeypatch.setattr(initial, "CHUNK_ROWS", 4)
     for rows in (1, 4, 7, 8, 9, 40):
@@ -355,7 +355,7 @@ def test_chunks_cover_a_table_and_resume(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_tells_how_far_a_snapshot_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tailrace.connectors.changetables import initial
+    from tailrace.connectors.changetables.snapshot import initial
 
     monkeypatch.setattr(initial, "CHUNK_ROWS", 1)
     database = server()
@@ -378,7 +378,7 @@ def test_an_empty_first_table_leaves_no_first_row() -> None:
 
 
 def test_what_changes_during_a_snapshot_follows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tailrace.connectors.changetables import initial
+    from tailrace.connectors.changetables.snapshot import initial
 
     monkeypatch.setattr(initial, "CHUNK_ROWS", 1)
     database = server()

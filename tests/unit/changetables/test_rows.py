@@ -10,7 +10,7 @@ import pytest
 
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows
-from tailrace.connectors.changetables.rows import Assembly, Times, fixed
+from tailrace.connectors.changetables.log.rows import Assembly, Times, fixed
 from tailrace.errors import DecodeError
 
 TABLE = TableSchema(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.connectors.changetables import windows
-from tailrace.connectors.changetables.sessions import close_idle
+from tailrace.connectors.changetables.log.sessions import close_idle
+from tailrace.connectors.changetables.snapshot import windows
 from tailrace.errors import ConfigError
 from tests.unit.changetables.driving import Event, Query, batches_for_rows, brief  # noqa: F401
 from tests.unit.changetables.memory import Row, Server

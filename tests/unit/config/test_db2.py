@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.config import Config
-from tailrace.connectors.db2.driver import driver_properties
+from tailrace.connectors.db2.server.driver import driver_properties
 from tailrace.connectors.registry import from_entries, parse, table
 from tailrace.errors import ConfigError
 

@@ -10,8 +10,8 @@ import pytest
 from tailrace.config import Config, TableFilter
 from tailrace.config.timezone import timezone
 from tailrace.connectors.registry import from_entries, parse, table
-from tailrace.connectors.sqlserver.driver import keywords
 from tailrace.connectors.sqlserver.options import signal_tables
+from tailrace.connectors.sqlserver.server.driver import keywords
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.changetables.fetching import FIRST_FETCH
-from tailrace.connectors.db2 import connection
-from tailrace.connectors.db2.connection import FETCH, Connection
+from tailrace.connectors.changetables.log.fetching import FIRST_FETCH
+from tailrace.connectors.db2.server import connection
+from tailrace.connectors.db2.server.connection import FETCH, Connection
 from tailrace.errors import TailraceError
 
 CONFIG = {

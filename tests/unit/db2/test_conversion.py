@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tailrace.columns.table import Column
 from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT
-from tailrace.connectors.db2.conversion import change_rows, microseconds, parameter, selected, texts
-from tailrace.connectors.db2.declaration import modifier
+from tailrace.connectors.db2.server.rows import change_rows, microseconds, parameter, selected, texts
+from tailrace.connectors.db2.values.declaration import modifier
 from tailrace.errors import ConversionError, PrerequisiteError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.connectors.db2.declaration import TYPES, modifier, precision_and_scale, type_name
+from tailrace.connectors.db2.values.declaration import TYPES, modifier, precision_and_scale, type_name
 
 
 @pytest.mark.parametrize(

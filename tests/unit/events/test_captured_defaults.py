@@ -13,7 +13,7 @@ import pytest
 
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
-from tailrace.connectors.sqlserver.defaults import bare
+from tailrace.connectors.sqlserver.values.defaults import bare
 from tailrace.serde.json_text import dumps
 from tests.unit.events.test_conversions import plan_of, settings
 

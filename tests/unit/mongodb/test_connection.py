@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.mongodb import stores
-from tailrace.connectors.mongodb.connection import Address, connect, retries
+from tailrace.connectors.mongodb.server import stores
+from tailrace.connectors.mongodb.server.connection import Address, connect, retries
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, PrerequisiteError
 from tests.servers.certificates import WORD, Authority

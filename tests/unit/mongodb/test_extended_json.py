@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tailrace.connectors.mongodb import fields
-from tailrace.connectors.mongodb import json_forms as forms
-from tailrace.connectors.mongodb.escapes import escaped_units
-from tailrace.connectors.mongodb.extended_json import json_texts
-from tailrace.connectors.mongodb.plain_json import double_text, items, plain_text
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values import json_forms as forms
+from tailrace.connectors.mongodb.values.escapes import escaped_units
+from tailrace.connectors.mongodb.values.extended_json import json_texts
+from tailrace.connectors.mongodb.values.plain_json import double_text, items, plain_text
 from tailrace.errors import ConversionError, TailraceError
 from tailrace.serde.json_text import quoted
 from tests.unit.mongodb.bson_bytes import array, document, text

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tailrace.connectors.mongodb import fields
-from tailrace.connectors.mongodb import json_forms as forms
-from tailrace.connectors.mongodb.field_filters import field_filter, filtered
-from tailrace.connectors.mongodb.plain_json import plain_text
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values import json_forms as forms
+from tailrace.connectors.mongodb.values.field_filters import field_filter, filtered
+from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.errors import ConversionError
 from tests.unit.mongodb.bson_bytes import array, document, text
 

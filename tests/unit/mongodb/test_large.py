@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.records import numbered_rows
-from tailrace.connectors.mongodb.segment import read_documents
+from tailrace.connectors.mongodb.records.records import numbered_rows
+from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.errors import ConversionError
 from tests.unit.mongodb.test_placing import packed, settings
 

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from bson.timestamp import Timestamp
 
-from tailrace.connectors.mongodb import extended_json, fields, raw
-from tailrace.connectors.mongodb import extended_json_kernels as kernels
-from tailrace.connectors.mongodb import json_forms as forms
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings, token_time
-from tailrace.connectors.mongodb.images import Values
-from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.oplog import OplogFeed
-from tailrace.connectors.mongodb.plain_json import plain_text
-from tailrace.connectors.mongodb.texts import update_descriptions
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings, token_time
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.oplog import OplogFeed
+from tailrace.connectors.mongodb.records.images import Values
+from tailrace.connectors.mongodb.records.texts import update_descriptions
+from tailrace.connectors.mongodb.server import raw
+from tailrace.connectors.mongodb.values import extended_json, fields
+from tailrace.connectors.mongodb.values import extended_json_kernels as kernels
+from tailrace.connectors.mongodb.values import json_forms as forms
+from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.connectors.registry import parse
 from tailrace.errors import DecodeError
 from tests.fuzz.guarded import Guarded

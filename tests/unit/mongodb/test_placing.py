@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.chunk import Rows
-from tailrace.connectors.mongodb.partition import SMALL, tasks_of
-from tailrace.connectors.mongodb.placing import placed
-from tailrace.connectors.mongodb.segment import READ, STREAM, Segment, read_documents
+from tailrace.connectors.mongodb.log.chunk import Rows
+from tailrace.connectors.mongodb.records.partition import SMALL, tasks_of
+from tailrace.connectors.mongodb.records.segment import READ, STREAM, Segment, read_documents
+from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.tasks import LogTask
+from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
 from tailrace.serde.memory import readonly

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from tailrace.connectors.mongodb.chunk import Chunk, Rows
-from tailrace.connectors.mongodb.position import Committed, Position, Read, releasable
-from tailrace.connectors.mongodb.reader import LogReader
+from tailrace.connectors.mongodb.log.chunk import Chunk, Rows
+from tailrace.connectors.mongodb.log.position import Committed, Position, Read, releasable
+from tailrace.connectors.mongodb.log.reader import LogReader
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.serde.memory import readonly
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.config.expressions import compile_expression
-from tailrace.connectors.mongodb.change_stream import StreamSettings
-from tailrace.connectors.mongodb.namespaces import CollectionFilter
-from tailrace.connectors.mongodb.server_filter import pcre
+from tailrace.connectors.mongodb.log.change_stream import StreamSettings
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
+from tailrace.connectors.mongodb.log.server_filter import pcre
 from tailrace.connectors.registry import parse
 
 LETTERS = "abAZks.-_ ]^$\\9\u212a\u017fé\n"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pymongo.errors import OperationFailure
 
-from tailrace.connectors.mongodb import snapshot
-from tailrace.connectors.mongodb.connection import Address
-from tailrace.connectors.mongodb.plan import Chunk
-from tailrace.connectors.mongodb.position import Position
-from tailrace.connectors.mongodb.snapshot import SnapshotTask
+from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.server.connection import Address
+from tailrace.connectors.mongodb.snapshot import chunks
+from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
+from tailrace.connectors.mongodb.snapshot.plan import Chunk
 
 SECRET = "s3cret"
 
@@ -33,7 +33,7 @@ def made(asked: bool) -> SnapshotTask:
 def test_a_failing_condition_of_a_signal_is_told_and_gone_on_from(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(snapshot, "RawCursor", Failing)
+    monkeypatch.setattr(chunks, "RawCursor", Failing)
     assert list(made(True)._segments(None)) == []  # type: ignore[arg-type]
     assert "the condition of a signal for d.c fails (code 2)" in caplog.messages[0]
     assert SECRET not in caplog.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace.connectors.sqlserver.declaration import modifier, precision_and_scale
+from tailrace.connectors.sqlserver.values.declaration import modifier, precision_and_scale
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from tailrace.config import Config
 from tailrace.connectors.registry import parse
-from tailrace.connectors.sqlserver.connection import connection_string
-from tailrace.connectors.sqlserver.errors import refused, user_fault
+from tailrace.connectors.sqlserver.server.connection import connection_string
+from tailrace.connectors.sqlserver.server.errors import refused, user_fault
 from tailrace.errors import (
     ConfigError,
     ConnectionFailed,

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tailrace.columns import Column, TableId
-from tailrace.connectors.sqlserver import statements
-from tailrace.connectors.sqlserver.declaration import modifier
+from tailrace.connectors.sqlserver.server import statements
+from tailrace.connectors.sqlserver.values.declaration import modifier
 
 TABLE = TableId("shop", "dbo", "t]; drop table u --")
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.columns import Column
-from tailrace.connectors.sqlserver.declaration import modifier
-from tailrace.connectors.sqlserver.text import bound, declared, hexadecimal, parameter, quoted, selected, texts
+from tailrace.connectors.sqlserver.values.declaration import modifier
+from tailrace.connectors.sqlserver.values.texts import bound, declared, hexadecimal, parameter, quoted, selected, texts
 from tailrace.errors import ConversionError
 
 

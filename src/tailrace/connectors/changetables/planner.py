@@ -14,25 +14,25 @@ from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.base import Offset, Task
 from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
-from tailrace.connectors.changetables.database import Database
 from tailrace.connectors.changetables.dialect import Dialect
-from tailrace.connectors.changetables.forms import Forms
-from tailrace.connectors.changetables.heartbeats import StatementHeartbeats
-from tailrace.connectors.changetables.initial import TableSnapshots
-from tailrace.connectors.changetables.notices import TableNotices
-from tailrace.connectors.changetables.numbering import numbered
-from tailrace.connectors.changetables.offset import Reached, TablesOffset
-from tailrace.connectors.changetables.position import Newest
-from tailrace.connectors.changetables.rows import skipped_rows
-from tailrace.connectors.changetables.sessions import Retries
-from tailrace.connectors.changetables.tasks import (
+from tailrace.connectors.changetables.log.database import Database
+from tailrace.connectors.changetables.log.forms import Forms
+from tailrace.connectors.changetables.log.heartbeats import StatementHeartbeats
+from tailrace.connectors.changetables.log.numbering import numbered
+from tailrace.connectors.changetables.log.rows import skipped_rows
+from tailrace.connectors.changetables.log.sessions import Retries
+from tailrace.connectors.changetables.log.tasks import (
     LogTask,
     Part,
     SchemaTask,
     Source,
 )
+from tailrace.connectors.changetables.offset import Reached, TablesOffset
+from tailrace.connectors.changetables.position import Newest
+from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
+from tailrace.connectors.changetables.snapshot.notices import TableNotices
+from tailrace.connectors.changetables.snapshot.windows import Incremental
 from tailrace.connectors.changetables.undo import Undo
-from tailrace.connectors.changetables.windows import Incremental
 from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number

@@ -30,11 +30,13 @@ from tailrace.connectors.changetables.dialect import (
     Position,
 )
 from tailrace.connectors.changetables.position import Newest, following, nothing
-from tailrace.connectors.db2.catalog import Catalog, quoted, shown_key
-from tailrace.connectors.db2.catalog import Described as Found
-from tailrace.connectors.db2.connection import Connection
-from tailrace.connectors.db2.conversion import change_rows, columns_of, microseconds, parameter, selected, texts
-from tailrace.connectors.db2.declaration import has_lobs
+from tailrace.connectors.db2.server import health
+from tailrace.connectors.db2.server.catalog import Catalog, quoted, shown_key
+from tailrace.connectors.db2.server.catalog import Described as Found
+from tailrace.connectors.db2.server.connection import Connection
+from tailrace.connectors.db2.server.health import Registered
+from tailrace.connectors.db2.server.rows import change_rows, columns_of, microseconds, parameter, selected, texts
+from tailrace.connectors.db2.values.declaration import has_lobs
 from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
 
 CONTROL_COLUMNS = "IBMSNAP_"
@@ -252,9 +254,9 @@ class Db2Session:
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
         """What is amiss though capture goes on: see `prerequisites` for the same things told one by one."""
-        from tailrace.connectors.db2.prerequisites import warnings
-
-        return warnings(self, captures)
+        wanted = {_source(one) for one in captures}
+        registered = [row for row in self.register() if (row.schema, row.table) in wanted]
+        return health.amiss(self.age_s(), registered, self.catalog())
 
     def counts(self, capture: CaptureTable, after: Position, upto: Position) -> list[tuple[Position, int]]:
         """How many rows the change table has of each unit of work in `(after, upto]`, in order."""
@@ -513,26 +515,6 @@ class Db2Session:
         """The table that `signal.data.collection` names, if any."""
         named = self.config["signal.data.collection"]
         return TableId(self.config["database.dbname"], *table_name(named)) if named else None
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A row of IBMSNAP_REGISTER. `old` is CD_OLD_SYNCHPOINT, `pairs` CHG_UPD_TO_DEL_INS, `prefix` that of before
-    images, empty where there are none."""
-
-    schema: str
-    table: str
-    change_schema: str
-    change_table: str
-    old: bytes | None
-    state: str
-    pairs: bool
-    prefix: str
-
-    @property
-    def name(self) -> str:
-        """The change table with its schema."""
-        return f"{self.change_schema}.{self.change_table}"
 
 
 def _name(text: str) -> str:

@@ -6,7 +6,7 @@ from tailrace.config import connect, connector, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.changetables import options as changetables
-from tailrace.connectors.db2.driver import PREFIX, idle_notice, property_fault
+from tailrace.connectors.db2.server.driver import PREFIX, idle_notice, property_fault
 
 _CLASS = "io.debezium.connector.db2.Db2Connector"
 _ONE = "a connection belongs to one database: name it in database.dbname"

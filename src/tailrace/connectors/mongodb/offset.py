@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailrace.connectors.checkpoint import understood
-from tailrace.connectors.mongodb.plan import SnapshotPlan
-from tailrace.connectors.mongodb.position import START, Position
+from tailrace.connectors.mongodb.log.position import START, Position
+from tailrace.connectors.mongodb.records.transactions import OpenTransaction
+from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
 
@@ -26,14 +27,6 @@ class SnapshotProgress:
     @property
     def is_complete(self) -> bool:
         return self.done >= len(self.plan.chunks)
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
-    """The transaction whose events came last, for transaction metadata: its name, and its events by collection."""
-
-    name: str
-    counts: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

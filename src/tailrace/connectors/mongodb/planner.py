@@ -15,34 +15,34 @@ from tailrace.connectors.beside import BoundaryTask, HeartbeatTask, NoticeTask
 from tailrace.connectors.delay import StreamingDelay
 from tailrace.connectors.dispatch import DispatchInterval
 from tailrace.connectors.guardrail import guard_number
-from tailrace.connectors.mongodb import fields
-from tailrace.connectors.mongodb import snapshot as snapshots
-from tailrace.connectors.mongodb.change_stream import ChangeStreamFeed, StreamSettings
-from tailrace.connectors.mongodb.chunk import Namespace, Rows
-from tailrace.connectors.mongodb.connection import Address, retries
-from tailrace.connectors.mongodb.faults import (
+from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
+from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.log.majority import Majority
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
+from tailrace.connectors.mongodb.log.oplog import OplogFeed, newest, operation_time
+from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position, releasable
+from tailrace.connectors.mongodb.log.reader import Feed, LogReader
+from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
+from tailrace.connectors.mongodb.records.partition import tasks_of
+from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM
+from tailrace.connectors.mongodb.records.tasks import LogTask
+from tailrace.connectors.mongodb.records.transactions import Numbered, numbered
+from tailrace.connectors.mongodb.server.connection import Address, retries
+from tailrace.connectors.mongodb.server.faults import (
     explained,
     explained_error,
     is_not_yet_committed,
     is_passing,
     patiently,
 )
-from tailrace.connectors.mongodb.incremental import Incremental
-from tailrace.connectors.mongodb.majority import Majority
-from tailrace.connectors.mongodb.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.notices import CollectionNotices
-from tailrace.connectors.mongodb.offset import MongoOffset, SnapshotProgress
-from tailrace.connectors.mongodb.oplog import OplogFeed, newest, operation_time
-from tailrace.connectors.mongodb.outside import OUTSIDE, Outside
-from tailrace.connectors.mongodb.partition import tasks_of
-from tailrace.connectors.mongodb.placing import placed
-from tailrace.connectors.mongodb.position import WHOLE, Committed, Position, releasable
-from tailrace.connectors.mongodb.reader import Feed, LogReader
-from tailrace.connectors.mongodb.routers import answers, for_cursors
-from tailrace.connectors.mongodb.segment import OPLOG, STREAM
+from tailrace.connectors.mongodb.server.outside import OUTSIDE, Outside
+from tailrace.connectors.mongodb.server.routers import answers, for_cursors
 from tailrace.connectors.mongodb.settings import MongoSettings
-from tailrace.connectors.mongodb.tasks import LogTask
-from tailrace.connectors.mongodb.transactions import Numbered, numbered
+from tailrace.connectors.mongodb.snapshot import chunks as snapshots
+from tailrace.connectors.mongodb.snapshot.incremental import Incremental
+from tailrace.connectors.mongodb.snapshot.notices import CollectionNotices
+from tailrace.connectors.mongodb.snapshot.placing import placed
+from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import PositionLost, PrerequisiteError
 from tailrace.events.heartbeat import Heartbeats
 from tailrace.events.settings import EventSettings

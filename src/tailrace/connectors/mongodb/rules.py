@@ -9,7 +9,7 @@ from typing import Any
 
 from tailrace.config.connector import Draft
 from tailrace.connectors.mongodb.documents.options import unwrap
-from tailrace.connectors.mongodb.shell_json import strict_json
+from tailrace.connectors.mongodb.values.shell_json import strict_json
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]/,;:\s@]+)(?::[0-9]{1,5})?"
 _HOSTS = re.compile(rf"(?:(?P<name>[^/,;\s]+)/)?(?P<hosts>{_HOST}(?:,{_HOST})*)")

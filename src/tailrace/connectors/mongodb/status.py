@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tailrace.connectors.mongodb.log.position import WHOLE, Position
 from tailrace.connectors.mongodb.offset import MongoOffset
-from tailrace.connectors.mongodb.position import WHOLE, Position
 from tailrace.connectors.source_status import Offsets, SnapshotStatus, SourceStatus, tables
 
 

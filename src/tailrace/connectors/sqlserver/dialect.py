@@ -25,13 +25,14 @@ from tailrace.connectors.changetables.dialect import (
     KeyRange,
     Position,
 )
-from tailrace.connectors.changetables.fetching import FIRST_FETCH, next_fetch
+from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
 from tailrace.connectors.changetables.position import Newest, following, nothing, preceding
-from tailrace.connectors.sqlserver import statements
-from tailrace.connectors.sqlserver.connection import close, connect
-from tailrace.connectors.sqlserver.declaration import SIZED, UNSIZED, modifier
-from tailrace.connectors.sqlserver.errors import refused, user_fault
-from tailrace.connectors.sqlserver.text import bound, positions, quoted, selected, texts
+from tailrace.connectors.sqlserver.server import statements
+from tailrace.connectors.sqlserver.server.connection import close, connect
+from tailrace.connectors.sqlserver.server.errors import refused, user_fault
+from tailrace.connectors.sqlserver.server.health import Health
+from tailrace.connectors.sqlserver.values.declaration import SIZED, UNSIZED, modifier
+from tailrace.connectors.sqlserver.values.texts import bound, positions, quoted, selected, texts
 from tailrace.errors import ConfigError, PositionLost, PrerequisiteError, TailraceError
 
 if TYPE_CHECKING:
@@ -253,9 +254,8 @@ class SqlServerSession:
         return {number: tuple(names) for number, (_, names) in found.items()}
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        from tailrace.connectors.sqlserver.prerequisites import amiss
-
-        return amiss(self, captures)
+        question = self.config["database.sqlserver.agent.status.query"]
+        return Health(self, question, f" in {self.database}").amiss(captures)
 
     def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
         if self._by_function:

@@ -9,7 +9,7 @@ from tailrace.config.filters import quoted_parts, table_name
 from tailrace.config.option import Kind, Option, at_least, between
 from tailrace.config.timezone import timezone
 from tailrace.connectors.changetables import options as changetables
-from tailrace.connectors.sqlserver.driver import DRIVER
+from tailrace.connectors.sqlserver.server.driver import DRIVER
 
 _CLASS = "io.debezium.connector.sqlserver.SqlServerConnector"
 

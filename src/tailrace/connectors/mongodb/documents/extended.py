@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tailrace.connectors.mongodb.json_forms import STRICT
-from tailrace.connectors.mongodb.plain_json import escaped
+from tailrace.connectors.mongodb.values.json_forms import STRICT
+from tailrace.connectors.mongodb.values.plain_json import escaped
 from tailrace.errors import ConversionError
 from tailrace.serde.double_kernels import double_text
 

@@ -1,0 +1,1 @@
+"""The change tables from the server to the tasks: sessions, reading, numbering, merging, and their records."""

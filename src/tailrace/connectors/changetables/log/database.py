@@ -1,0 +1,279 @@
+"""Database: the planner's view of one database, how far it is captured and by which change tables. Planner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session
+from tailrace.connectors.changetables.eras import Era, Eras, Stretch, begun_by
+from tailrace.connectors.changetables.log.sessions import lost
+from tailrace.connectors.changetables.offset import Reached
+from tailrace.connectors.changetables.position import Newest, Read, following, from_start, read_to
+from tailrace.errors import PositionLost
+
+log = logging.getLogger("tailrace")
+
+# The transactions that one batch has at most, unless max.iteration.transactions says otherwise.
+TRANSACTIONS = 100_000
+# So many tables are named by one warning.
+NAMED = 20
+
+
+class Database:
+    """One database of a query. `includes` tells which tables are captured, `admit` checks a schema when it appears.
+
+    Every method raises TailraceError; after ConnectionFailed, `lose` ends the session, and the next call makes one.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        name: str,
+        includes: Callable[[TableId], bool],
+        admit: Callable[[TableSchema], TableSchema],
+        transactions: int,
+    ) -> None:
+        self.name = name
+        self._dialect = dialect
+        self._includes = includes
+        self._admit = admit
+        self._transactions = transactions or TRANSACTIONS
+        self._session: Session | None = None
+        self.was_connected = False
+        self._told: set[str] = set()
+        # rows by stretch, so that a batch is not counted twice
+        self._totals: dict[tuple[str, int, Position, Position], int] = {}
+        self._empty: tuple[Position, Position] | None = None
+
+    @property
+    def pairs(self) -> bool:
+        """See Dialect."""
+        return self._dialect.pairs
+
+    @property
+    def session(self) -> Session:
+        """The planner's own session, opened at the first use."""
+        if self._session is None:
+            self._session = self._dialect.connect(self.name)
+            self.was_connected = True
+        return self._session
+
+    def lose(self) -> None:
+        """The connection is gone, and with it what it has said: the next one may lead to another server."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+        self._totals.clear()
+        self._empty = None
+
+    # --- which change tables -----------------------------------------------------------------------------------------
+
+    def begin(self) -> Reached:
+        """Where a query without checkpoint begins: what is captured now, and the change tables at that position.
+
+        A server that has captured nothing yet is read from its start.
+        """
+        self.session.check()
+        newest = self.session.newest()
+        if newest is None:
+            log.warning(
+                "%s has captured nothing yet: its newest position is unknown; is the capture process running?",
+                self.name,
+            )
+        position = from_start(self._dialect.width) if newest is None else read_to(newest)
+        groups = self._captured()
+        chosen = []
+        for table in sorted(groups):
+            current = begun_by(groups[table], position)
+            chosen.append(current)
+            chosen += [one for one in groups[table] if one.start > max(position, current.start)]
+        eras = self._with(Eras(), chosen)
+        self._tell_uncaptured(set(groups))
+        return Reached(position, eras)
+
+    def resume(self, reached: Reached) -> str:
+        """Check, at a start, what a checkpoint builds on; a sentence on what is lost, empty when nothing is."""
+        self.session.check()
+        try:
+            newest = self.session.newest()
+            if newest is not None and newest < reached.position:
+                return self._restored().message
+            eras = self._observed(reached, newest if newest is not None else reached.position)
+            upto = max(newest or reached.position, following(reached.position))
+            for stretch in eras.stretches(reached.position, upto):
+                if self.session.oldest(stretch.era.capture) > following(stretch.after):
+                    raise lost(stretch)
+        except PositionLost as error:
+            return error.message
+        self._tell_uncaptured({era.table.id for era in eras.latest()})
+        return ""
+
+    def observe(self, reached: Reached) -> tuple[Newest | None, Eras]:
+        """The newest position, and the change tables up to it; None and those of `reached` while nothing is newer.
+
+        The position is asked for first: a change table that begins at or before it exists when it is asked for then.
+        """
+        newest = self.session.newest()
+        if newest is not None and newest < reached.position:
+            raise self._restored()
+        if newest is None or newest <= reached.position:
+            return None, reached.eras
+        return newest, self._observed(reached, newest)
+
+    def verify(self, stretches: Sequence[Stretch], upto: Position) -> None:
+        """Raise PositionLost unless all rows of `stretches`, which end at `upto` or before, are there.
+
+        Asked after they were counted: a clean-up says first what it deletes, so rows that are there by what it says
+        now were there when they were counted.
+        """
+        newest = self.session.newest()
+        if newest is not None and newest < upto:
+            raise self._restored()
+        starts = self.session.starts() if stretches else {}
+        for stretch in stretches:
+            self._check(stretch, starts.get((stretch.era.capture.name, stretch.era.capture.object_id)))
+
+    def _restored(self) -> PositionLost:
+        return PositionLost(
+            f"The newest position of {self.name} is before the one that was read: the database was restored, or "
+            "capture was set up anew, or another server answers, which is behind.",
+            "Start again with the same checkpoint when the server has caught up; if it never will, with a new "
+            "checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot.",
+        )
+
+    def _observed(self, reached: Reached, newest: Position) -> Eras:
+        """The change tables up to `newest`. Raises PositionLost when one is gone or cleaned up before it was read."""
+        groups = self._captured()
+        eras = reached.eras.after(reached.position)
+        fresh = []
+        for table in sorted(groups):
+            known = eras.of(table)
+            if not known:
+                fresh += groups[table]
+                continue
+            seen = {(era.capture.name, era.capture.object_id) for era in known}
+            last = known[-1].capture
+            fresh += [
+                one
+                for one in groups[table]
+                if (one.name, one.object_id) not in seen and (one.start, one.created_us) > (last.start, last.created_us)
+            ]
+        for one in fresh:
+            log.info("%s is captured by %s from %s on", one.source, one.name, one.start.hex())
+        eras = self._with(eras, fresh)
+        starts = {(one.name, one.object_id): one.start for captures in groups.values() for one in captures}
+        for stretch in eras.stretches(reached.position, newest):
+            self._check(stretch, starts.get((stretch.era.capture.name, stretch.era.capture.object_id)))
+        return eras.noting(starts, reached.position)
+
+    @staticmethod
+    def _check(stretch: Stretch, start: Position | None) -> None:
+        """`start` is where the change table begins now, None where it is gone."""
+        if start is None:
+            capture = stretch.era.capture
+            raise PositionLost(
+                f"The change table {capture.name} of {capture.source} is gone, and its changes behind the position "
+                f"{stretch.after.hex()} with it.",
+                "Leave the table out by table.exclude.list, or start again with a new checkpoint, or with "
+                "snapshot.mode=when_needed, which takes a new snapshot. To change what is captured, make the new "
+                "capture table first, and drop the old one when the pipeline has read beyond the new one's start.",
+            )
+        # A table that did not say where it begins (zeros) may say so later, without that anything was cleaned up.
+        told = any(stretch.era.capture.start)
+        if told and start > following(stretch.after) and start > stretch.era.since:
+            raise lost(stretch)
+
+    def _captured(self) -> dict[TableId, list[CaptureTable]]:
+        """The change tables of the captured tables, older before newer."""
+        groups: dict[TableId, list[CaptureTable]] = {}
+        for capture in self.session.captures():
+            if self._includes(capture.source):
+                groups.setdefault(capture.source, []).append(capture)
+        for captures in groups.values():
+            captures.sort(key=lambda one: (one.start, one.created_us))
+        return groups
+
+    def _with(self, eras: Eras, captures: Sequence[CaptureTable]) -> Eras:
+        if not captures:
+            return eras
+        for described in self.session.describe(captures):
+            self._admit(described.table)
+            older = eras.of(described.capture.source)
+            # two that begin at one position: the newer one goes before
+            since = max(described.capture.start, following(older[-1].since)) if older else described.capture.start
+            eras = eras.with_(Era(described.capture, described.table, since))
+        return eras
+
+    def _tell_uncaptured(self, captured: set[TableId]) -> None:
+        """Warn of tables that the lists let through, but that have no change table; and where nothing is captured."""
+        if not captured:
+            self.tell(f"no table of {self.name} that the lists let through has a change table: nothing is captured")
+        bare = [str(table) for table in self.session.tables() if table not in captured and self._includes(table)]
+        if bare:
+            more = f" and {len(bare) - NAMED} more" if len(bare) > NAMED else ""
+            self.tell(
+                f"tables of {self.name} without a change table, whose changes are not captured: "
+                f"{', '.join(bare[:NAMED])}{more}. Have them captured, or leave them out by table.exclude.list."
+            )
+
+    def warn(self, eras: Eras) -> None:
+        """Log what the server says is amiss, each sentence once."""
+        for sentence in self.session.warnings([era.capture for era in eras.latest()]):
+            self.tell(sentence)
+
+    def tell(self, sentence: str) -> None:
+        if sentence not in self._told:
+            self._told.add(sentence)
+            log.warning("%s", sentence)
+
+    # --- how far a batch goes ----------------------------------------------------------------------------------------
+
+    def limit(
+        self, after: Read, newest: Newest, eras: Eras, max_rows: int | None, *, wholly: bool = False
+    ) -> tuple[Read, int]:
+        """How far the batch behind `after` reads, at most to `newest`, and how many rows it has.
+
+        A batch ends at the end of a transaction. It has as many as the options allow, and at least one. Transactions
+        without rows are passed in the same steps, one at each call, so that none takes long; all of them if `wholly`.
+        """
+        low: Position = self._empty[1] if self._empty is not None and self._empty[0] == after else after
+        while True:
+            nth = self.session.nth(low, self._transactions)
+            upto = read_to(newest) if nth is None else read_to(newest, nth)
+            if low >= upto:
+                return upto, 0
+            rows = sum(self.total(stretch) for stretch in eras.stretches(low, upto))
+            if rows:
+                break
+            self._empty = (after, upto)
+            if not wholly:
+                return upto, 0
+            low = upto
+        if max_rows is not None and rows > max_rows:
+            last, rows = self._cut(eras, low, upto, max_rows)
+            upto = read_to(newest, last)
+        return upto, rows
+
+    def _cut(self, eras: Eras, after: Position, upto: Position, max_rows: int) -> tuple[Position, int]:
+        counts: dict[Position, int] = {}
+        for stretch in eras.stretches(after, upto):
+            for position, rows in self.session.counts(stretch.era.capture, stretch.after, stretch.upto):
+                counts[position] = counts.get(position, 0) + rows
+        found, total = upto, 0
+        for position in sorted(counts):
+            if total and total + counts[position] > max_rows:
+                break
+            found, total = position, total + counts[position]
+        return found, total
+
+    def total(self, stretch: Stretch) -> int:
+        """How many rows a stretch has."""
+        capture = stretch.era.capture
+        name = (capture.name, capture.object_id, stretch.after, stretch.upto)
+        if name not in self._totals:
+            if len(self._totals) > 4096:
+                self._totals.clear()
+            self._totals[name] = self.session.total(capture, stretch.after, stretch.upto)
+        return self._totals[name]

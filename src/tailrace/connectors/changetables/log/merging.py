@@ -1,0 +1,120 @@
+"""Changes of several tables that share a topic, in the order of the log. Worker.
+
+Topics are shared when options route tables together. Each table's changes come as batches of their own, so the order
+between them is kept by cutting batches where another table has a change in between: correct for any interleaving, and
+fast as long as tables do not take turns row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.columns.batch import CapturedTransactions, ChangeBatch, Image
+from tailrace.connectors.changetables.log.rows import fixed
+
+
+class _Stream:
+    """One table's batches, and how far the first of them has been given."""
+
+    def __init__(self, batches: Iterator[ChangeBatch]) -> None:
+        self._batches = batches
+        self.batch: ChangeBatch | None = None
+        self.order: npt.NDArray[np.bytes_] = np.zeros(0, "S1")
+        self.given = 0
+        self.advance()
+
+    def advance(self) -> None:
+        self.batch = next(self._batches, None)
+        self.given = 0
+        if self.batch is not None:
+            self.order = order_of(self.batch)[0]
+
+
+def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
+    """The batches of all streams, cut and in the order of (commit position, command, change position); equal ones in
+    the order of the streams."""
+    left = [_Stream(stream) for stream in streams]
+    while True:
+        left = [stream for stream in left if stream.batch is not None]
+        if not left:
+            return
+        first = min(range(len(left)), key=lambda place: (left[place].order[left[place].given], place))
+        stream = left[first]
+        high = len(stream.order)
+        for place, other in enumerate(left):
+            if place != first:
+                side = "left" if place < first else "right"
+                low = stream.given
+                bound = other.order[other.given]
+                high = min(high, low + int(np.searchsorted(stream.order[low:], bound, side=side)))  # type: ignore[call-overload]
+        high = max(high, stream.given + 1)
+        assert stream.batch is not None
+        yield cut(stream.batch, stream.given, high)
+        stream.given = high
+        if high == len(stream.order):
+            stream.advance()
+
+
+def order_of(batch: ChangeBatch) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.bytes_]]:
+    """Commit, command and change position of each change, as one; and the commit's alone."""
+    transactions = batch.transactions
+    assert isinstance(transactions, CapturedTransactions)
+    assert isinstance(batch.lsn, pa.Array)
+    commits = fixed(transactions.commit_lsn)[batch.transaction]
+    changes = fixed(batch.lsn)
+    width = commits.dtype.itemsize
+    joined = np.zeros(len(commits), f"S{width + 4 + changes.dtype.itemsize}")
+    both = joined.view(np.uint8).reshape(len(commits), -1)
+    both[:, :width] = np.ascontiguousarray(commits).view(np.uint8).reshape(len(commits), -1)
+    if batch.command is not None:
+        both[:, width : width + 4] = batch.command.astype(">u4").view(np.uint8).reshape(len(commits), 4)
+    both[:, width + 4 :] = np.ascontiguousarray(changes).view(np.uint8).reshape(len(commits), -1)
+    return joined, commits
+
+
+def cut(batch: ChangeBatch, low: int, high: int) -> ChangeBatch:
+    """The changes `[low, high)` of `batch`."""
+    if low == 0 and high == len(batch):
+        return batch
+    return _part(batch, lambda values: values[low:high], lambda values: values.slice(low, high - low))
+
+
+def filtered(batch: ChangeBatch, kept: npt.NDArray[np.bool_]) -> ChangeBatch | None:
+    """The changes of `batch` that are `kept`; None when there is none."""
+    if not kept.any():
+        return None
+    mask = pa.array(kept)
+    return _part(batch, lambda values: values[kept], lambda values: values.filter(mask))
+
+
+def _part(batch: ChangeBatch, numbers: Callable[[Any], Any], column: Callable[[Any], Any]) -> ChangeBatch:
+    """Some changes of `batch`: `numbers` takes them of numpy's arrays, `column` of Arrow's."""
+
+    def of(values: Any) -> Any:
+        return None if values is None else numbers(values)
+
+    def image(side: Image | None) -> Image | None:
+        if side is None:
+            return None
+        return Image(of(side.present), [column(one) for one in side.columns], [of(flags) for flags in side.unavailable])
+
+    return replace(
+        batch,
+        op=of(batch.op),
+        lsn=column(batch.lsn),
+        transaction=of(batch.transaction),
+        ordinal=of(batch.ordinal),
+        before=image(batch.before),
+        after=image(batch.after),
+        marker=of(batch.marker),
+        serial=None if batch.serial is None else column(batch.serial),
+        total_order=of(batch.total_order),
+        table_order=of(batch.table_order),
+        command=of(batch.command),
+    )

@@ -1,0 +1,48 @@
+"""Which rows of a window the log has overtaken: those whose key has a change in the same batch. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.eras import Stretch
+from tailrace.connectors.changetables.log.sessions import changes
+from tailrace.connectors.changetables.log.tasks import Source
+
+
+def changed_keys(
+    source: Source, database: str, table: TableSchema, identity: tuple[str, ...], stretches: Sequence[Stretch]
+) -> pa.Array:
+    """The keys, as `one_text` writes them, of all change rows of `stretches`: of both sides of an update."""
+    found: list[pa.Array] = []
+    only = replace(table, columns=tuple(table.columns[table.index(name)] for name in identity))
+    for stretch in stretches:
+        for rows in changes(source.dialect, database, stretch, only, source.retries):
+            found.append(pc.unique(one_text(rows.columns)))
+    return pc.unique(pa.chunked_array(found, pa.binary())) if found else pa.array([], pa.binary())
+
+
+def without(
+    table: TableSchema, columns: list[pa.Array], identity: tuple[str, ...], changed: pa.Array
+) -> list[pa.Array]:
+    """The rows of `columns`, which are those of `table`, without the ones whose key is among `changed`."""
+    if not len(changed):
+        return columns
+    keys = one_text([columns[table.index(name)] for name in identity])
+    kept = pc.invert(pc.is_in(keys, value_set=changed))
+    return [column.filter(kept) for column in columns]
+
+
+def one_text(columns: list[pa.Array]) -> pa.Array:
+    """One binary value for each row, equal for equal keys only: of several parts each with its length in front."""
+    if len(columns) == 1:
+        return columns[0]
+    parts = []
+    for column in columns:
+        length = pc.cast(pc.cast(pc.binary_length(column), pa.string()), pa.binary())
+        parts += [pc.fill_null(length, b"-"), pc.fill_null(column, b"")]
+    return pc.binary_join_element_wise(*parts, pa.scalar(b":", pa.binary()))

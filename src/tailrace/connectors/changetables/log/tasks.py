@@ -1,0 +1,307 @@
+"""The tasks of a batch over change tables: stretches of the log, chunks of a snapshot, windows. Worker.
+
+Every task reads the database itself: it holds the dialect, and with it the password, so none shows its contents.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tailrace.columns.batch import ChangeBatch, Int64s, Marker
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.changetables.dialect import Dialect, KeyRange
+from tailrace.connectors.changetables.eras import Stretch
+from tailrace.connectors.changetables.log.sessions import Retries, borrowed, changes
+from tailrace.errors import ConnectionFailed, PositionLost, StatementCutOff, TailraceError
+from tailrace.events.form import Form
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.plan import Chunk, markers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tailrace.events.schema_changes import SchemaChange
+
+log = logging.getLogger("tailrace")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One stretch of a change table: `table` is the source as events show it, with the columns that they need.
+
+    Where transaction metadata is wanted, `total_order` and `table_order` number the stretch's changes; see ChangeBatch.
+    """
+
+    database: str
+    stretch: Stretch
+    table: TableSchema
+    total_order: Int64s | None = None
+    table_order: Int64s | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What every task needs to read. `at_us` is when the batch was planned, in µs since 1970; `skips_unchanged` is
+    skip.messages.without.change."""
+
+    dialect: Dialect
+    settings: EventSettings
+    retries: Retries
+    at_us: int
+    skips_unchanged: bool = False
+
+    @property
+    def form(self) -> Form:
+        """The connector's own part of events; one object in each process, so that what is made for it is kept."""
+        from tailrace.connectors.changetables import parts
+
+        return parts.form(self.dialect.connector)
+
+    def __repr__(self) -> str:
+        return "Source"
+
+
+@dataclass(frozen=True, slots=True)
+class LogTask:
+    """The changes of some topics, one topic after another; the parts of one topic in log order, or interleaved."""
+
+    source: Source
+    topics: tuple[tuple[Part, ...], ...]
+
+    def __repr__(self) -> str:
+        return f"LogTask({len(self.topics)} topics)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.changetables.log.merging import merged
+        from tailrace.events.records import to_rows
+
+        for parts in self.topics:
+            tables = {(part.database, part.table.id) for part in parts}
+            streams = [
+                change_batches(self.source, [part for part in parts if (part.database, part.table.id) == table])
+                for table in sorted(tables)
+            ]
+            for batch in streams[0] if len(streams) == 1 else merged(streams):
+                yield from to_rows(batch, self.source.settings, self.source.form)
+
+
+def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
+    """The changes of one table, stretch after stretch."""
+    from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, whole
+
+    skipped = skipped_rows(source.settings.skipped_operations, source.dialect.pairs)
+    for part in parts:
+        stretch = part.stretch
+
+        def times(part: Part = part) -> Times:
+            with borrowed(source.dialect, part.database) as session:
+                return Times.of(session.commit_times(part.stretch.after, part.stretch.upto), source.at_us)
+
+        dialect = source.dialect
+        assembly = Assembly(part.table, source.retries.run(times, _closed), dialect.pairs, skipped, dialect.unsent)
+        rows = changes(source.dialect, part.database, stretch, part.table, source.retries)
+        first = 0
+        for cut in whole(rows, source.dialect.pairs):
+            batch = assembly.batch(cut)
+            if batch is not None and source.skips_unchanged:
+                batch = changed(batch, source.settings)
+            if batch is None:
+                continue
+            if part.total_order is not None and part.table_order is not None:
+                batch.total_order = part.total_order[first : first + len(batch)]
+                batch.table_order = part.table_order[first : first + len(batch)]
+            first += len(batch)
+            yield batch
+        if assembly.times.missing:
+            log.warning(
+                "%d transactions of %s have no time of their own: they are shown with that of the one before",
+                assembly.times.missing,
+                part.database,
+            )
+
+
+def changed(batch: ChangeBatch, settings: EventSettings) -> ChangeBatch | None:
+    """Without the updates that change no column that events show, nor the key; None when nothing is left."""
+    import pyarrow.compute as pc
+
+    from tailrace.connectors.changetables.log.merging import filtered
+
+    if batch.before is None or batch.after is None:
+        return batch
+    same = batch.op == ord("u")
+    if batch.before.present is not None:
+        same = same & batch.before.present
+    for place, column in enumerate(batch.table.columns):
+        if same.any() and (settings.shaping.shows(batch.table.id, column.name) or column.name in batch.table.key):
+            old, new = batch.before.columns[place], batch.after.columns[place]
+            equal = pc.fill_null(pc.equal(old, new), False).to_numpy(zero_copy_only=False)
+            same = same & (equal | (np.asarray(old.is_null()) & np.asarray(new.is_null())))
+    return filtered(batch, ~same) if same.any() else batch
+
+
+def _closed() -> bool:
+    """A session that failed is closed already; the planner was connected, so it is worth another try."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """Rows of one table of a snapshot: the chunk's range of keys, or the rows of `statement`.
+
+    When its connection is lost, or a deadlock ends it, it is read on behind the last key that was given: whatever
+    changes meanwhile is in the log. Without a key rows that were given cannot be told from others, so ConnectionFailed
+    is raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
+    a signal has asked for (`asked`) and it fails, that is told and the rest of its rows is left out: the batch is
+    planned, and would fail again at each start.
+    """
+
+    source: Source
+    database: str
+    table: TableSchema
+    chunk: Chunk
+    rows: KeyRange
+    statement: str | None
+    position: bytes
+    at_us: int
+    asked: bool = False
+
+    def __repr__(self) -> str:
+        return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.changetables.log.rows import read_batch
+        from tailrace.events.records import to_rows
+
+        ordinal = (self.chunk.number + 1) << 40
+        held: ChangeBatch | None = None
+        opened = True
+        for columns in self._rows():
+            batch = read_batch(self.table, columns, Marker.TRUE, self.position, self.at_us, ordinal)
+            if not len(batch):
+                continue
+            ordinal += len(batch)
+            if held is not None:
+                yield from to_rows(self._marked(held, opened, False), self.source.settings, self.source.form)
+                opened = False
+            held = batch
+        if held is not None:
+            yield from to_rows(self._marked(held, opened, True), self.source.settings, self.source.form)
+
+    def _rows(self) -> Iterator[list[pa.Array]]:
+        """The rows, through lost connections as long as it is known where to go on."""
+        left: KeyRange | None = self.rows
+        failure = 0
+        while left is not None:
+            try:
+                with borrowed(self.source.dialect, self.database) as session:
+                    for columns in session.rows(self.table, left, self.statement):
+                        if len(columns[0]):
+                            failure = 0
+                            left = self._behind(columns)
+                        yield columns
+                return
+            except ConnectionFailed as error:
+                if isinstance(error, StatementCutOff) and self._is_told(error):
+                    return
+                if left is None:
+                    raise ConnectionFailed(
+                        f"Reading {self.table.id} for the snapshot failed: {error.message}",
+                        "Start again with the same checkpoint: the chunks that are done are not read again.",
+                    ) from None
+                failure += 1
+                self.source.retries.pause(failure, error)
+            except TailraceError as error:
+                if not self._is_told(error):
+                    raise
+                return
+
+    def _is_told(self, error: TailraceError) -> bool:
+        """Whether the failed statement is a signal's; then that it fails is in the log. A lost position is not its
+        fault."""
+        if not self.asked or self.statement is None or isinstance(error, PositionLost):
+            return False
+        # the server's words may hold what the statement computed
+        log.warning(
+            "the statement of a signal for %s fails (%s): its other rows are left out. Correct it, and send the signal "
+            "again.",
+            self.table.id,
+            type(error).__name__,
+        )
+        return True
+
+    def _behind(self, columns: list[pa.Array]) -> KeyRange | None:
+        """What is left of the chunk behind the last of these rows; None where that cannot be told."""
+        if not self.rows.key or self.statement is not None:
+            return None
+        last = [columns[self.table.index(name)][-1].as_py() for name in self.rows.key]
+        if None in last:
+            return None
+        return replace(self.rows, after=tuple(text.decode() for text in last))
+
+    def _marked(self, batch: ChangeBatch, opened: bool, closes: bool) -> ChangeBatch:
+        """With the markers of first and last rows."""
+        assert batch.marker is not None
+        for row, marker in markers(self.chunk, len(batch), opened, closes):
+            batch.marker[row] = marker
+        return batch
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTask:
+    """The rows of one window of an incremental snapshot, as the planner has read them, without those whose key has a
+    change in the batch: there the log wins.
+
+    `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that tell rows apart, `changes` are
+    the batch's stretches of the table. `position` and `change` are those of the closing watermark's commit and change.
+    """
+
+    source: Source
+    database: str
+    table: TableSchema
+    rows: bytes
+    identity: tuple[str, ...]
+    changes: tuple[Stretch, ...]
+    position: bytes
+    change: bytes
+    at_us: int
+    ordinal: int
+
+    def __repr__(self) -> str:
+        return f"WindowTask({self.table.id})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.connectors.changetables.log.ipc import from_ipc
+        from tailrace.connectors.changetables.log.reconcile import changed_keys, without
+        from tailrace.connectors.changetables.log.rows import read_batch
+        from tailrace.events.records import to_rows
+
+        changed = changed_keys(self.source, self.database, self.table, self.identity, self.changes)
+        columns = without(self.table, from_ipc(self.rows), self.identity, changed)
+        if len(columns[0]):
+            positions = (self.position, self.at_us, self.ordinal, self.change)
+            batch = read_batch(self.table, columns, Marker.INCREMENTAL, *positions)
+            yield from to_rows(batch, self.source.settings, self.source.form)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaTask:
+    """The forms of tables that are new, for the topic of schema changes."""
+
+    source: Source
+    changes: tuple[SchemaChange, ...]
+
+    def __repr__(self) -> str:
+        return f"SchemaTask({len(self.changes)} changes)"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from tailrace.events.captured import CapturedForm
+        from tailrace.events.schema_changes import schema_change_rows
+
+        form = self.source.form
+        assert isinstance(form, CapturedForm)
+        yield schema_change_rows(self.changes, self.source.settings, form)

@@ -1,0 +1,21 @@
+"""What a connector over change tables brings, as its descriptor names it: its dialect, its part of events. No I/O."""
+
+from __future__ import annotations
+
+from tailrace.config import Config
+from tailrace.connectors import registry
+from tailrace.connectors.changetables.dialect import Dialect
+from tailrace.connectors.descriptor import load
+from tailrace.events.form import Form
+
+
+def dialect(config: Config) -> Dialect:
+    """The database's SQL, for the configuration; no I/O."""
+    found: Dialect = load(registry.find(config.connector).dialect)(config)
+    return found
+
+
+def form(connector: str) -> Form:
+    """The connector's own part of events."""
+    found: Form = load(registry.find(connector).form)
+    return found

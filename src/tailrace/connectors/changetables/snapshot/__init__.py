@@ -1,0 +1,1 @@
+"""Initial, blocking and incremental snapshots, and the signals that ask for them."""

@@ -1,0 +1,203 @@
+"""Snapshots over change tables, initial and blocking: which rows which batch reads. Planner.
+
+The position of the log is taken first, then the tables are read in chunks by key, each in a task of its own, under the
+isolation level that the options ask for. A row may so show a change that the log brings again later; the log is read
+from the position on, so that every row ends in its last state.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.connectors.base import Task
+from tailrace.connectors.changetables.dialect import Key, KeyRange
+from tailrace.connectors.changetables.eras import Era
+from tailrace.connectors.changetables.log.database import Database
+from tailrace.connectors.changetables.log.tasks import SnapshotTask, Source
+from tailrace.connectors.changetables.offset import Reached, SnapshotChunk, TablesSnapshot
+from tailrace.snapshot.plan import Chunk, PlannedTable
+from tailrace.snapshot.selection import by_row_count, overrides, selected
+
+log = logging.getLogger("tailrace")
+
+# The rows of a chunk.
+CHUNK_ROWS = 50_000
+# A blocking snapshot reads what its signal names, whatever this option says.
+_ALL: dict[str, Any] = {"snapshot.include.collection.list": []}
+
+
+class TableSnapshots:
+    """Plans the snapshots of one query. `shown` gives a table the columns and the key that its events need."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        databases: Mapping[str, Database],
+        shown: Callable[[TableSchema], TableSchema],
+        parallelism: int,
+    ) -> None:
+        self._config = config
+        self._databases = databases
+        self._shown = shown
+        self._parallelism = parallelism
+        # of the table that is being read: its place, about how many rows were planned, how many there are
+        self._current: tuple[int, int, int] | None = None
+        self._running: TablesSnapshot | None = None
+
+    def database(self, table: TableId) -> Database:
+        """The database of a table, whose name the server may write in another case than the configuration."""
+        return self._databases[named(table.database, self._databases)]
+
+    def begin(
+        self, reached: Mapping[str, Reached], chosen: Mapping[TableId, str | None] | None = None
+    ) -> TablesSnapshot:
+        """A snapshot of the captured tables that the options select, or of those `chosen`, some by a statement."""
+        tables: list[TableId] = []
+        first: list[str] = []
+        for name, database in self._databases.items():
+            eras = {str(era.table.id): era for era in reached[name].eras.at(reached[name].position)}
+            wanted = self._selected(name, list(eras), chosen)
+            if self._config["snapshot.tables.order.by.row.count"] != "disabled":
+                counts = {one: database.session.row_count(eras[one].table.id) for one in wanted}
+                wanted = by_row_count(self._config, wanted, counts)
+            for place, one in enumerate(wanted):
+                table = eras[one].table.id
+                if self._statement(table, chosen) or not database.session.is_empty(table):
+                    tables.append(table)
+                    if not place:
+                        first.append(name)
+        texts = () if chosen is None else tuple((table, text) for table, text in chosen.items() if text is not None)
+        log.info("snapshot of %d tables", len(tables))
+        return TablesSnapshot(tuple(tables), time.time_ns() // 1000, tuple(first), conditions=texts)
+
+    def _selected(
+        self, database: str, captured: Sequence[str], chosen: Mapping[TableId, str | None] | None
+    ) -> list[str]:
+        if chosen is None:
+            return selected(self._config, captured)
+        names = {str(table) for table in chosen if table.database.lower() == database.lower()}
+        ordered = [name for name in selected({**self._config, **_ALL}, captured) if name in names]
+        # the signal table too, if it is asked for
+        return ordered + [name for name in captured if name in names and name not in ordered]
+
+    def _statement(self, table: TableId, chosen: Mapping[TableId, str | None] | None) -> str | None:
+        if chosen is not None:
+            text = chosen.get(table)
+            return None if text is None else text.strip().rstrip(";").rstrip()
+        return overrides(self._config, [str(table)]).get(str(table))
+
+    def advance(self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], max_rows: int | None) -> TablesSnapshot:
+        """The snapshot after the next batch, with that batch's chunks: as many as keep every core busy for a while."""
+        rows = CHUNK_ROWS if max_rows is None else max(1, min(CHUNK_ROWS, max_rows // self._parallelism))
+        count = 3 * self._parallelism if max_rows is None else self._parallelism
+        chunks: list[SnapshotChunk] = []
+        place, last = snapshot.place, snapshot.last
+        while len(chunks) < count and place < len(snapshot.tables):
+            end = self._boundary(snapshot, reached, place, last, rows)
+            chunks.append(SnapshotChunk(snapshot.count + len(chunks), place, last, end))
+            self._count(snapshot, place, rows)
+            last = end
+            if end is None:
+                place += 1
+        done = replace(snapshot, place=place, last=last, chunks=tuple(chunks), count=snapshot.count + len(chunks))
+        self._running = None if done.is_complete else done
+        return done
+
+    def _count(self, snapshot: TablesSnapshot, place: int, rows: int) -> None:
+        table = snapshot.tables[place]
+        if self._current is None or self._current[0] != place:
+            self._current = (place, 0, self.database(table).session.row_count(table))
+        # a server without statistics knows of no rows
+        planned, known = self._current[1] + rows, self._current[2]
+        self._current = (place, min(planned, known) if known > 0 else planned, known)
+
+    def status(self) -> dict[str, Any] | None:
+        """How far the running snapshot is planned, as `tailrace.status` describes it; None when none is running."""
+        if self._running is None or self._current is None:
+            return None
+        place, rows, of = self._current
+        return {
+            "table": str(self._running.tables[place]),
+            "rows": rows,
+            "of": of if of > 0 else None,
+            "waiting": len(self._running.tables) - place - 1,
+            "paused": False,
+        }
+
+    def _boundary(
+        self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], place: int, last: Key | None, rows: int
+    ) -> Key | None:
+        """The key at which the next chunk ends, None when it is the table's last."""
+        id_ = snapshot.tables[place]
+        era = _era(reached, id_)
+        if era is None or not era.table.key or self._statement(id_, _chosen(snapshot)):
+            return None
+        session = self.database(id_).session
+        end = session.boundary(era.table, KeyRange(era.table.key, last), rows)
+        if end is None or session.boundary(era.table, KeyRange(era.table.key, end), 1) is None:
+            return None
+        return end
+
+    def tasks(self, snapshot: TablesSnapshot, reached: Mapping[str, Reached], source: Source) -> list[Task]:
+        """The tasks of the chunks of the batch that ends with `snapshot`."""
+        tasks: list[Task] = []
+        for one in snapshot.chunks:
+            id_ = snapshot.tables[one.place]
+            era = _era(reached, id_)
+            if era is None:
+                log.warning("the table %s is captured no more: left out of the snapshot", id_)
+                continue
+            own = [place for place, table in enumerate(snapshot.tables) if table.database == id_.database]
+            opens, closes = one.after is None, one.upto is None
+            chunk = Chunk(
+                number=one.number,
+                table=PlannedTable(id_.schema, id_.table, 1),
+                first_page=0,
+                last_page=None,
+                opens_table=opens,
+                closes_table=closes,
+                opens_snapshot=opens and one.place == own[0] and self.database(id_).name in snapshot.first,
+                closes_snapshot=closes and one.place == own[-1],
+            )
+            statement = self._statement(id_, _chosen(snapshot))
+            key = () if statement else era.table.key
+            tasks.append(
+                SnapshotTask(
+                    source,
+                    self.database(id_).name,
+                    with_columns(self._shown(era.table), era.table, key),
+                    chunk,
+                    KeyRange(key, one.after, one.upto),
+                    statement,
+                    reached[self.database(id_).name].position,
+                    snapshot.at_us,
+                    bool(snapshot.conditions),
+                )
+            )
+        return tasks
+
+
+def with_columns(shown: TableSchema, whole: TableSchema, names: Sequence[str]) -> TableSchema:
+    """`shown` with those of the columns `names` that it lacks: reading needs them, whatever events show."""
+    present = {column.name for column in shown.columns}
+    missing = tuple(column for column in whole.columns if column.name in names and column.name not in present)
+    return replace(shown, columns=shown.columns + missing)
+
+
+def named(database: str, known: Iterable[str]) -> str:
+    """The name that the configuration has for `database`; the same but for case."""
+    return next(name for name in known if name.lower() == database.lower())
+
+
+def _chosen(snapshot: TablesSnapshot) -> Mapping[TableId, str | None] | None:
+    return dict(snapshot.conditions) if snapshot.conditions else None
+
+
+def _era(reached: Mapping[str, Reached], table: TableId) -> Era | None:
+    here = reached[named(table.database, reached)]
+    return next((era for era in here.eras.at(here.position) if era.table.id == table), None)

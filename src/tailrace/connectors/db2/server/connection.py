@@ -1,0 +1,325 @@
+"""Connections to Db2 through IBM's driver: its connection string from a configuration, its failures in words that help.
+
+The driver (`ibm_db` over IBM's CLI) is imported when a connection is made, in any process. No message ever holds the
+password or what a row holds: of the server's text only that of errors about names, logins and connections is shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
+from tailrace.connectors.db2.server.driver import driver_properties
+from tailrace.errors import ConnectionFailed, PrerequisiteError, StatementCutOff, TailraceError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+Row = tuple[Any, ...]
+FETCH = 4096
+"""Rows that are taken from the driver at once."""
+
+
+def connection_string(config: Mapping[str, Any]) -> str:
+    """The driver's connection string, "Db2 CLI: CLI/ODBC configuration keywords". Holds the password."""
+    timeout_s = -(-config["connection.validation.timeout.ms"] // 1000)
+    named = {
+        "DATABASE": config["database.dbname"],
+        "HOSTNAME": config["database.hostname"],
+        "PORT": config["database.port"],
+        "PROTOCOL": "TCPIP",
+        "UID": config["database.user"],
+        "PWD": config["database.password"],
+        "ConnectTimeout": timeout_s,
+        "ClientApplName": "tailrace",
+        # LOBs and XML come with their rows: a locator would need a call of its own for each value.
+        "LOBCacheSize": 1 << 20,
+        **driver_properties(config),
+    }
+    if named.get("Security") == "SSL":
+        # What the driver does when nothing is said has changed from one of its versions to another.
+        named.setdefault("SSLClientHostnameValidation", "Basic")
+    return "".join(f"{name}={value};" for name, value in named.items() if value not in (None, ""))
+
+
+def driver() -> ModuleType:
+    """IBM's driver; raises PrerequisiteError where it is not installed."""
+    try:
+        import ibm_db
+    except ImportError as error:
+        raise PrerequisiteError(
+            f"IBM's driver for Db2 cannot be loaded: {error}.", "pip install 'tailrace[db2]'."
+        ) from None
+    module: ModuleType = ibm_db
+    return module
+
+
+class Connection:
+    """One connection, used by one thread at a time; every statement commits by itself outside of `transaction`.
+
+    Statements may take `database.query.timeout.ms`, unless they are asked not to be limited. All methods raise
+    TailraceError; after ConnectionFailed there is nothing left to do but `close`.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._driver = driver()
+        self._secret = config["database.password"] or ""
+        self._place = f"{config['database.hostname']}:{config['database.port']}"
+        self._user, self._database = config["database.user"], config["database.dbname"]
+        self._timeout_s = -(-config["database.query.timeout.ms"] // 1000)
+        # prepared, and not freed yet
+        self._statements: set[Any] = set()
+        try:
+            self._handle: Any = self._driver.connect(connection_string(config), "", "")
+        except Exception as error:
+            raise self._login_failure(error) from None
+
+    def close(self) -> None:
+        """End the session, whatever state it is in. Never raises.
+
+        Its statements go first, also those that are still being fetched: the driver frees them with their connection,
+        and would free them once more when Python lets go of them, which has been seen to wait for ever on a lock.
+        """
+        for prepared in list(self._statements):
+            self._free(prepared)
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            try:
+                self._driver.close(handle)
+            except Exception:
+                # a lost connection cannot be closed either
+                return
+
+    def rows(self, statement: str, *values: Any) -> list[Row]:
+        """All rows of a statement, none for one that returns none."""
+        found: list[Row] = []
+        for fetch in self.fetches(statement, *values, limited=True):
+            found += fetch
+        return found
+
+    def fetches(self, statement: str, *values: Any, limited: bool = False, large: bool = False) -> Iterator[list[Row]]:
+        """The rows of a statement, as they come from the server, some thousands at a time; where a value may be
+        `large`, as many as have some 64 MB."""
+        prepared = None
+        count = FIRST_FETCH if large else FETCH
+        try:
+            prepared = self._run(statement, values, limited)
+            if self._driver.num_fields(prepared):
+                while True:
+                    fetch = self._driver.fetchmany(prepared, count)
+                    if fetch:
+                        yield fetch
+                    if len(fetch) < count:
+                        break
+                    if large:
+                        count = next_fetch(count, _size(fetch), FETCH)
+        except TailraceError:
+            raise
+        except GeneratorExit:
+            raise
+        except Exception as error:
+            raise self._failure(error) from None
+        finally:
+            # Left to the garbage collector, a statement would be freed together with the next one.
+            if prepared is not None:
+                self._free(prepared)
+
+    def execute(self, statement: str, *values: Any) -> None:
+        """Run a statement whose rows, if any, do not matter."""
+        for _ in self.fetches(statement, *values, limited=True):
+            pass
+
+    def begin(self) -> None:
+        """Begin a transaction, which `commit` or `rollback` ends."""
+        self._call(self._driver.autocommit, self._driver.SQL_AUTOCOMMIT_OFF)
+
+    def commit(self) -> None:
+        self._call(self._driver.commit)
+        self._call(self._driver.autocommit, self._driver.SQL_AUTOCOMMIT_ON)
+
+    def rollback(self) -> None:
+        """Undo the transaction. Does not raise: what ends with it is told by the error that led to it."""
+        try:
+            self._driver.rollback(self._handle)
+            self._driver.autocommit(self._handle, self._driver.SQL_AUTOCOMMIT_ON)
+        except Exception:
+            self.close()
+
+    @property
+    def server(self) -> tuple[str, str]:
+        """The server's own name of its product, and its version: `DB2/LINUXX8664`, `11.05.0900`; `DB2`: z/OS."""
+        info = self._call(self._driver.server_info)
+        return str(info.DBMS_NAME), str(info.DBMS_VER)
+
+    def _run(self, statement: str, values: Sequence[Any], limited: bool) -> Any:
+        if self._handle is None:
+            raise ConnectionFailed("The connection to Db2 is closed.")
+        options = {self._driver.SQL_ATTR_QUERY_TIMEOUT: self._timeout_s} if limited and self._timeout_s else {}
+        prepared = self._driver.prepare(self._handle, statement, options)
+        self._statements.add(prepared)
+        try:
+            if values:
+                self._driver.execute(prepared, tuple(values))
+            else:
+                self._driver.execute(prepared)
+        except Exception:
+            self._free(prepared)
+            raise
+        return prepared
+
+    def _free(self, prepared: Any) -> None:
+        if prepared not in self._statements:
+            # with the connection
+            return
+        self._statements.discard(prepared)
+        try:
+            self._driver.free_stmt(prepared)
+        except Exception:
+            # what it was used for has told of its failure
+            return
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        if self._handle is None:
+            raise ConnectionFailed("The connection to Db2 is closed.")
+        try:
+            return function(self._handle, *arguments)
+        except Exception as error:
+            raise self._failure(error) from None
+
+    def _login_failure(self, error: Exception) -> TailraceError:
+        """The deliberate error that a failed log-in stands for, by its SQLCODE ("Db2 messages", SQL30061 and on)."""
+        text = self._shown(error)
+        names = {"place": self._place, "user": self._user, "database": self._database}
+        for expression, message, remedy in _TLS:
+            if re.search(expression, text):
+                return ConnectionFailed(message.format(**names), remedy)
+        for codes, kind, message, remedy in _LOGINS:
+            if _code(text) in codes:
+                return kind(message.format(**names), remedy.format(**names))
+        return ConnectionFailed(
+            f"No connection to {self._place}: {text}.", "Check the database.* and driver.* options."
+        )
+
+    def _failure(self, error: Exception) -> TailraceError:
+        """The deliberate error that a failed statement stands for; never with what rows hold."""
+        text = self._shown(error)
+        state, code = _state(text), _code(text)
+        if state in _LOCKED:
+            return ConnectionFailed(
+                f"A statement waited too long for a lock (SQLSTATE {state}).",
+                "See who holds it, or raise the database's LOCKTIMEOUT.",
+            )
+        if state in _CUT_OFF or code == -952:
+            return StatementCutOff(
+                f"A statement was cut off (SQLSTATE {state}).", "Raise database.query.timeout.ms; 0: no limit."
+            )
+        if code in _LOST or state[:2] in ("08", "58") or state in ("40003", "55032") or not state:
+            return ConnectionFailed(f"The session with Db2 failed: {text}.", "Start again when it is back.")
+        if state in ("42501", "42502", "42506", "42508"):
+            return PrerequisiteError(f"Db2 refuses a statement: {text}.", "Give the user the rights that it lacks.")
+        if state[:2] == "42":
+            return PrerequisiteError(
+                f"Db2 refuses a statement: {text}.", "See whether a table or column was altered or dropped."
+            )
+        # the server's words may hold a value
+        return TailraceError(f"A statement failed (SQLSTATE {state}, SQLCODE {code}).", "Db2's log tells more.")
+
+    def _shown(self, error: Exception) -> str:
+        """The driver's words on one line, without the password and without the codes of the socket."""
+        text = " ".join(str(error).split())
+        text = re.sub(r"^[A-Z][A-Za-z ]+: |\[IBM\]\[CLI Driver\]\S* ?", "", text)
+        if self._secret:
+            text = text.replace(self._secret, "***")
+        return text.rstrip(". ")
+
+
+# SQL20576N tells of the host's name and of versions; of SQL30081N the function and the code of IBM's GSKit.
+_TLS = (
+    (
+        r'SQL20576N .*reason "1"',
+        "TLS with {place} fails: the server's certificate is made out to another name.",
+        "Name the server in database.hostname as its certificate does; driver.SSLClientHostnameValidation=Off compares "
+        "no names.",
+    ),
+    (
+        r'SQL30081N .*"sqlccSSL\w*".*"414"',
+        "TLS with {place} fails: no authority that is known here vouches for the server's certificate.",
+        "Name the file of the server's authority, PEM or DER, in driver.SSLServerCertificate; it has to be where the "
+        "tasks run, too.",
+    ),
+    (
+        r'SQL20576N |SQL30081N .*(?:"sqlccSSL\w*"|protocol being used: "SSL")',
+        "TLS with {place} does not come about.",
+        "Check that the server speaks TLS at this port (SSL_SVCENAME), driver.Security, driver.SSLServerCertificate "
+        "and driver.TLSVersion.",
+    ),
+)
+"""What the driver's words match, and what they mean."""
+
+_LOGINS: tuple[tuple[tuple[int, ...], type[TailraceError], str, str], ...] = (
+    (
+        (-1336,),
+        ConnectionFailed,
+        "The host of {place} is not known.",
+        "Check database.hostname.",
+    ),
+    (
+        (-30081, -30080, -1224, -1032),
+        ConnectionFailed,
+        "Nothing answers as Db2 at {place}.",
+        "Check database.hostname and database.port, that the instance runs (db2start, DB2COMM=TCPIP, SVCENAME), and "
+        "that both sides agree on TLS (driver.Security).",
+    ),
+    (
+        (-30061, -1013, -1001),
+        PrerequisiteError,
+        "There is no database {database} at {place}.",
+        "Check database.dbname: it is the database's alias at the server, on z/OS the location.",
+    ),
+    (
+        (-30082, -1403, -1397),
+        ConnectionFailed,
+        "{place} refuses the password of user {user}.",
+        "Check database.user and database.password, and driver.Authentication: the server may offer another way.",
+    ),
+    (
+        (-1060, -30060, -551, -552),
+        PrerequisiteError,
+        "The user {user} may not connect to the database {database}.",
+        "grant connect on database to user {user}.",
+    ),
+    (
+        (-8001, -8002, -1598),
+        PrerequisiteError,
+        "IBM's driver has no licence for the server at {place}.",
+        "Db2 for z/OS and for i need a Db2 Connect licence: put its file into clidriver/license, or activate it at the "
+        "server.",
+    ),
+    (
+        (-20157, -1362),
+        PrerequisiteError,
+        "The database {database} is quiesced: only its administrators may connect.",
+        "unquiesce database.",
+    ),
+)
+_LOCKED = frozenset(("40001", "57033", "40XL1", "40XL2"))
+_CUT_OFF = frozenset(("57014", "HYT00", "HYT01", "HY008", "XCL52"))
+_LOST = frozenset((-30081, -30108, -30080, -30020, -1224, -1225, -1229, -4498, -4499, -99999))
+
+
+def _state(text: str) -> str:
+    found = re.search(r"SQLSTATE=(\w{5})", text)
+    return found.group(1) if found else ""
+
+
+def _code(text: str) -> int:
+    """The SQLCODE, 0 when there is none."""
+    found = re.search(r"SQLCODE=(-?\d+)", text) or re.search(r"\bSQL(\d+)[NC]\b", text)
+    return 0 if found is None else -abs(int(found.group(1)))
+
+
+def _size(fetch: list[Row]) -> int:
+    """The length of the rows' texts and bytes."""
+    return sum(len(value) for row in fetch for value in row if isinstance(value, str | bytes | bytearray))

@@ -1,0 +1,114 @@
+"""Whether capture is at work: what the capture program and its register say. Driver, planner; reads the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tailrace.connectors.db2.server.catalog import Catalog
+from tailrace.connectors.db2.server.catalog import Described as Found
+from tailrace.connectors.findings import Finding, listed
+
+STALE_S = 300
+"""A capture program that has not read the log for so long is told of: it commits every 30 s unless it is set slower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A row of IBMSNAP_REGISTER. `old` is CD_OLD_SYNCHPOINT, `pairs` CHG_UPD_TO_DEL_INS, `prefix` that of before
+    images, empty where there are none."""
+
+    schema: str
+    table: str
+    change_schema: str
+    change_table: str
+    old: bytes | None
+    state: str
+    pairs: bool
+    prefix: str
+
+    @property
+    def name(self) -> str:
+        """The change table with its schema."""
+        return f"{self.change_schema}.{self.change_table}"
+
+
+def amiss(age: float | None, registered: Sequence[Registered], catalog: Catalog) -> list[str]:
+    """Sentences on what is amiss though capture goes on, for a running pipeline. Raises TailraceError.
+
+    `age` is as `program` takes it.
+    """
+    findings = [*program(age), *states(registered), *columns(registered, catalog)]
+    return [f"{finding.text} {finding.remedy}" for finding in findings if finding.level != "ok"]
+
+
+def program(age: float | None) -> Iterator[Finding]:
+    """Whether the capture program works: the global row's SYNCHTIME is the time up to which it has read the log."""
+    if age is None:
+        yield Finding(
+            "warning",
+            "capture",
+            "The register does not tell when the capture program has last read the log.",
+            "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc').",
+        )
+    elif age > STALE_S:
+        yield Finding(
+            "warning",
+            "capture",
+            f"The capture program has not read the log for more than {_duration(age)}.",
+            "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc'), or asnccmd … status.",
+        )
+    else:
+        yield Finding("ok", "capture", "The capture program works.")
+
+
+def _duration(seconds: float) -> str:
+    """How long something lasts already, in words that a running pipeline repeats three times at most."""
+    if seconds < 3600:
+        return f"{STALE_S // 60} minutes"
+    return "an hour" if seconds < 86400 else "a day"
+
+
+def states(registered: Iterable[Registered]) -> Iterator[Finding]:
+    """What the register says of each table: STATE is A while its changes are captured, I before, S after an error."""
+    rows = list(registered)
+    for state, words in (("S", "has stopped capturing them after an error"), ("I", "does not capture them yet")):
+        found = [f"{row.schema}.{row.table}" for row in rows if row.state == state]
+        if found:
+            yield Finding(
+                "warning",
+                "tables",
+                f"The capture program {words}: {listed(found)}.",
+                "See STATE_INFO in IBMSNAP_REGISTER, then values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc').",
+            )
+    half = [f"{row.schema}.{row.table}" for row in rows if not row.pairs and not row.prefix]
+    if half:
+        yield Finding(
+            "warning",
+            "updates",
+            f"Updates are captured without the values before, so that events have no `before`: {listed(half)}.",
+            "Register them with CHG_UPD_TO_DEL_INS = Y, as ASNCDC.ADDTABLE does, or with before images.",
+        )
+
+
+def columns(registered: Sequence[Registered], catalog: Catalog) -> Iterator[Finding]:
+    """Columns of source tables that their change tables do not have: added later, or not captured."""
+    sources = catalog.columns([(row.schema, row.table) for row in registered])
+    changes = catalog.columns([(row.change_schema, row.change_table) for row in registered])
+    lacking = []
+    for row in registered:
+        source: list[Found] = sources.get((row.schema, row.table), [])
+        change = {one.name: one for one in changes.get((row.change_schema, row.change_table), [])}
+        if not change:
+            continue
+        absent = [one.name for one in source if one.name not in change or (one.is_lob and not change[one.name].is_lob)]
+        if absent:
+            lacking.append(f"{row.schema}.{row.table} ({', '.join(absent)})")
+    if lacking:
+        yield Finding(
+            "warning",
+            "columns",
+            f"Columns that are not captured, and that events do not have: {listed(lacking)}.",
+            "Add them to the change table (alter table … add column, with asncap's addcol signal), or take the table "
+            "out of capture mode and put it back.",
+        )

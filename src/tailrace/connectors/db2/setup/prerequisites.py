@@ -1,0 +1,276 @@
+"""What Db2 must offer before changes can be captured, checked one by one. Driver; only reads.
+
+`check` and `demand` open a connection of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+from tailrace.columns.table import TableId
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.changetables.log import backlog
+from tailrace.connectors.db2.dialect import Db2Session, dialect
+from tailrace.connectors.db2.server import health
+from tailrace.connectors.db2.server.catalog import Catalog, Table, quoted
+from tailrace.connectors.db2.server.health import Registered
+from tailrace.connectors.db2.setup import advice
+from tailrace.connectors.findings import Finding, collisions, demanded, listed
+from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tailrace.events.settings import EventSettings
+from tailrace.snapshot.mode import snapshot_mode
+
+SHORT_MIN = 24 * 60
+"""A retention limit below this many minutes is told of: a pipeline may stand still for a night."""
+
+_ADD = "call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
+
+
+def check(config: Config) -> list[Finding]:
+    """Everything that was found, in the order of the checks, and then advice.
+
+    Raises ConnectionFailed or PrerequisiteError when no connection comes about: then there is nothing to look at.
+    """
+    with closing(dialect(config).connect(config["database.dbname"])) as session:
+        inspection = _Inspection(config, session)
+        found = [*inspection.run(), *advice.encryption(config)]
+        return found + list(advice.rights(config, session, inspection.registered))
+
+
+def demand(config: Config) -> list[Finding]:
+    """The same findings without the advice and those about the checkpoint, which the planner tells itself; raises
+    PrerequisiteError with all errors among them when there are any."""
+    with closing(dialect(config).connect(config["database.dbname"])) as session:
+        found = list(_Inspection(config, session).run())
+    return demanded([finding for finding in found if finding.subject != backlog.SUBJECT])
+
+
+class _Inspection:
+    """The checks of one database, over one session."""
+
+    def __init__(self, config: Config, session: Db2Session) -> None:
+        self.config = config
+        self.session = session
+        self.catalog: Catalog = session.catalog()
+        self.mode = snapshot_mode(config)
+        self.kept_min: int | None = None
+        self.registered: list[Registered] = []
+
+    def run(self) -> Iterator[Finding]:
+        name, version = self.session.connection.server
+        yield Finding("ok", "server", f"{name or 'A server without a name'}, version {version}.")
+        control = list(self.control())
+        yield from control
+        if any(finding.level == "error" for finding in control):
+            return
+        yield from health.program(self.session.age_s())
+        yield from self.retention()
+        yield from self.checkpoint()
+        yield from self.tables()
+
+    def control(self) -> Iterator[Finding]:
+        """The control tables: there, readable, and with positions as wide as was set."""
+        schema = self.config["cdc.control.schema"]
+        for table in ("IBMSNAP_REGISTER", "IBMSNAP_UOW"):
+            fault = self.unreadable(schema, table)
+            if fault == "absent":
+                yield Finding(
+                    "error",
+                    "control",
+                    f"There is no table {schema}.{table}: the control tables of SQL replication are not there.",
+                    "Create them (asnclp: create control tables for capture server), or set cdc.control.schema.",
+                )
+                return
+            if fault:
+                yield Finding(
+                    "error", "control", f"{schema}.{table} cannot be read: {fault}", self.grant(schema, table)
+                )
+                return
+        try:
+            newest = self.session.newest()
+        except PrerequisiteError as error:
+            yield Finding("error", "control", error.message, error.remedy)
+            return
+        if newest is None:
+            yield Finding(
+                "error",
+                "control",
+                "The register has no synch point: the capture program has never run.",
+                f"Start it: asncap capture_server=… capture_schema={schema}.",
+            )
+        else:
+            yield Finding("ok", "control", f"The register is in {schema}, and the log is read up to {newest.hex()}.")
+
+    def unreadable(self, schema: str, table: str) -> str:
+        """Why a table cannot be read: `absent`, a sentence, or nothing."""
+        try:
+            self.session.probe(schema, table)
+        except ConnectionFailed:
+            raise
+        except TailraceError as error:
+            there = self.catalog.columns([(schema, table)])
+            return str(error.message) if there else "absent"
+        return ""
+
+    def grant(self, schema: str, table: str) -> str:
+        return f"grant select on {quoted(schema, table)} to user {self.config['database.user']}."
+
+    def retention(self) -> Iterator[Finding]:
+        """How long changes are kept: the parameters of the program are one row of IBMSNAP_CAPPARMS."""
+        try:
+            found = self.session.retention()
+        except ConnectionFailed:
+            raise
+        except TailraceError:
+            yield Finding(
+                "warning",
+                "retention",
+                "IBMSNAP_CAPPARMS cannot be read, so nobody knows how long changes are kept.",
+                self.grant(self.config["cdc.control.schema"], "IBMSNAP_CAPPARMS"),
+            )
+            return
+        limit, prunes = found or (None, None)
+        # what the program takes where the row says nothing: 10080 minutes, and to prune
+        minutes = 10080 if limit is None else int(limit)
+        if (prunes or "Y") != "Y":
+            minutes = 0
+            yield Finding("ok", "retention", "Changes are kept until somebody prunes them (AUTOPRUNE is off).")
+        elif minutes < SHORT_MIN:
+            yield Finding(
+                "warning",
+                "retention",
+                f"Changes are pruned after {minutes} minutes; a pipeline that stands still for longer loses some.",
+                "Raise RETENTION_LIMIT in IBMSNAP_CAPPARMS.",
+            )
+        else:
+            yield Finding("ok", "retention", f"Changes are kept for {minutes / 60:.0f} hours.")
+        self.kept_min = minutes or None
+
+    def checkpoint(self) -> Iterator[Finding]:
+        """Whether the changes behind the checkpoint are still there.
+
+        IBMSNAP_PRUNCNTL has the positions of the Apply program's subscriptions, and a pipeline is none: only
+        CD_OLD_SYNCHPOINT tells how far a change table was pruned.
+        """
+        read = backlog.reached(self.config, self.config["database.dbname"])
+        if read is not None:
+            age = self.session.unread_min(read.position)
+            yield from backlog.held(
+                self.session,
+                read,
+                age,
+                self.kept_min,
+                self.mode.mends,
+                "",
+                "raise RETENTION_LIMIT in IBMSNAP_CAPPARMS.",
+            )
+
+    def tables(self) -> Iterator[Finding]:
+        chosen = TableFilter(self.config)
+        registered = [row for row in self.session.register() if chosen.includes(row.schema, row.table)]
+        self.registered = registered
+        existing = [table for table in self.session.tables() if chosen.includes(table.schema, table.table)]
+        known = {(row.schema, row.table) for row in registered}
+        missing = [table for table in existing if (table.schema, table.table) not in known]
+        ids = [TableId(self.config["database.dbname"], row.schema, row.table) for row in registered]
+        if not registered:
+            yield Finding("warning", "tables", "No table that the lists name is in capture mode.", f"{_ADD}.")
+        else:
+            count = "1 table is" if len(ids) == 1 else f"{len(ids)} tables are"
+            yield Finding("ok", "tables", f"{count} captured: {listed(ids)}.")
+        if missing and not chosen.is_open:
+            yield Finding("warning", "tables", f"Not in capture mode: {listed(missing)}.", f"{_ADD}.")
+        yield from health.states(registered)
+        yield from health.columns(registered, self.catalog)
+        yield from self.rights(registered)
+        yield from self.keys(registered)
+        yield from collisions(EventSettings.from_options(self.config), ids)
+        yield from _cases(ids)
+        yield from self.signals(registered)
+
+    def rights(self, registered: Sequence[Registered]) -> Iterator[Finding]:
+        """Whether change tables and, for snapshots, source tables can be read."""
+        wanted = [(row.change_schema, row.change_table) for row in registered]
+        if self.mode.reads != "never":
+            # no snapshot reads the signal table
+            signals = self.session.signal_table()
+            own = None if signals is None else (signals.schema, signals.table)
+            wanted += [(row.schema, row.table) for row in registered if (row.schema, row.table) != own]
+        faults = {table: self.unreadable(*table) for table in wanted}
+        gone = [".".join(table) for table, fault in faults.items() if fault == "absent"]
+        closed = [table for table, fault in faults.items() if fault not in ("", "absent")]
+        if gone:
+            yield Finding(
+                "error",
+                "tables",
+                f"Registered, but gone: {listed(gone)}.",
+                f"Take the table out of capture mode (ASNCDC.REMOVETABLE) and put it back: {_ADD}.",
+            )
+        if closed:
+            names = listed([".".join(table) for table in closed])
+            user = self.config["database.user"]
+            yield Finding("error", "rights", f"The user {user} may not read {names}.", self.grant(*closed[0]))
+        elif registered and not gone:
+            yield Finding(
+                "ok", "rights", f"The user {self.config['database.user']} may read every table that is needed."
+            )
+
+    def keys(self, registered: Sequence[Registered]) -> Iterator[Finding]:
+        bare = [f"{row.schema}.{row.table}" for row in registered if not self.catalog.key(row.schema, row.table)]
+        if bare:
+            yield Finding(
+                "warning",
+                "keys",
+                f"Without primary key or unique index over NOT NULL columns, so that keys are null: {listed(bare)}.",
+                "Give them a key, or name columns in message.key.columns.",
+            )
+
+    def signals(self, registered: Sequence[Registered]) -> Iterator[Finding]:
+        """The signal table: there, of three columns, and in capture mode where signals come by it."""
+        table = self.session.signal_table()
+        if table is None:
+            return
+        columns = self.catalog.columns([(table.schema, table.table)]).get((table.schema, table.table))
+        if not columns:
+            yield Finding(
+                "error",
+                "signals",
+                f"There is no signal table {table}.",
+                f"create table {quoted(table.schema, table.table)} (id varchar(42) not null primary key, type "
+                "varchar(32) not null, data varchar(2048)).",
+            )
+            return
+        if len(columns) != 3:
+            yield Finding(
+                "error",
+                "signals",
+                f"The signal table {table} has {len(columns)} columns, not the three for id, type and data.",
+                "Create it with these three.",
+            )
+            return
+        captured = any((row.schema, row.table) == (table.schema, table.table) for row in registered)
+        if not captured and "source" in self.config["signal.enabled.channels"]:
+            yield Finding(
+                "error",
+                "signals",
+                f"The signal table {table} is not in capture mode, so no signal arrives.",
+                f"{_ADD}.",
+            )
+            return
+        yield Finding("ok", "signals", f"The signal table {table} can be used.")
+
+
+def _cases(tables: Sequence[TableId]) -> Iterator[Finding]:
+    """Tables whose names are one name to whoever does not tell small letters from capitals."""
+    seen: dict[Table, list[TableId]] = {}
+    for table in tables:
+        seen.setdefault((table.schema.upper(), table.table.upper()), []).append(table)
+    alike = [" and ".join(map(str, found)) for found in seen.values() if len(found) > 1]
+    if alike:
+        yield Finding(
+            "warning",
+            "names",
+            f"Names that differ in capitals alone, so that one entry of a list means all of them: {listed(alike)}.",
+            "Leave one out by its exact name with table.exclude.list = (?-i:…), or rename it.",
+        )

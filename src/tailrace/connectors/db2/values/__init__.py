@@ -1,0 +1,1 @@
+"""How Db2's values are shown: declarations, types, defaults."""

@@ -1,0 +1,59 @@
+"""Db2's types as Debezium shows them: each column's logical type, conversion, default and zero value.
+
+Values are text in the forms of `connectors.changetables.dialect`; how a column is declared, `declaration` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tailrace.columns import Column
+from tailrace.columns import logical as lt
+from tailrace.connectors.db2.values import declared
+from tailrace.connectors.db2.values.declaration import BYTES, TEXTS, precision_and_scale
+from tailrace.connectors.db2.values.defaults import default_value
+from tailrace.events import values
+from tailrace.events.plans import Types
+from tailrace.events.settings import EventSettings
+from tailrace.serde.conversion import Conversion
+
+
+def conversion(column: Column, settings: EventSettings) -> Conversion | None:
+    """How a column's values are shown; None for a type that Debezium does not know."""
+    known = _TYPES.get(column.type_name)
+    return None if known is None else known(column, settings)
+
+
+def _decimal(column: Column, settings: EventSettings) -> Conversion:
+    return values.decimal(*precision_and_scale(column.modifier), settings)
+
+
+def _decfloat(column: Column, settings: EventSettings) -> Conversion | None:
+    # the 2.3 form does not know it
+    return None if settings.legacy else values.floating_decimal(settings)
+
+
+def _text(column: Column, settings: EventSettings) -> Conversion:
+    return values.text(settings, lt.XML if column.type_name == "XML" else lt.STRING)
+
+
+_TYPES: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
+    "BOOLEAN": lambda column, settings: values.boolean(),
+    "SMALLINT": lambda column, settings: values.integer(16),
+    "INTEGER": lambda column, settings: values.integer(32),
+    "BIGINT": lambda column, settings: values.integer(64),
+    "DECIMAL": _decimal,
+    "NUMERIC": _decimal,
+    "DECFLOAT": _decfloat,
+    "REAL": lambda column, settings: values.floating(True),
+    "DOUBLE": lambda column, settings: values.floating(False),
+    "FLOAT": lambda column, settings: values.floating(False),
+    "DATE": lambda column, settings: values.date(settings),
+    "TIME": lambda column, settings: values.time(0, settings),
+    "TIMESTAMP": lambda column, settings: values.timestamp(column.modifier, settings),
+    "TIMESTAMP WITH TIME ZONE": lambda column, settings: values.offset_timestamp(column.modifier, settings),
+    **dict.fromkeys(TEXTS, _text),
+    **dict.fromkeys(BYTES, lambda column, settings: values.binary(settings)),
+}
+
+TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)

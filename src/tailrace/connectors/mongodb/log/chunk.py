@@ -1,0 +1,115 @@
+"""Chunk: what one answer of the server holds of captured changes. Planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tailrace.connectors.mongodb.log.position import Position, Read
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+
+Int32s = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+Namespace = tuple[str, str]
+"""Database and collection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Changes in the order of the log: `data[at[i]:]` is the document of change i.
+
+    That is an entry of the oplog, or an operation of a transaction within one, or a change event. `time` and `number`
+    are its position, `op` the ASCII codes of c, u and d, `namespace` an index into the feed's list of namespaces.
+    Of the oplog `hash` is the entry's `h`, where `hashed`, `order` the place in its transaction, from 1, 0 outside, and
+    `term` the term of the primary that wrote the entry, -1 where it names none.
+    """
+
+    data: Bytes
+    at: Int64s
+    time: Int64s
+    number: Int64s
+    op: Bytes
+    namespace: Int32s
+    hash: Int64s | None = None
+    hashed: Flags | None = None
+    order: Int64s | None = None
+    term: Int64s | None = None
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def part(self, which: slice | npt.NDArray[np.int64] | Flags) -> Rows:
+        """Some of the changes, over the same data."""
+        return Rows(
+            self.data,
+            self.at[which],
+            self.time[which],
+            self.number[which],
+            self.op[which],
+            self.namespace[which],
+            None if self.hash is None else self.hash[which],
+            None if self.hashed is None else self.hashed[which],
+            None if self.order is None else self.order[which],
+            None if self.term is None else self.term[which],
+        )
+
+    def compacted(self) -> Rows:
+        """The same over a buffer that holds nothing else."""
+        data, offsets = fields.gathered(self.data, self.at)
+        return Rows(
+            data, offsets[:-1], self.time, self.number, self.op, self.namespace, self.hash, self.hashed, self.order,
+            self.term,
+        )  # fmt: skip
+
+    def first_after(self, position: Position) -> int:
+        """The index of the first change behind `position`."""
+        low = int(np.searchsorted(self.time, position.time, side="left"))
+        high = int(np.searchsorted(self.time, position.time, side="right"))
+        return low + int(np.searchsorted(self.number[low:high], position.number, side="right"))
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The captured `rows` of an answer, and `reached`, the position behind all that it held.
+
+    `tokens` are the places of the rows' resume tokens in their data, None for an oplog.
+    `read_bytes` is the size of the answer.
+    """
+
+    rows: Rows
+    reached: Read
+    tokens: Int64s | None
+    read_bytes: int
+
+    def position(self, row: int) -> Read:
+        """The position behind the change `row`."""
+        rows = self.rows
+        if self.tokens is not None:
+            return Read(Position(int(rows.time[row]), int(rows.number[row]), encoded(rows.data, int(self.tokens[row]))))
+        known = rows.hash is not None and rows.hashed is not None and bool(rows.hashed[row])
+        number = int(rows.hash[row]) if known and rows.hash is not None else None
+        term = -1 if rows.term is None else int(rows.term[row])
+        return Read(Position(int(rows.time[row]), int(rows.number[row]), hash=number, term=None if term < 0 else term))
+
+
+def encoded(data: Bytes, at: int) -> str:
+    """The resume token at `at`, as a Position has it."""
+    import base64
+
+    return base64.b64encode(data[at : at + int(fields.load(data, at))].tobytes()).decode()
+
+
+def numbered(time: Int64s, last_time: int, last_number: int) -> Int64s:
+    """The numbers of changes with the timestamps `time`, when the latest before them had `last_time, last_number`."""
+    count = len(time)
+    if not count:
+        return np.empty(0, np.int64)
+    begins = np.flatnonzero(np.r_[True, time[1:] != time[:-1]])
+    number = np.arange(count) - np.repeat(begins, np.diff(np.r_[begins, count])) + 1
+    if int(time[0]) == last_time:
+        ahead = int(begins[1]) if len(begins) > 1 else count
+        number[:ahead] += last_number
+    return number.astype(np.int64)

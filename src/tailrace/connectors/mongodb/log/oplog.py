@@ -1,0 +1,540 @@
+"""OplogFeed: the oplog of a replica set, read to its end and then by a tailable cursor. Planner, the reader's thread.
+
+An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op is i, u, d, c for a command or n for
+none. A transaction is a command `applyOps` with its operations; a large one is several of them, all but the last with
+`partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes
+of a transaction have the position of the entry that makes them visible. Those of several entries are read entry by
+entry, each a chunk of its own, unless its end must be known: a transaction may be larger than memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.connectors.mongodb.log.chunk import Chunk, Flags, Rows, numbered
+from tailrace.connectors.mongodb.log.namespaces import Namespaces, split
+from tailrace.connectors.mongodb.log.position import WHOLE, Position, Read
+from tailrace.connectors.mongodb.server.faults import NotYetCommitted
+from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+from tailrace.errors import DecodeError, PositionLost, PrerequisiteError
+from tailrace.serde.memory import readonly
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+_ENTRY = ("ts", "op", "ns", "o", "h", "fromMigrate", "t", "prevOpTime", "multiOpType")
+_COMMAND = ("applyOps", "partialTxn", "prepare", "commitTransaction")
+# What an entry that another one of its transaction follows has one of.
+_CONTINUED = ("partialTxn", "prepare")
+_OPS = np.zeros(256, np.uint8)
+for _letter, _code in (("i", "c"), ("u", "u"), ("d", "d")):
+    _OPS[ord(_letter)] = ord(_code)
+_COMMAND_OP = ord("c")
+# The multiOpType of a statement of retryable writes: it takes effect by itself, though prevOpTime leads to another one.
+_BY_ITSELF = 1
+_MOST_NESTED = 16
+REMEDY = "The changes between are lost: delete the checkpoint to start again with a snapshot."
+
+
+class OplogFeed:
+    """Captured changes behind a position, chunk by chunk. Raises PyMongo's errors, DecodeError and PositionLost.
+
+    With `whole` a transaction of several entries is one chunk, however large: what counts its events needs its end.
+    """
+
+    def __init__(
+        self,
+        client: MongoClient[Any],
+        namespaces: Namespaces,
+        *,
+        batch_size: int = BATCH,
+        await_ms: int | None = None,
+        majority: bool = True,
+        whole: bool = False,
+    ) -> None:
+        self._client = client
+        self._namespaces = namespaces
+        self._batch_size = batch_size
+        self._await_ms = await_ms
+        self._majority = majority
+        self._whole = whole
+        self._cursor: RawCursor | None = None
+        # what is left of the answer that is being read
+        self._chunks: Iterator[Chunk] | None = None
+        self._reached = Position()
+        # the timestamp of the latest change of this cursor, and its number among those with it
+        self._counted = (0, 0)
+        self._unchecked = False
+        # whether the cursor has come to the end of the log, whether it stays there, whether a tail has just begun
+        self._ended = self._tails = self._begins = False
+        self.caught_up_at = 0
+        """The timestamp of the last entry that the server has sent; 0 before.
+
+        No operation time of the server takes its place: that may be ahead of what a majority has, and so of what the
+        log shows.
+        """
+        self.answered_at = 0
+        """The server's operation time in its latest answer, which may be ahead of what it has sent; 0 before."""
+
+    def open(self, position: Position) -> None:
+        """Begin behind `position`, with the next `read`."""
+        self.close()
+        self._reached = position
+        self._counted = (0, 0)
+        self._ended = self._tails = self._begins = False
+        self._cursor = self._find("$gte", position.time)
+        # the entry that was read last must be there still
+        self._unchecked = position.time > 0
+
+    def _find(self, operator: str, time: int, **more: Any) -> RawCursor:
+        """A cursor over the entries from the timestamp `time` on."""
+        from bson.timestamp import Timestamp
+
+        command: dict[str, Any] = {
+            "find": "oplog.rs",
+            "filter": {"ts": {operator: Timestamp(time >> 32, time & 0xFFFFFFFF)}},
+            "noCursorTimeout": True,
+            **more,
+        }
+        if self._batch_size:
+            command["batchSize"] = self._batch_size
+        if self._majority:
+            # what a majority has not seen may be rolled back after an election
+            command["readConcern"] = {"level": "majority"}
+        return RawCursor(self._client, "local", command, await_ms=self._await_ms if more else None)
+
+    def _tail(self) -> None:
+        """Stay at the end of the log from now on, beginning at the entry that was read last."""
+        self.close()
+        self._ended, self._tails, self._begins = False, True, True
+        self._cursor = self._find("$gte", self._reached.time, tailable=True, awaitData=True)
+        self._unchecked = self._reached.time > 0
+
+    def close(self) -> None:
+        self._chunks = None
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
+
+    def read(self) -> Chunk | None:
+        """The next chunk, which may hold no captured change; None when there is nothing new for a while."""
+        found = self._rest()
+        if found is None:
+            if self._ended:
+                self._tail()
+            answer = self._next()
+            self.answered_at = answer.at
+            if len(answer.starts):
+                self._chunks = self._read(answer)
+                found = self._rest()
+        return found
+
+    def _rest(self) -> Chunk | None:
+        """The next chunk of the answer that is being read, if there is one."""
+        if self._chunks is None:
+            return None
+        found = next(self._chunks, None)
+        if found is None:
+            self._chunks = None
+        return found
+
+    def _next(self) -> Answer:
+        """The next answer, without the entries that were read already."""
+        assert self._cursor is not None
+        if self._begins and not self._unchecked:
+            # A server may fix the point from which a tail goes on after it has looked for the first answer: what was
+            # written in between is in this one, whether it comes again or not. The reader may have rested since: the
+            # entry that was read last shows that nothing behind it has fallen off the log.
+            cursor = self._find("$gte", self._reached.time)
+            try:
+                answer = cursor.next()
+                if self._reached.time:
+                    self._check(answer)
+                self._begins = cursor.alive
+            finally:
+                cursor.close()
+            return self._fresh(answer)
+        answer = self._cursor.next()
+        if self._unchecked:
+            self._check(answer)
+        if not self._cursor.alive:
+            # an ordinary cursor at its end; or a tailable one without anything to stand on, which is dead at once
+            self._ended = True
+        return self._fresh(answer) if self._tails else answer
+
+    def _fresh(self, answer: Answer) -> Answer:
+        """The answer without the entries that were read before."""
+        if not len(answer.starts):
+            return answer
+        places, kinds = fields.locate(answer.data, answer.starts, ("ts",))
+        fresh = fields.int64s(answer.data, places[0], kinds[0]) > self._reached.time
+        return answer if fresh.all() else replace(answer, starts=answer.starts[fresh])
+
+    # --- positions -----------------------------------------------------------------------------------------------
+
+    def _check(self, answer: Answer) -> None:
+        """Whether the log still holds the entry at which reading stopped, unchanged, as the first of the answer."""
+        if not len(answer.starts):
+            self._is_lost(None)
+        entry = answer.starts[:1]
+        places, kinds = fields.locate(answer.data, entry, ("ts", "h", "t"))
+        first = int(fields.int64s(answer.data, places[0], kinds[0])[0])
+        if first != self._reached.time:
+            self._is_lost(first)
+        for row, was in ((1, self._reached.hash), (2, self._reached.term)):
+            found = int(fields.int64s(answer.data, places[row], kinds[row])[0])
+            if was is not None and places[row, 0] >= 0 and found != was:
+                raise _rolled_back(self._reached)
+        self._unchecked = False
+
+    def _is_lost(self, first: int | None) -> None:
+        """Raise PositionLost for a log whose first entry at or after the position is not the one that was read."""
+        oldest = oldest_time(self._client)
+        if oldest is not None and oldest > self._reached.time:
+            raise PositionLost(
+                f"The oplog no longer reaches back to {self._reached}, where reading stopped.",
+                f"{REMEDY} A larger oplog, or storage.oplogMinRetentionHours, keeps more.",
+            )
+        if first is None and self._majority and newest(self._client).time >= self._reached.time:
+            # A new primary does not show at once what a majority has: it waits for its own first entry to be there.
+            raise NotYetCommitted
+        raise _rolled_back(self._reached)
+
+    # --- entries -------------------------------------------------------------------------------------------------
+
+    def _read(self, answer: Answer) -> Iterator[Chunk]:
+        """The answer chunk by chunk: a transaction of several entries cuts it."""
+        entries = _located(answer)
+        low = 0
+        rows = self._singles(entries)
+        for command in np.flatnonzero(entries.is_command).tolist():
+            own = _command(entries, command)
+            if own is None:
+                continue
+            earlier = self._before(entries, command)
+            if not earlier or self._whole:
+                order = 1
+                for at in earlier:
+                    order = self._fetched(at).add_to(rows, command, order)
+                own.add_to(rows, command, order)
+                continue
+            if low < command:
+                yield self._chunk(entries, rows, low, command, True)
+            yield from self._transaction(entries, command, earlier, own)
+            low, rows = command + 1, self._singles(entries, command + 1)
+        if low < len(entries.time):
+            yield self._chunk(entries, rows, low, len(entries.time), True)
+
+    def _singles(self, entries: _Entries, low: int = 0) -> _Parts:
+        """The entries from `low` on that are changes themselves."""
+        entry = low + np.flatnonzero(entries.is_change[low:])
+        return _Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
+
+    def _transaction(self, entries: _Entries, command: int, earlier: list[int], own: _Operations) -> Iterator[Chunk]:
+        """The changes of the transaction that ends with an entry: a chunk for each of its entries."""
+        order = 1
+        for at in earlier:
+            rows = _Parts.empty(entries.data)
+            order = self._fetched(at).add_to(rows, command, order)
+            yield self._chunk(entries, rows, command, command + 1, False)
+        rows = _Parts.empty(entries.data)
+        own.add_to(rows, command, order)
+        yield self._chunk(entries, rows, command, command + 1, True)
+
+    def _chunk(self, entries: _Entries, rows: _Parts, low: int, high: int, is_whole: bool) -> Chunk:
+        """The chunk of `rows`, of the entries `[low, high)`; with `is_whole` nothing more of these is to come."""
+        found = rows.joined(high)
+        time = entries.time
+        number = numbered(time[found.entry], *self._counted)
+        counted = (int(time[found.entry[-1]]), int(number[-1])) if len(number) else self._counted
+        namespace, _ = self._numbers(found.data, found.at)
+        whole = Rows(
+            found.data, found.at, time[found.entry], number, found.op, namespace, entries.hashes[found.entry],
+            entries.hashed[found.entry], found.order, entries.terms[found.entry],
+        )  # fmt: skip
+        part = slice(low, high)
+        reached = _position_behind(time[part], counted, entries.hashes[part], entries.hashed[part], entries.terms[part])
+        fresh = whole.part(slice(whole.first_after(self._reached), None))
+        captured = fresh.part(fresh.namespace >= 0)
+        kept = _kept(captured, len(entries.data))
+        # nothing that can fail comes between these
+        self._counted = counted
+        if self._reached.is_before(reached):
+            self._reached = reached
+        if is_whole:
+            self.caught_up_at = max(self.caught_up_at, self._reached.time)
+        return Chunk(kept, Read(self._reached), None, len(found.data))
+
+    def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
+        """The numbers of the changes' collections."""
+        places, kinds = fields.locate(data, at, ("ns",))
+        if (kinds[0] != fields.STRING).any():
+            raise DecodeError("An operation of the oplog has no namespace.")
+        sizes = fields.sizes_of(data, places[0])
+        codes, texts = fields.distinct(data, places[0] + 4, sizes - 1)
+        names = [split(text.decode("utf-8", "replace")) for text in texts]
+        number = np.array([self._namespaces.number(name) for name in names] or [-1], np.int32)
+        return number[codes], names
+
+    def _before(self, entries: _Entries, command: int) -> list[int]:
+        """The timestamps of the earlier entries of a transaction, the oldest first, that `prevOpTime` leads to."""
+        found: list[int] = []
+        data, latest = entries.data, int(entries.time[command])
+        place, kind = int(entries.previous[command]), int(entries.previous_kind[command])
+        while kind == fields.DOCUMENT:
+            inside, inner = fields.locate(data, np.array([place], np.int64), ("ts",))
+            at = int(fields.int64s(data, inside[0], inner[0])[0])
+            if at <= 0:
+                break
+            if at >= latest:
+                raise DecodeError(f"The entry of the oplog at {_stamp(latest)} says that it follows a later one.")
+            # without the operations, which are read one entry at a time
+            links = {"ts": 1, "prevOpTime": 1, **{f"o.{name}": 1 for name in _CONTINUED}}
+            data, places, kinds = self._entry(at, projection=links)
+            inside, inner = fields.locate(data, places[1], _CONTINUED)
+            if kinds[1, 0] != fields.DOCUMENT or not any(_flags(data, inside, inner)):
+                # the statement before this one of a session's retryable writes, which took effect by itself
+                break
+            found.append(at)
+            latest, place, kind = at, int(places[2, 0]), int(kinds[2, 0])
+        return found[::-1]
+
+    def _fetched(self, at: int) -> _Operations:
+        """The operations of an earlier entry of a transaction."""
+        data, places, kinds = self._entry(at)
+        inside, inner = fields.locate(data, places[1], _COMMAND)
+        array = int(inside[0, 0]) if kinds[1, 0] == fields.DOCUMENT and inner[0, 0] == fields.ARRAY else None
+        return _Operations(data, array)
+
+    def _entry(self, at: int, **more: Any) -> tuple[Bytes, Int64s, Bytes]:
+        """The entry with a timestamp, which must be there, and its `ts`, `o` and `prevOpTime`."""
+        from bson.timestamp import Timestamp
+
+        # of an earlier time than an entry that a majority has: so a majority has this one as well
+        stamp = {"ts": {"$gte": Timestamp(at >> 32, at & 0xFFFFFFFF)}}
+        command = {"find": "oplog.rs", "filter": stamp, "limit": 1, "singleBatch": True, **more}
+        answer = RawCursor(self._client, "local", command).next()
+        places, kinds = fields.locate(answer.data, answer.starts, ("ts", "o", "prevOpTime"))
+        if not len(answer.starts) or int(fields.int64s(answer.data, places[0], kinds[0])[0]) != at:
+            raise PositionLost(f"The oplog no longer holds the beginning of the transaction at {_stamp(at)}.", REMEDY)
+        return answer.data, places, kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of an answer, and where in `data` what is needed of them stands."""
+
+    data: Bytes
+    starts: Int64s
+    time: Int64s
+    op: Bytes
+    is_change: Flags
+    is_command: Flags
+    hashes: Int64s
+    hashed: Flags
+    terms: Int64s
+    object: Int64s
+    object_kind: Bytes
+    previous: Int64s
+    previous_kind: Bytes
+
+
+def _located(answer: Answer) -> _Entries:
+    data, starts = answer.data, answer.starts
+    places, kinds = fields.locate(data, starts, _ENTRY)
+    if (kinds[0] != fields.TIMESTAMP).any() or (kinds[1] != fields.STRING).any():
+        raise DecodeError("An entry of the oplog has no ts or no op.", int(starts[0]))
+    # an empty text has its zero byte there
+    letters = data[places[1] + 4]
+    op = _OPS[letters]
+    # what a chunk migration moves between shards is no change
+    own = places[5] < 0
+    return _Entries(
+        data=data,
+        starts=starts,
+        time=fields.int64s(data, places[0], kinds[0]),
+        op=op,
+        is_change=(op != 0) & own & (kinds[2] == fields.STRING),
+        is_command=(letters == _COMMAND_OP) & own,
+        hashes=fields.int64s(data, places[4], kinds[4]),
+        hashed=places[4] >= 0,
+        terms=np.where(places[6] >= 0, fields.int64s(data, places[6], kinds[6]), -1),
+        object=places[3],
+        object_kind=kinds[3],
+        previous=places[7],
+        previous_kind=np.where(fields.int64s(data, places[8], kinds[8]) == _BY_ITSELF, fields.ABSENT, kinds[7]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Operations:
+    """The `applyOps` array at `array` of a buffer; None: there is none."""
+
+    data: Bytes
+    array: int | None
+
+    def add_to(self, rows: _Parts, entry: int, order: int) -> int:
+        """Add the operations, whose first has the place `order` in its transaction; returns that of the next one."""
+        if self.array is None:
+            return order
+        at, op, count = _operations(self.data, self.array, 0)
+        rows.add(self.data, entry, at, op, order)
+        return order + count
+
+
+def _command(entries: _Entries, command: int) -> _Operations | None:
+    """The operations of a command's own that it makes visible, perhaps after others; None: it makes none visible."""
+    if entries.object_kind[command] != fields.DOCUMENT:
+        return None
+    data = entries.data
+    inside, inner = fields.locate(data, entries.object[command : command + 1], _COMMAND)
+    applies = inner[0, 0] == fields.ARRAY
+    if not (applies or inside[3, 0] >= 0) or any(_flags(data, inside[1:3], inner[1:3])):
+        return None
+    return _Operations(data, int(inside[0, 0]) if applies else None)
+
+
+def _flags(data: Bytes, places: Int64s, kinds: Bytes) -> list[bool]:
+    """Whether each of the fields is there and true."""
+    return [
+        place >= 0 and _is_true(data, int(place), int(kind)) for (place,), (kind,) in zip(places, kinds, strict=True)
+    ]
+
+
+def _stamp(at: int) -> str:
+    return f"{at >> 32}:{at & 0xFFFFFFFF}"
+
+
+class _Parts:
+    """Changes that are collected entry by entry: those of the answer itself, and those of transactions."""
+
+    def __init__(self, data: Bytes, entry: Int64s, at: Int64s, op: Bytes, order: Int64s) -> None:
+        self.data, self.entry, self.at, self.op, self.order = data, entry, at, op, order
+        self._more: list[tuple[Bytes, Int64s, Int64s, Bytes, Int64s]] = []
+
+    @classmethod
+    def empty(cls, data: Bytes) -> _Parts:
+        """None yet, where no change is in the answer itself."""
+        none = np.empty(0, np.int64)
+        return cls(data[:0], none, none, np.empty(0, np.uint8), none)
+
+    def add(self, data: Bytes, entry: int, at: Int64s, op: Bytes, order: int) -> None:
+        """Add operations of a transaction; a place is -1 where the operation is no change, but has its order."""
+        orders = np.arange(order, order + len(at), dtype=np.int64)
+        kept = at >= 0
+        self._more.append((data, np.full(int(kept.sum()), entry), at[kept], op[kept], orders[kept]))
+
+    def joined(self, below: int) -> _Parts:
+        """Those of entries before `below`, in the order of entries, over one buffer."""
+        if not self._more:
+            kept = slice(0, int(np.searchsorted(self.entry, below)))
+            return _Parts(self.data, self.entry[kept], self.at[kept], self.op[kept], self.order[kept])
+        buffers: list[Bytes] = [self.data]
+        places: dict[int, int] = {id(self.data): 0}
+        size = len(self.data)
+        for data, *_ in self._more:
+            if id(data) not in places:
+                places[id(data)] = size
+                buffers.append(data)
+                size += len(data)
+        parts = [(self.data, self.entry, self.at, self.op, self.order), *self._more]
+        entry = np.concatenate([part[1] for part in parts])
+        at = np.concatenate([part[2] + places[id(part[0])] for part in parts])
+        op, order = (np.concatenate([part[which] for part in parts]) for which in (3, 4))
+        sorting = np.argsort(entry, kind="stable")
+        sorting = sorting[: int(np.searchsorted(entry[sorting], below))]
+        data = buffers[0] if len(buffers) == 1 else readonly(np.concatenate(buffers))
+        return _Parts(data, entry[sorting], at[sorting], op[sorting], order[sorting])
+
+
+def _operations(data: Bytes, array: int, depth: int) -> tuple[Int64s, Bytes, int]:
+    """The changes in an `applyOps` array: places (-1: no change), codes, and how many operations there are."""
+    at, types = fields.elements(data, array)
+    at = at[types == fields.DOCUMENT]
+    places, kinds = fields.locate(data, at, ("op", "o", "ns"))
+    letters = np.where(kinds[0] == fields.STRING, data[np.minimum(places[0] + 4, len(data) - 1)], 0)
+    op = np.where(kinds[2] == fields.STRING, _OPS[letters], 0).astype(np.uint8)
+    nested = np.flatnonzero((letters == _COMMAND_OP) & (kinds[1] == fields.DOCUMENT))
+    found = np.where(op != 0, at, -1)
+    if not len(nested) or depth > _MOST_NESTED:
+        return found, op, len(at)
+    pieces, codes, last = [], [], 0
+    for place in nested.tolist():
+        inside, inner = fields.locate(data, places[1, place : place + 1], ("applyOps",))
+        if inner[0, 0] != fields.ARRAY:
+            continue
+        below, ops, _ = _operations(data, int(inside[0, 0]), depth + 1)
+        pieces += [found[last:place], below]
+        codes += [op[last:place], ops]
+        last = place + 1
+    joined = np.concatenate([*pieces, found[last:]])
+    return joined, np.concatenate([*codes, op[last:]]), len(joined)
+
+
+def _is_true(data: Bytes, place: int, kind: int) -> bool:
+    return bool(data[place]) if kind == fields.BOOLEAN else True
+
+
+def _position_behind(time: Int64s, counted: tuple[int, int], hashes: Int64s, hashed: Flags, terms: Int64s) -> Position:
+    """The position behind the last entry, which may be none of a change; `counted` are time and number of the last."""
+    last, term = int(time[-1]), int(terms[-1])
+    count = counted[1] if counted[0] == last else 0
+    return Position(last, count, hash=int(hashes[-1]) if hashed[-1] else None, term=None if term < 0 else term)
+
+
+def _kept(rows: Rows, size: int) -> Rows:
+    """The rows over a buffer that is mostly theirs."""
+    used = int(fields.sizes_of(rows.data, rows.at).sum())
+    return rows.compacted() if 2 * used < len(rows.data) or len(rows.data) > size else rows
+
+
+def _rolled_back(position: Position) -> PositionLost:
+    return PositionLost(
+        f"The oplog has no entry at {position}, where reading stopped, though it holds older ones: it was rolled back "
+        "after an election, or this is another replica set.",
+        REMEDY,
+    )
+
+
+def oldest_time(client: MongoClient[Any]) -> int | None:
+    """The timestamp of the oldest entry of the oplog; None for an empty one."""
+    return _end(client, {"$natural": 1})[0]
+
+
+def newest(client: MongoClient[Any], *, majority: bool = False) -> Position:
+    """The position behind the newest entry of the oplog; of an empty one before the first one to come.
+
+    With `majority` it is the newest one that a majority has: an election may roll back what is behind it.
+    """
+    time, number, term = _end(client, {"$natural": -1}, {"readConcern": {"level": "majority"}} if majority else {})
+    return Position(0, WHOLE) if time is None else Position(time, WHOLE, hash=number, term=term)
+
+
+def _end(
+    client: MongoClient[Any], sort: Mapping[str, int], more: Mapping[str, Any] | None = None
+) -> tuple[int | None, int | None, int | None]:
+    command = {"find": "oplog.rs", "filter": {}, "sort": dict(sort), "limit": 1, "singleBatch": True, **(more or {})}
+    answer = RawCursor(client, "local", command).next()
+    if not len(answer.starts):
+        return None, None, None
+    places, kinds = fields.locate(answer.data, answer.starts, ("ts", "h", "t"))
+    found = [int(fields.int64s(answer.data, places[row], kinds[row])[0]) for row in range(3)]
+    known = [found[row] if places[row, 0] >= 0 else None for row in (1, 2)]
+    return found[0], known[0], known[1]
+
+
+def operation_time(client: MongoClient[Any]) -> int:
+    """The timestamp of the newest operation of the server, in 64 bits."""
+    answer: Mapping[str, Any] = client.admin.command("ping")
+    at = answer.get("operationTime")
+    if at is None:
+        raise PrerequisiteError(
+            "The server tells no operation time.", "It must be a member of a replica set, or a mongos, of version 3.6."
+        )
+    return int(at.time) << 32 | int(at.inc)

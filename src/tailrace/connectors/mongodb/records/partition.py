@@ -1,0 +1,87 @@
+"""From the changes of a batch to its tasks, so that the promised order holds. Planner.
+
+Collections that share a topic share its task, or, by key, the tasks of its keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tailrace.connectors.mongodb.log.chunk import Namespace, Rows
+from tailrace.connectors.mongodb.records import texts
+from tailrace.connectors.mongodb.records.envelope import table_id
+from tailrace.connectors.mongodb.records.images import images
+from tailrace.connectors.mongodb.records.segment import Numbers, Segment, segments, selected
+from tailrace.connectors.mongodb.records.tasks import LogTask
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.values import fields
+from tailrace.errors import ConversionError, DecodeError
+from tailrace.events import names
+
+# A batch of fewer changes is one task: another would cost more than it saves.
+SMALL = 4096
+
+
+def tasks_of(
+    rows: Sequence[Rows],
+    known: Sequence[Namespace],
+    kind: str,
+    settings: MongoSettings,
+    *,
+    by_key: bool,
+    parallelism: int,
+    numbers: Sequence[Numbers] | None = None,
+) -> list[LogTask]:
+    """The tasks: all changes of one topic in one, or with `by_key` those of one document.
+
+    Tasks of topics are filled up evenly by bytes.
+    """
+    found = segments(rows, known, kind, numbers)
+    total = sum(len(part) for part in rows)
+    if total < SMALL or parallelism < 2:
+        whole = _in_order([part for parts in found.values() for part in parts])
+        return [LogTask(tuple(whole), settings)] if whole else []
+    topics: dict[str, list[Segment]] = {}
+    for namespace, parts in found.items():
+        topics.setdefault(names.topic(settings.events, table_id(namespace)), []).extend(parts)
+    loads: list[list[Segment]] = [[] for _ in range(parallelism)]
+    unsplit: list[list[Segment]] = []
+    for parts in topics.values():
+        split = _by_key(parts, settings, parallelism) if by_key else None
+        if split is None:
+            unsplit.append(parts)
+            continue
+        for held, more in zip(loads, split, strict=True):
+            held.extend(more)
+    for one in sorted(unsplit, key=_size, reverse=True):
+        min(loads, key=_size).extend(_in_order(one))
+    return [LogTask(tuple(held), settings) for held in loads if held]
+
+
+def _size(parts: Sequence[Segment]) -> int:
+    return sum(len(part.data) for part in parts)
+
+
+def _in_order(parts: Sequence[Segment]) -> list[Segment]:
+    return sorted(parts, key=lambda part: (int(part.time[0]), int(part.number[0])))
+
+
+def _by_key(parts: Sequence[Segment], settings: MongoSettings, parallelism: int) -> list[list[Segment]] | None:
+    """The changes of a topic by a hash of their keys' texts; None where one of the keys has no text.
+
+    By the text and not by the bytes of `_id`: a long and an int of one value are the same key.
+    """
+    loads: list[list[Segment]] = [[] for _ in range(parallelism)]
+    for part in parts:
+        try:
+            keys = texts.values(part.data, images(part).key, texts.key_form(settings))
+        except (ConversionError, DecodeError):
+            return None
+        hashes = fields.hashes(keys.data, keys.offsets)
+        for number in range(parallelism):
+            which = np.flatnonzero(hashes % parallelism == number)
+            if len(which):
+                loads[number].append(selected(part, which))
+    return loads

@@ -1,0 +1,61 @@
+"""Changes that cannot become events: what is raised, or put aside on the quarantine topic. Worker."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tailrace.columns.batch import Marker
+from tailrace.columns.table import TableId
+from tailrace.connectors.mongodb.records.segment import Segment
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.values import fields
+from tailrace.errors import ConversionError, DecodeError, TailraceError
+from tailrace.events.form import Place
+from tailrace.events.quarantine import Change, put_aside, tell, too_large
+
+_REMEDY = (
+    "Leave the collection or the field out, or set event.processing.failure.handling.mode to warn to have the change "
+    "put aside."
+)
+
+
+def unconvertible(segment: Segment, row: int, error: TailraceError, settings: MongoSettings) -> pa.RecordBatch:
+    """The record that stands for a change that cannot become an event, as a batch of `settings.row_schema`.
+
+    Its message is the document as the server sent it. Raises ConversionError under the mode `fail`.
+    """
+    name = ".".join(segment.namespace)
+    time, number = int(segment.time[row]), int(segment.number[row])
+    position = f"{time >> 32}:{time & 0xFFFFFFFF}"
+    if settings.events.processing_failure_mode == "fail":
+        raise ConversionError(
+            f"A change of {name} at {position}, number {number}, cannot become an event. {error.message}",
+            error.remedy or _REMEDY,
+        ) from None
+    change = _change(segment, row)
+    reason = "its BSON is malformed" if isinstance(error, DecodeError) else "a value has no form in events"
+    tell(change, reason, settings.events)
+    start = int(segment.starts[row])
+    payload: dict[str, object] = {
+        "op": chr(segment.op[row]),
+        "column": None,
+        "reason": reason,
+        "key": None,
+        "message": segment.data[start : start + int(fields.load(segment.data, start))].tobytes(),
+    }
+    return put_aside(change, payload, settings.events)
+
+
+def beyond(segment: Segment, row: int, size: int, settings: MongoSettings) -> pa.RecordBatch:
+    """The record that stands for a change of `size` bytes, which is too large. Raises ConversionError under the mode
+    `fail`."""
+    return too_large(_change(segment, row), size, settings.events, chr(segment.op[row]))
+
+
+def _change(segment: Segment, row: int) -> Change:
+    time, number = int(segment.time[row]), int(segment.number[row])
+    position = f"{time >> 32}:{time & 0xFFFFFFFF}"
+    marker = Marker.FALSE if segment.markers is None else Marker(segment.markers[row])
+    database, collection = segment.namespace
+    place = Place(commit=position, lsn=position, position=f"{time:016X}", transaction="")
+    return Change(TableId(database, database, collection), place, number, (time >> 32) * 1_000_000, marker)

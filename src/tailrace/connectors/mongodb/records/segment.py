@@ -1,0 +1,144 @@
+"""Segment: changes or documents of one collection, as a task gets them. Picklable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tailrace.columns.batch import Marker
+from tailrace.connectors.mongodb.log.chunk import Flags, Namespace, Rows
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+
+OPLOG, STREAM, READ = "oplog", "stream", "read"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Changes of `namespace` in the order of the log; `starts[i]` is the place of document i in `data`.
+
+    `kind` says what the documents are: OPLOG, entries or operations within them; STREAM, change events; READ, the
+    documents of a snapshot themselves. `time`, `number`, `op`, `hash`, `hashed` and `order` are those of
+    `chunk.Rows`; of documents that were read `time` is the position to which they belong, and `markers` the codes of
+    `Marker`, `read_ns` the moment at which they were read, in ns since 1970 (0: the source block tells `time`).
+    With transaction metadata `total_order` and `table_order` are an event's numbers in its transaction, 0 outside.
+    """
+
+    namespace: Namespace
+    kind: str
+    data: Bytes
+    starts: Int64s
+    time: Int64s
+    number: Int64s
+    op: Bytes
+    hash: Int64s | None = None
+    hashed: Flags | None = None
+    order: Int64s | None = None
+    markers: Bytes | None = None
+    read_ns: int = 0
+    total_order: Int64s | None = None
+    table_order: Int64s | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def sizes(self) -> Int64s:
+        """The sizes of the documents in bytes."""
+        found: Int64s = fields.sizes_of(self.data, self.starts)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The numbers of changes in their transactions: in all and by collection, 0 outside of transactions."""
+
+    total: Int64s
+    table: Int64s
+
+
+def segments(
+    rows: Sequence[Rows],
+    names: Sequence[Namespace],
+    kind: str,
+    numbers: Sequence[Numbers] | None = None,
+) -> dict[Namespace, list[Segment]]:
+    """The changes by collection, each in the order of the log, over buffers of their own."""
+    found: dict[Namespace, list[Segment]] = {}
+    for place, part in enumerate(rows):
+        for number in np.unique(part.namespace).tolist():
+            which = np.flatnonzero(part.namespace == number)
+            own = part.part(which)
+            data, offsets = fields.gathered(own.data, own.at)
+            found.setdefault(names[number], []).append(
+                Segment(
+                    names[number],
+                    kind,
+                    data,
+                    offsets[:-1],
+                    own.time,
+                    own.number,
+                    own.op,
+                    own.hash,
+                    own.hashed,
+                    own.order,
+                    total_order=None if numbers is None else numbers[place].total[which],
+                    table_order=None if numbers is None else numbers[place].table[which],
+                )
+            )
+    return found
+
+
+def selected(segment: Segment, which: Int64s) -> Segment:
+    """Some of a segment's changes, over a buffer of their own."""
+    data, offsets = fields.gathered(segment.data, segment.starts[which])
+    return _part(segment, which, data, offsets[:-1])
+
+
+def cut(segment: Segment, low: int, high: int) -> Segment:
+    """The changes `[low, high)`, over the same buffer."""
+    whole = low == 0 and high == len(segment)
+    return segment if whole else _part(segment, slice(low, high), segment.data, segment.starts[low:high])
+
+
+def _part(segment: Segment, which: Int64s | slice, data: Bytes, starts: Int64s) -> Segment:
+    def part(array: Int64s | None) -> Int64s | None:
+        return None if array is None else array[which]
+
+    return Segment(
+        segment.namespace, segment.kind, data, starts, segment.time[which], segment.number[which],
+        segment.op[which], part(segment.hash), None if segment.hashed is None else segment.hashed[which],
+        part(segment.order), None if segment.markers is None else segment.markers[which], segment.read_ns,
+        part(segment.total_order), part(segment.table_order),
+    )  # fmt: skip
+
+
+def read_documents(
+    namespace: Namespace,
+    data: Bytes,
+    starts: Int64s,
+    time: int,
+    first: int,
+    *,
+    hash_: int | None = None,
+    read_ns: int = 0,
+    marker: Marker = Marker.TRUE,
+) -> Segment:
+    """Documents of a snapshot that belongs to the position `time`; `first` is the number of the first one."""
+    count = len(starts)
+    return Segment(
+        namespace,
+        READ,
+        data,
+        starts,
+        np.full(count, time, np.int64),
+        np.arange(first, first + count, dtype=np.int64),
+        np.full(count, ord("r"), np.uint8),
+        np.full(count, hash_ or 0, np.int64),
+        np.full(count, hash_ is not None, np.bool_),
+        np.zeros(count, np.int64),
+        np.full(count, int(marker), np.uint8),
+        read_ns,
+    )

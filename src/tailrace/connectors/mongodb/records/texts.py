@@ -1,0 +1,144 @@
+"""The texts of an event: documents, keys and changed fields as JSON, and the names of transactions. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tailrace.connectors.mongodb.records.images import Images, Values
+from tailrace.connectors.mongodb.records.segment import OPLOG, Segment
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.extended_json import json_texts
+from tailrace.connectors.mongodb.values.field_filters import FieldFilter
+from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, Form
+from tailrace.connectors.mongodb.values.plain_json import text_of
+from tailrace.errors import DecodeError
+from tailrace.serde.assemble import CHANGE, KINDS, Fragment, Programs
+from tailrace.serde.fragments import strings_fragment
+from tailrace.serde.json_text import quoted
+
+_EMPTY = 5
+
+
+def key_form(settings: MongoSettings) -> Form:
+    """How `_id` is written in keys."""
+    return KEY_1_1 if settings.legacy else KEY
+
+
+def document_form(settings: MongoSettings) -> Form:
+    """How documents are written."""
+    return STRICT_1_1 if settings.legacy else STRICT
+
+
+Edit = Callable[[Bytes, Int64s, Bytes], tuple[Bytes, Int64s]]
+"""What makes other documents of a column of them, as the methods of FieldFilter do."""
+
+
+def values(data: Bytes, found: Values, form: Form, edit: Edit | None = None) -> Fragment:
+    """Each value as a JSON string, `null` where there is none; documents as `edit` makes them."""
+    if edit is None:
+        return json_texts(data, found.places, found.kinds, form)
+    edited, places = edit(data, found.places, found.kinds)
+    return json_texts(edited, places, np.where(places >= 0, found.kinds, 0).astype(np.uint8), form)
+
+
+def update_descriptions(
+    data: Bytes, updated: Values, removed: Values, truncated: Values, edits: FieldFilter | None = None
+) -> Fragment:
+    """The `updateDescription` of each change, `null` where it has none; `edits` leave out and rename fields."""
+
+    def name(text: str) -> str | None:
+        return text if edits is None else edits.name(text)
+
+    programs = Programs()
+    programs.begin()
+    programs.literal(b'{"removedFields":')
+    programs.fragment(_lists(data, removed, _removed, name, fields.STRING), CHANGE)
+    programs.literal(b',"updatedFields":')
+    programs.fragment(values(data, updated, RELAXED, None if edits is None else edits.changes), CHANGE)
+    programs.literal(b',"truncatedArrays":')
+    programs.fragment(_lists(data, truncated, _truncated, name, fields.DOCUMENT), CHANGE)
+    programs.literal(b"}")
+    programs.end()
+    without = programs.begin()
+    programs.literal(b"null")
+    programs.end()
+    count = len(updated.places)
+    index = np.zeros((KINDS, count), np.int32)
+    index[CHANGE] = np.arange(count)
+    program = np.where(updated.places >= 0, 0, without).astype(np.uint16)
+    return Fragment(*programs.run(program, index))
+
+
+Names = Callable[[str], str | None]
+"""What a field is called in events; None where it is left out."""
+
+
+def _lists(
+    data: Bytes, found: Values, write: Callable[[Bytes, int, Names], str | None], name: Names, of: int
+) -> Fragment:
+    """Arrays of values of the type `of` as JSON; `null` for those that are not there or empty, which most are."""
+    arrays = found.kinds == fields.ARRAY
+    filled = arrays & (fields.sizes_of(data, np.where(arrays, found.places, -1)) > _EMPTY)
+    texts = [b"null"] * len(arrays)
+    for row in np.flatnonzero(filled).tolist():
+        places, kinds = fields.elements(data, int(found.places[row]))
+        if (kinds != of).any():
+            raise DecodeError("A list of an update description holds something else.", int(found.places[row]))
+        items = [text for place in places.tolist() if (text := write(data, place, name)) is not None]
+        if items:
+            texts[row] = f"[{','.join(items)}]".encode()
+    return strings_fragment(texts)
+
+
+def _removed(data: Bytes, place: int, name: Names) -> str | None:
+    shown = name(_string(data, place))
+    return None if shown is None else quoted(shown)
+
+
+def _truncated(data: Bytes, place: int, name: Names) -> str | None:
+    places, kinds = fields.locate(data, np.array([place], np.int64), ("field", "newSize"))
+    if kinds[0, 0] != fields.STRING:
+        raise DecodeError("A truncated array of an update description has no name.", place)
+    size = int(fields.int64s(data, places[1], kinds[1])[0])
+    shown = name(_string(data, int(places[0, 0])))
+    return None if shown is None else f'{{"field":{quoted(shown)},"size":{size}}}'
+
+
+def _string(data: Bytes, place: int) -> str:
+    size = int(fields.load(data, place))
+    return text_of(data[place + 4 : place + 3 + size].tobytes())
+
+
+def transaction_names(segment: Segment, found: Images, low: int, high: int) -> list[str | None]:
+    """What events call the transactions of the changes `low` to `high`, None outside of one.
+
+    Of a stream that is the session as JSON and the transaction's number, of an oplog the entry's `h`.
+    """
+    if segment.kind == OPLOG:
+        if segment.hash is None or segment.hashed is None:
+            return [None] * (high - low)
+        known = zip(segment.hash[low:high].tolist(), segment.hashed[low:high].tolist(), strict=True)
+        return [str(number) if hashed else None for number, hashed in known]
+    part = found.session.part(low, high)
+    rows = np.flatnonzero((part.places >= 0) & found.has_transaction[low:high])
+    names: list[str | None] = [None] * (high - low)
+    if not len(rows):
+        return names
+    places = part.places[rows]
+    codes, distinct = fields.distinct(segment.data, places, fields.sizes_of(segment.data, places))
+    sessions = [session_text(document) for document in distinct]
+    numbers = found.transaction[low:high][rows].tolist()
+    for row, code, number in zip(rows.tolist(), codes.tolist(), numbers, strict=True):
+        names[row] = f"{sessions[code]}:{number}"
+    return names
+
+
+def session_text(document: bytes) -> str:
+    """A session's id, a BSON document, as source blocks have it."""
+    place, kind = np.zeros(1, np.int64), np.full(1, fields.DOCUMENT, np.uint8)
+    text = json_texts(np.frombuffer(document, np.uint8), place, kind, STRICT, within_string=False)
+    return text.data[: int(text.offsets[-1])].tobytes().decode()

@@ -1,0 +1,1 @@
+"""Sessions with a MongoDB server: clients, cursors, routers, failures."""

@@ -1,0 +1,24 @@
+"""What a planner of MongoDB has of the world: the clients that it makes, and how time passes. Planner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.connectors.mongodb.server.connection import Address, connect
+from tailrace.runtime import THREADS, Runtime
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """How a client is made, and time, threads and waiting. `connect` raises what `connection.connect` does."""
+
+    connect: Callable[[Address], MongoClient[Any]] = connect
+    runtime: Runtime = THREADS
+
+
+OUTSIDE = Outside()

@@ -1,0 +1,111 @@
+"""What a session and a user of MongoDB would better not be like, though changes can be captured. Driver; only reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config
+from tailrace.connectors import advice
+from tailrace.connectors.findings import SHOWN, Finding, listed
+from tailrace.connectors.mongodb.log.chunk import Namespace
+from tailrace.connectors.mongodb.log.namespaces import split
+from tailrace.connectors.mongodb.snapshot.signalling import SIGNALS, signal_role
+
+if TYPE_CHECKING:
+    from pymongo import MongoClient
+
+_BROAD = frozenset(
+    (
+        *("__system", "root", "atlasAdmin", "dbOwner", "dbAdmin", "userAdmin", "readWrite", "readWriteAnyDatabase"),
+        *("dbAdminAnyDatabase", "userAdminAnyDatabase", "clusterAdmin", "clusterManager", "hostManager"),
+        *("enableSharding", "backup", "restore"),
+    )
+)
+"""Built-in roles that write, or that administer. "Built-In Roles"."""
+
+_WRITES = frozenset(
+    (
+        *("anyAction", "insert", "update", "remove", "createCollection", "dropCollection", "dropDatabase", "collMod"),
+        *("createUser", "dropUser", "grantRole", "revokeRole", "createRole", "dropRole", "changePassword", "shutdown"),
+    )
+)
+"""Actions that a role of the user's own may have. "Privilege Actions"."""
+
+
+def encryption(client: MongoClient[Any]) -> Iterator[Finding]:
+    """A warning where the client, which has connected, is without TLS and knows members on other hosts."""
+    # the connection string or a name of DNS may have asked for TLS as well
+    if client.options.pool_options._ssl_context is not None:
+        return
+    away = sorted(f"{host}:{port}" for host, port in client.nodes if advice.is_elsewhere(host))
+    if away:
+        yield advice.in_the_clear(
+            listed(away),
+            "Set mongodb.ssl.enabled=true and mongodb.ssl.truststore, and switch TLS on in the server: net.tls.mode.",
+        )
+
+
+def rights(config: Config, client: MongoClient[Any], data: Sequence[Namespace]) -> Iterator[Finding]:
+    """A warning where the user may write or administer, or reads more databases than are captured.
+
+    `data` are the captured collections.
+    """
+    told = client.admin.command({"connectionStatus": 1, "showPrivileges": True})["authInfo"]
+    if not told.get("authenticatedUsers"):
+        yield Finding(
+            "warning",
+            "login",
+            "Nobody is logged in, so that whoever reaches the server may do what the connector may.",
+            f"Start the server with authorization, then: {' '.join(least(config, data))}",
+        )
+        return
+    more = list(_roles(config, told.get("authenticatedUserRoles") or ()))
+    more = more or list(_actions(config, told.get("authenticatedUserPrivileges") or ()))
+    if more:
+        yield advice.excessive(told["authenticatedUsers"][0]["user"], more, least(config, data))
+
+
+def _roles(config: Config, roles: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    one_database = config["capture.mode"] != "oplog" and config["capture.scope"] != "deployment"
+    for role in roles:
+        if role["role"] in _BROAD:
+            yield f"{role['role']} on {role['db']}"
+        elif role["role"] == "readAnyDatabase" and one_database:
+            yield f"readAnyDatabase, with capture.scope={config['capture.scope']}"
+
+
+def _actions(config: Config, privileges: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What roles of the user's own allow, but for what watermarks in the signal collection need."""
+    signals = split(str(config["signal.data.collection"] or "."))
+    for privilege in privileges:
+        resource = privilege["resource"]
+        place = resource.get("db"), resource.get("collection")
+        needed = {"insert", "remove"} if place == signals else set()
+        found = sorted(_WRITES.intersection(privilege["actions"]) - needed)
+        if found:
+            where = "the cluster" if "cluster" in resource else "everything"
+            if "db" in resource:
+                where = f"{place[0] or 'every database'}.{place[1] or '*'}"
+            yield f"{', '.join(found)} on {where}"
+
+
+def least(config: Config, data: Sequence[Namespace]) -> list[str]:
+    """The shell's statements that make a user with no more rights than the configuration needs."""
+    admin = 'db.getSiblingDB("admin")'
+    signals = split(str(config["signal.data.collection"] or "."))
+    written = bool(signals[1]) and not config["read.only"] and config["capture.mode"] != "oplog"
+    databases = sorted({database for database, _ in data})
+    if config["capture.mode"] == "oplog":
+        roles = [_read("local"), *map(_read, databases[:SHOWN]), *(["…"] if len(databases) > SHOWN else [])]
+    elif config["capture.scope"] == "deployment":
+        roles = ['"readAnyDatabase"']
+    else:
+        roles = [_read(split(config["capture.target"])[0])]
+    found = [f"{admin}.{signal_role(config)};"] if written else []
+    roles += [f'"{SIGNALS}"'] if written else []
+    return [*found, f'{admin}.createUser({{ user: "{advice.ROLE}", pwd: "…", roles: [{", ".join(roles)}] }});']
+
+
+def _read(database: str) -> str:
+    return f'{{ role: "read", db: "{database}" }}'

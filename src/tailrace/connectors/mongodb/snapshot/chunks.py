@@ -1,0 +1,303 @@
+"""Snapshots: which documents are read, in which chunks, and the task that reads one. Planner and worker.
+
+A chunk is a range of `_id` in the order of its index: `min` and `max` of the find command compare across types, which
+`$gt` and `$lt` do not. A collection that is one chunk is read in its natural order.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tailrace.columns.batch import Marker
+from tailrace.config.expressions import compile_expression
+from tailrace.connectors.mongodb.log.chunk import Namespace
+from tailrace.connectors.mongodb.log.namespaces import CollectionFilter
+from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.records.segment import Segment, read_documents
+from tailrace.connectors.mongodb.server.connection import Address, connect
+from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
+from tailrace.connectors.mongodb.server.raw import Answer, RawCursor, concern
+from tailrace.connectors.mongodb.server.routers import for_cursors
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.snapshot.plan import Chunk, SnapshotPlan, planned
+from tailrace.connectors.mongodb.values.shell_json import strict_json
+from tailrace.events.java import in_java_order
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pymongo import MongoClient
+
+log = logging.getLogger("tailrace")
+
+CHUNK_DOCUMENTS = 65_536
+# Samples for each bound: with ten of them chunks differ by a third or so.
+_SAMPLES = 10
+# Levels of a query; servers take some two hundred, and the query becomes part of a command.
+_DEEPEST = 150
+_OVERRIDES = "snapshot.collection.filter.overrides"
+
+
+def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool) -> list[Namespace]:
+    """The captured collections that exist, in the order in which a snapshot reads them.
+
+    Debezium takes databases in the order of a Java HashSet and their collections as the server lists them; later ones
+    than 1.1 (`old`) sort these by their name alone.
+    """
+    found: list[Namespace] = []
+    for database in in_java_order(client.list_database_names()):
+        of_signals = captured.signals is not None and captured.signals[0] == database
+        if not of_signals and not captured.includes_database(database):
+            continue
+        for told in client[database].list_collections():
+            name = str(told["name"])
+            if told.get("type", "collection") != "collection" or (name.startswith("system.") and not old):
+                continue
+            if captured.includes(database, name):
+                found.append((database, name))
+    return found if old else sorted(found, key=lambda one: one[1].encode("utf-16-be"))
+
+
+def chosen(config: Mapping[str, Any], found: Sequence[Namespace], captured: CollectionFilter) -> list[Namespace]:
+    """Those of the captured collections that the initial snapshot reads: never that of the signals."""
+    wanted = [compile_expression(text) for text in config["snapshot.include.collection.list"]]
+    names = [one for one in found if one != captured.signals]
+    return [one for one in names if not wanted or any(pattern.fullmatch(".".join(one)) for pattern in wanted)]
+
+
+def filters(config: Mapping[str, Any]) -> tuple[tuple[Namespace, str], ...]:
+    """The conditions of `snapshot.collection.filter.overrides`, by collection."""
+    found = []
+    for listed in config.get(_OVERRIDES) or ():
+        database, _, name = listed.partition(".")
+        found.append(((database, name), str(config[f"{_OVERRIDES}.{listed}"])))
+    return tuple(sorted(found))
+
+
+def plan(
+    client: MongoClient[Any],
+    names: Sequence[Namespace],
+    conditions: tuple[tuple[Namespace, str], ...] = (),
+    chunk_documents: int = CHUNK_DOCUMENTS,
+    *,
+    after: int = 0,
+) -> SnapshotPlan:
+    """The plan for the collections `names` in this order; those without a document that is wanted are left out.
+
+    `after` is the timestamp up to which a majority's documents are seen, as `raw.concern` takes it.
+    """
+    by_name = dict(conditions)
+    split: list[tuple[Namespace, list[str]]] = []
+    for name in names:
+        wanted: dict[str, Any] = {
+            "find": name[1], "filter": condition(by_name.get(name, "")), "projection": {"_id": 1},
+            "limit": 1, "singleBatch": True, **concern(after),
+        }  # fmt: skip
+        if not len(RawCursor(client, name[0], wanted).next().starts):
+            continue
+        count = client[name[0]][name[1]].estimated_document_count()
+        split.append((name, _bounds(client, name, -(-count // chunk_documents))))
+    return planned(split, tuple(pair for pair in conditions if pair[0] in dict(split)))
+
+
+def condition(text: str) -> dict[str, Any]:
+    """A query from its extended JSON, or the shell's; all documents for an empty text.
+
+    Raises ValueError for what is none, or cannot be sent to a server, in words that hold nothing of it.
+    """
+    from bson import encode, json_util
+    from bson.errors import BSONError
+
+    if not text:
+        return {}
+    try:
+        found = json_util.loads(strict_json(text))
+        if isinstance(found, dict):
+            # numbers beyond 64 bits and names with a zero byte are JSON, and no BSON
+            encode(found)
+    except (BSONError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, UnicodeError):
+        # what json_util raises for {"$oid": 1} and the like
+        raise ValueError("is no extended JSON") from None
+    if not isinstance(found, dict):
+        raise ValueError("is no JSON object")
+    level: list[Any] = [found]
+    for _ in range(_DEEPEST):
+        level = [part for one in level for part in (one.values() if isinstance(one, dict) else one)]
+        level = [part for part in level if isinstance(part, dict | list)]
+    if level:
+        raise ValueError("nests too much")
+    return found
+
+
+def _bounds(client: MongoClient[Any], name: Namespace, chunks: int) -> list[str]:
+    """Where to cut a collection into `chunks` of about the same size; no cuts for one that cannot be sampled."""
+    from pymongo.errors import OperationFailure
+
+    if chunks < 2:
+        return []
+    stages = [{"$sample": {"size": _SAMPLES * chunks}}, {"$project": {"_id": 1}}, {"$sort": {"_id": 1}}]
+    command = {"aggregate": name[1], "pipeline": stages, "cursor": {}, "allowDiskUse": True}
+    cursor = RawCursor(client, name[0], command)
+    samples: list[str] = []
+    try:
+        while cursor.alive:
+            answer = cursor.next()
+            samples += [_bound(answer, start) for start in answer.starts.tolist()]
+    except OperationFailure:
+        return []
+    found = [samples[place * len(samples) // chunks] for place in range(1, chunks)] if samples else []
+    return list(dict.fromkeys(found))
+
+
+def _bound(answer: Answer, start: int) -> str:
+    """The `_id` of a document as a plan has it."""
+    size = int.from_bytes(answer.data[start : start + 4].tobytes(), "little")
+    return encoded_id(answer.data[start : start + size].tobytes())
+
+
+def encoded_id(document: bytes) -> str:
+    """The value of the only field of a document `{_id: value}` as a plan has it: under an empty name."""
+    # the field's name is replaced on the bytes, so that the value stays what it is
+    body = document[4:5] + b"\0" + document[9:-1]
+    return base64.b64encode((len(body) + 5).to_bytes(4, "little") + body + b"\0").decode()
+
+
+def index_bound(text: str) -> Any:
+    """A bound of a plan as `min` and `max` of the find command take it: `{_id: value}`."""
+    from bson.raw_bson import RawBSONDocument
+
+    body = base64.b64decode(text)
+    inner = body[4:5] + b"_id\0" + body[6:-1]
+    return RawBSONDocument((len(inner) + 5).to_bytes(4, "little") + inner + b"\0")
+
+
+def find_command(chunk: Chunk, filter_: str, batch_size: int, after: int) -> dict[str, Any]:
+    """The command that reads a chunk; `after` as `raw.concern` takes it."""
+    command: dict[str, Any] = {"find": chunk.namespace[1], "filter": condition(filter_), **concern(after)}
+    if chunk.lower or chunk.upper:
+        command["hint"] = {"_id": 1}
+        if chunk.lower:
+            command["min"] = index_bound(chunk.lower)
+        if chunk.upper:
+            command["max"] = index_bound(chunk.upper)
+    if batch_size:
+        command["batchSize"] = batch_size
+    return command
+
+
+def last_filled(client: MongoClient[Any], plan: SnapshotPlan, first: int, after: int) -> int:
+    """The last chunk from `first` on that holds a document now; the plan's last one where none does."""
+    for number in range(len(plan.chunks) - 1, first - 1, -1):
+        chunk = plan.chunks[number]
+        command = find_command(chunk, plan.filter(chunk.namespace), 0, after)
+        command |= {"limit": 1, "singleBatch": True, "projection": {"_id": 1}}
+        if len(RawCursor(client, chunk.namespace[0], command).next().starts):
+            return number
+    return len(plan.chunks) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """One chunk to read with the connection `address` (holds the password). Worker.
+
+    `filter` is a condition in extended JSON; `at` the position of the log at which the snapshot began; `after` the
+    timestamp up to which a majority's documents are seen, as `raw.concern` takes it; `number` the chunk's own, which
+    tells its documents from those of others. A chunk that is the last one and has become empty gives
+    the last document of those `earlier`, each with its condition, once more: the end of a snapshot is marked whatever
+    is deleted meanwhile. Where the condition is one that a signal has asked for (`asked`) and it fails, that is told
+    and the rest of the chunk is left out: the batch is planned, and would fail again at each start. Raises
+    ConnectionFailed and PrerequisiteError.
+    """
+
+    address: Address
+    chunk: Chunk
+    filter: str
+    at: Position
+    number: int
+    batch_size: int
+    settings: MongoSettings
+    after: int
+    earlier: tuple[tuple[Chunk, str], ...] = ()
+    asked: bool = False
+
+    def __repr__(self) -> str:
+        return f"SnapshotTask({'.'.join(self.chunk.namespace)}, chunk {self.number})"
+
+    def read(self) -> Iterator[pa.RecordBatch]:
+        from pymongo.errors import PyMongoError
+
+        from tailrace.connectors.mongodb.records.records import to_rows
+
+        try:
+            client = connect(self.address)
+            try:
+                cursors = for_cursors(client, self.address)
+                try:
+                    for segment in self._segments(cursors):
+                        yield from to_rows(segment, self.settings)
+                finally:
+                    cursors.close()
+            finally:
+                client.close()
+        except PyMongoError as error:
+            raise explained_error(error) from None
+
+    def _segments(self, client: MongoClient[Any]) -> Iterator[Segment]:
+        """The documents, an answer at a time; the last one of a snapshot is marked."""
+        from pymongo.errors import OperationFailure
+
+        command = find_command(self.chunk, self.filter, self.batch_size, self.after)
+        cursor = RawCursor(client, self.chunk.namespace[0], command)
+        first = self.number << 40
+        waiting: Segment | None = None
+        while cursor.alive:
+            try:
+                answer = cursor.next()
+            except OperationFailure as error:
+                if not self.asked or not self.filter or is_passing(error):
+                    raise
+                # the server's words may hold what the condition computed
+                log.warning(
+                    "the condition of a signal for %s fails (code %s): its other documents are left out",
+                    ".".join(self.chunk.namespace),
+                    error.code,
+                )
+                break
+            if not len(answer.starts):
+                continue
+            if waiting is not None:
+                yield waiting
+            waiting = self._read(self.chunk.namespace, answer, first)
+            first += len(answer.starts)
+        if waiting is None and self.chunk.last:
+            waiting = self._latest_of_earlier(client, first)
+        if waiting is not None:
+            if self.chunk.last and waiting.markers is not None:
+                waiting.markers[-1] = np.uint8(Marker.LAST)
+            yield waiting
+
+    def _read(self, namespace: Namespace, answer: Answer, first: int) -> Segment:
+        return read_documents(
+            namespace,
+            answer.data,
+            answer.starts,
+            self.at.time,
+            first,
+            hash_=self.at.hash,
+            read_ns=0 if self.settings.legacy else time.time_ns(),
+        )
+
+    def _latest_of_earlier(self, client: MongoClient[Any], number: int) -> Segment | None:
+        for chunk, filter_ in reversed(self.earlier):
+            command = find_command(chunk, filter_, 0, self.after)
+            command |= {"hint": {"_id": 1}, "sort": {"_id": -1}, "limit": 1, "singleBatch": True}
+            answer = RawCursor(client, chunk.namespace[0], command).next()
+            if len(answer.starts):
+                return self._read(chunk.namespace, answer, number)
+        return None

@@ -1,0 +1,70 @@
+"""Where the documents of a window go: behind the older changes of their keys. Planner.
+
+The tasks of a batch run at the same time. A document whose key was changed before the window, in the same batch, must
+follow those changes in their task; any other may be read by a task of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tailrace.connectors.mongodb.log.chunk import Flags
+from tailrace.connectors.mongodb.records import texts
+from tailrace.connectors.mongodb.records.envelope import table_id
+from tailrace.connectors.mongodb.records.images import images
+from tailrace.connectors.mongodb.records.segment import Segment, selected
+from tailrace.connectors.mongodb.records.tasks import LogTask
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.fields import Int64s
+from tailrace.errors import ConversionError, DecodeError
+from tailrace.events import names
+
+
+def placed(tasks: Sequence[LogTask], documents: Sequence[Segment], settings: MongoSettings) -> list[LogTask]:
+    """The tasks of a batch with the `documents` of its window, each at the end of the task that changes its key."""
+    found = list(tasks)
+    alone: list[LogTask] = []
+    for segment in documents:
+        topic = _topic(segment, settings)
+        keys, left = _keys(segment, settings), np.ones(len(segment), np.bool_)
+        for place, task in enumerate(tasks):
+            parts = [part for part in task.segments if _topic(part, settings) == topic]
+            if not parts:
+                continue
+            which = left & _among(keys, [_keys(part, settings) for part in parts])
+            if which.any():
+                more = segment if which.all() else selected(segment, np.flatnonzero(which))
+                found[place] = replace(found[place], segments=(*found[place].segments, more))
+                left &= ~which
+        if left.any():
+            rest = segment if left.all() else selected(segment, np.flatnonzero(left))
+            alone.append(LogTask((rest,), settings))
+    return found + alone
+
+
+def _among(keys: Int64s | None, changed: Sequence[Int64s | None]) -> Flags:
+    """Which of the keys are changed, by their hashes: two keys of one hash cost nothing but a place.
+
+    Where a key has no text, all of the topic's changes are in one task, and so is what follows them.
+    """
+    known = [one for one in changed if one is not None]
+    if keys is None or len(known) < len(changed):
+        return np.ones(1, np.bool_)
+    return np.isin(keys, np.concatenate(known))
+
+
+def _topic(segment: Segment, settings: MongoSettings) -> str:
+    return names.topic(settings.events, table_id(segment.namespace))
+
+
+def _keys(segment: Segment, settings: MongoSettings) -> Int64s | None:
+    """A hash of the text of each document's key; None where one has no text."""
+    try:
+        keys = texts.values(segment.data, images(segment).key, texts.key_form(settings))
+    except (ConversionError, DecodeError):
+        return None
+    return fields.hashes(keys.data, keys.offsets)

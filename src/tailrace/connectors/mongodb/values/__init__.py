@@ -1,0 +1,1 @@
+"""Values of BSON: finding them in bytes, leaving fields out, writing them as JSON."""

@@ -1,0 +1,1 @@
+"""Sessions with SQL Server: the driver, its errors, every statement, and whether capture is at work."""

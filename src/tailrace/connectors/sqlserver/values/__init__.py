@@ -1,0 +1,1 @@
+"""How SQL Server's values are shown: declarations, types, defaults, texts."""

@@ -1,0 +1,66 @@
+"""SQL Server's types as Debezium shows them: each column's logical type, conversion, default and zero value.
+
+Values are text in the forms of `connectors.changetables.dialect`; how a column is declared, `declaration` says.
+Types that are not in the table below (`sql_variant`, types of the CLR other than those named) are left out of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tailrace.columns import Column
+from tailrace.connectors.sqlserver.values import declared
+from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
+from tailrace.connectors.sqlserver.values.defaults import default_value
+from tailrace.events import values
+from tailrace.events.plans import Types
+from tailrace.events.settings import EventSettings
+from tailrace.serde.conversion import Conversion
+
+
+def conversion(column: Column, settings: EventSettings) -> Conversion | None:
+    """How a column's values are shown; None for a type that Debezium does not know."""
+    known = _TYPES.get(column.type_name)
+    return None if known is None else known(column, settings)
+
+
+def _decimal(column: Column, settings: EventSettings) -> Conversion:
+    return values.decimal(*precision_and_scale(column.modifier), settings)
+
+
+def _text(column: Column, settings: EventSettings) -> Conversion:
+    return values.text(settings)
+
+
+def _binary(column: Column, settings: EventSettings) -> Conversion:
+    return values.binary(settings)
+
+
+_TYPES: dict[str, Callable[[Column, EventSettings], Conversion]] = {
+    "bit": lambda column, settings: values.boolean(),
+    # a byte without a sign needs 16 bits with one
+    "tinyint": lambda column, settings: values.integer(16),
+    "smallint": lambda column, settings: values.integer(16),
+    "int": lambda column, settings: values.integer(32),
+    "bigint": lambda column, settings: values.integer(64),
+    "decimal": _decimal,
+    "numeric": _decimal,
+    "money": lambda column, settings: values.decimal(19, 4, settings),
+    "smallmoney": lambda column, settings: values.decimal(10, 4, settings),
+    "float": lambda column, settings: values.floating(False),
+    "real": lambda column, settings: values.floating(True),
+    "date": lambda column, settings: values.date(settings),
+    "time": lambda column, settings: values.time(column.modifier, settings),
+    "datetime": lambda column, settings: values.timestamp(3, settings),
+    "smalldatetime": lambda column, settings: values.timestamp(0, settings),
+    "datetime2": lambda column, settings: values.timestamp(column.modifier, settings),
+    "datetimeoffset": lambda column, settings: values.offset_timestamp(column.modifier, settings),
+    **dict.fromkeys(("char", "varchar", "text", "nchar", "nvarchar", "ntext"), _text),
+    # the JDBC driver calls xml a long text, so Debezium gives it no semantic name
+    **dict.fromkeys(("xml", "uniqueidentifier"), _text),
+    **dict.fromkeys(("binary", "varbinary", "image", "timestamp", "rowversion"), _binary),
+    # the bytes that the server keeps of them
+    **dict.fromkeys(("hierarchyid", "geometry", "geography"), _binary),
+}
+
+TYPES = Types(conversion, default_value, lambda column: column.nullable, declared)

@@ -1,0 +1,152 @@
+"""Values of SQL Server as text: which expression selects a column, and how what arrives becomes text. Worker, planner.
+
+The driver fetches Arrow. What its Arrow types hold exactly is selected as it is and cast here, a column at a time;
+what they would lose (the seventh digit of a second, the offset of datetimeoffset, plain digits of small decimals) is
+made text by the server, by the styles of "CAST and CONVERT (Transact-SQL)". The forms of text are those of
+`tailrace.connectors.changetables.dialect`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns import Column
+from tailrace.connectors.sqlserver.values.declaration import precision_and_scale
+from tailrace.errors import ConversionError
+
+# Arrow writes a decimal with an exponent once its first digit is more than six places behind the point.
+_PLAIN_SCALE = 6
+
+_CONVERTED = {
+    # ODBC canonical, with all digits that the type has: style 121; datetime has three of them.
+    "datetime": "convert(varchar(23), {0}, 121)",
+    "datetime2": "convert(varchar(27), {0}, 121)",
+    "datetimeoffset": "convert(varchar(34), {0}, 121)",
+    "time": "convert(varchar(16), {0}, 121)",
+    "smalldatetime": "convert(varchar(19), {0}, 120)",
+    "money": "convert(decimal(19, 4), {0})",
+    "smallmoney": "convert(decimal(10, 4), {0})",
+    "text": "convert(varchar(max), {0})",
+    "ntext": "convert(nvarchar(max), {0})",
+    "image": "convert(varbinary(max), {0})",
+    "xml": "convert(nvarchar(max), {0})",
+    "json": "convert(nvarchar(max), {0})",
+    "vector": "convert(nvarchar(max), {0})",
+    "sql_variant": "convert(nvarchar(4000), {0})",
+    "timestamp": "convert(binary(8), {0})",
+    "hierarchyid": "convert(varbinary(892), {0})",
+    "geometry": "convert(varbinary(max), {0})",
+    "geography": "convert(varbinary(max), {0})",
+}
+_AS_IT_IS = frozenset(
+    ("bigint", "int", "smallint", "tinyint", "bit", "float", "real", "date", "char", "varchar", "nchar", "nvarchar",
+     "binary", "varbinary", "uniqueidentifier")
+)  # fmt: skip
+_STYLES = {"datetime": 121, "datetime2": 121, "datetimeoffset": 121, "time": 121, "smalldatetime": 120, "date": 23}
+
+
+def quoted(*names: str) -> str:
+    """Names in brackets, with dots between them ("Database identifiers", delimited)."""
+    return ".".join("[" + name.replace("]", "]]") + "]" for name in names)
+
+
+def selected(column: Column, of: str = "") -> str:
+    """The expression that selects a column, of the table or alias `of` when one is given, as `texts` takes it."""
+    name = f"{of}.{quoted(column.name)}" if of else quoted(column.name)
+    kind = column.type_name
+    if kind in ("decimal", "numeric"):
+        _, scale = precision_and_scale(column.modifier)
+        return name if scale <= _PLAIN_SCALE else f"convert(varchar(41), {name})"
+    if kind in _AS_IT_IS:
+        return name
+    return _CONVERTED.get(kind, "convert(nvarchar(max), {0})").format(name)
+
+
+def declared(column: Column) -> str:
+    """The type of a column as a statement names it."""
+    kind, modifier = column.type_name, column.modifier
+    if kind in ("decimal", "numeric"):
+        precision, scale = precision_and_scale(modifier)
+        return f"{kind}({precision}, {scale})"
+    if kind in ("time", "datetime2", "datetimeoffset"):
+        return f"{kind}({modifier})"
+    if kind in ("char", "varchar", "nchar", "nvarchar", "binary", "varbinary"):
+        return f"{kind}({modifier if modifier > 0 else 'max'})"
+    if kind == "timestamp":
+        return "binary(8)"
+    return kind
+
+
+def parameter(column: Column) -> str:
+    """The expression that makes of a parameter, `bound` to it, a value of the column's type."""
+    style = _STYLES.get(column.type_name)
+    return f"convert({declared(column)}, ?{'' if style is None else f', {style}'})"
+
+
+def bound(column: Column, text: str) -> str | bytes | int:
+    """What is bound to the parameter for a value with this text."""
+    if column.type_name == "bit":
+        return int(text == "t")
+    if text.startswith("\\x") and column.type_name in ("binary", "varbinary", "timestamp", "image", "hierarchyid"):
+        return bytes.fromhex(text[2:])
+    return text
+
+
+def texts(values: pa.Array) -> pa.Array:
+    """An array as the driver gives it, as `binary` text; nulls stay.
+
+    Raises ConversionError for an Arrow type that the expressions above never yield.
+    """
+    kind = values.type
+    if pa.types.is_boolean(kind):
+        made = pc.if_else(values, pa.scalar(b"t"), pa.scalar(b"f"))
+    elif pa.types.is_large_string(kind) or pa.types.is_string(kind):
+        made = values
+    elif pa.types.is_large_binary(kind) or pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return hexadecimal(values)
+    elif _is_plain(kind):
+        made = pc.cast(values, pa.string())
+    elif pa.types.is_null(kind):
+        made = values
+    else:
+        raise ConversionError(f"A column of Arrow's type {kind} has no text.", "Leave it out: column.exclude.list.")
+    return pc.cast(made, pa.binary())
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether Arrow's own text of a type is the form that is wanted."""
+    if pa.types.is_decimal(kind):
+        return bool(kind.scale <= _PLAIN_SCALE)
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_date32(kind))
+
+
+_DIGITS = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
+r"""The two hexadecimal digits of each byte, as one number in memory order."""
+
+
+def hexadecimal(values: pa.Array) -> pa.Array:
+    r"""Bytes as `\x` and lower-case hexadecimal digits."""
+    values = pc.cast(values, pa.large_binary())
+    offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
+    data = values.buffers()[2]
+    low, high = int(offsets[0]), int(offsets[-1])
+    raw = np.frombuffer(data, np.uint8)[low:high] if data is not None and high > low else np.zeros(0, np.uint8)
+    # A prefix takes the room of one byte's digits: each value begins one unit later for every value before it.
+    starts = offsets - low + np.arange(len(values) + 1)
+    out = np.empty(high - low + len(values), np.uint16)
+    at = np.arange(high - low) + np.repeat(np.arange(1, len(values) + 1), np.diff(offsets))
+    out[at] = _DIGITS[raw]
+    out[starts[:-1]] = np.frombuffer(b"\\x", np.uint16)[0]
+    made = pa.Array.from_buffers(
+        pa.large_binary(), len(values), [None, pa.py_buffer(np.ascontiguousarray(starts * 2)), pa.py_buffer(out)]
+    )
+    if values.null_count:
+        made = pc.if_else(pc.is_valid(values), made, pa.scalar(None, pa.large_binary()))
+    return pc.cast(made, pa.binary())
+
+
+def positions(values: pa.Array) -> pa.Array:
+    """LSNs as the driver gives them, as `binary`."""
+    return pc.cast(values, pa.binary())
