@@ -14,7 +14,7 @@ from tailrace.connectors.changetables.log import backlog
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.server import health
 from tailrace.connectors.db2.server.catalog import Catalog, Table, quoted
-from tailrace.connectors.db2.server.health import Registered
+from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.db2.setup import advice
 from tailrace.connectors.findings import Finding, collisions, demanded, listed
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
