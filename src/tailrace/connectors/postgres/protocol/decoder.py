@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Image, Int32s, Int64s
-from tailrace.connectors.postgres.protocol.kernel import frozen, kernel, pooled, uint16, uint32
+from tailrace.compiled import kernel
+from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.pgoutput import check_column_bytes, check_offsets, parse_change
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
