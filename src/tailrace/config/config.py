@@ -15,7 +15,7 @@ from tailrace.config.option import Kind, Option
 from tailrace.errors import ConfigError
 
 _log = logging.getLogger("tailrace")
-_told: set[str] = set()
+_logged: set[str] = set()
 _PREFIX = "topic.prefix"
 
 
@@ -102,8 +102,8 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
     if reading.faults:
         raise _config_error(reading.faults)
     for notice in reading.notices:
-        if notice not in _told:
-            _told.add(notice)
+        if notice not in _logged:
+            _logged.add(notice)
             _log.warning(notice)
     rows = {name: reading.row(name) for name in reading.given}
     hidden = frozenset(name for name, row in rows.items() if row.hides(name))

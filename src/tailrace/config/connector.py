@@ -44,7 +44,7 @@ class Traits:
     """What configurations and events ask of a connector, in the place of its name. Picklable.
 
     `connector` is its name, `event_name` what events call it. `versions` are the versions of Debezium that source
-    blocks tell, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
+    blocks show, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
     records of schema changes do.
@@ -64,7 +64,7 @@ class Options:
 
     `areas` are the options under their headings, in the order of the reference page; `required` the names of those
     without which nothing works. `form` is the format of the document that the connector follows; today's is `3`.
-    `generations` tells which format the name of an option chooses, if none is given otherwise: an earlier entry goes
+    `generations` says which format the name of an option chooses, if none is given otherwise: an earlier entry goes
     before a later one. `modes` are older words for snapshot modes. `settle` holds the rules that concern several
     options; they run after those that all connectors share.
     """
@@ -102,7 +102,7 @@ NAMES = (
     Option("topic.regex", Kind.TEXT, "Java expression over a topic's whole name, for the strategies by expression."),
     Option("topic.replacement", Kind.TEXT, "What the name becomes; $1 or ${name} is a group of topic.regex."),
     Option("topic.key.enforce.uniqueness", Kind.BOOLEAN,
-           "Whether a strategy by expression gives each key a field that tells the table.", True),
+           "Whether a strategy by expression gives each key a field that names the table.", True),
     Option("topic.key.field.name", Kind.TEXT, "Name of that field.", "__dbz__physicalTableIdentifier"),
     Option("topic.key.field.regex", Kind.TEXT, "Java expression over that field's value, the topic's former name."),
     Option("topic.key.field.replacement", Kind.TEXT, "What the value becomes."),
@@ -200,7 +200,7 @@ def _row_columns(names: list[str]) -> str:
 
 
 OWN = (
-    Option("event.version.string", Kind.TEXT, "Version told in the source block; unset: that of the format."),
+    Option("event.version.string", Kind.TEXT, "Version shown in the source block; unset: that of the format."),
     Option("event.quarantine.topic", Kind.TEXT,
            "Topic of changes that cannot become events; unset: `quarantine` behind topic.prefix."),
     Option("event.max.change.bytes", Kind.INTEGER,
@@ -220,6 +220,6 @@ OWN = (
 
 
 def formats(form: str, chosen: str) -> Option:
-    """`event.format` of a connector whose document has the format `form`; `chosen` tells what follows when unset."""
+    """`event.format` of a connector whose document has the format `form`; `chosen` says what follows when unset."""
     return Option("event.format", Kind.TEXT, f"Whose wire format is written: {form} or 3. Unset: {chosen}.",
                   choices=(form, "3"))  # fmt: skip

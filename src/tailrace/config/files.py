@@ -28,7 +28,7 @@ _FORMATS = {
     ),
 }
 
-# So that a file which names one of them is told so, and not that it is misspelt.
+# So that the error for a file which names one of them says so, and not that it is misspelt.
 SERVER_SINKS = (
     "kafka", "kinesis", "pubsub", "pubsublite", "eventhubs", "http", "pulsar", "redis", "nats-streaming",
     "nats-jetstream", "rabbitmq", "rabbitmqstream", "rocketmq", "pravega", "infinispan", "sqs", "sns", "milvus",

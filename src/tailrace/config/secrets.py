@@ -57,7 +57,7 @@ _log = logging.getLogger("tailrace")
 def resolve(
     options: Mapping[str, str], environment: Mapping[str, str] | None = None, *, expressions: bool = True
 ) -> dict[str, str]:
-    """The options with every reference replaced; `expressions` tells whether they are those of Debezium Server.
+    """The options with every reference replaced; `expressions` says whether they are those of Debezium Server.
 
     Without them `${NAME}` stays as it is. What a provider or a variable gives is not searched again. Raises ConfigError
     that names each option whose reference cannot be replaced, never a value.

@@ -183,7 +183,7 @@ class Db2Session:
     def oldest(self, capture: CaptureTable) -> Position:
         """Changes from this position on are still there: pruning moves CD_OLD_SYNCHPOINT.
 
-        A table that was read before the program had noted where it begins tells nothing: its first note would look
+        A table that was read before the program had noted where it begins shows nothing: its first note would look
         like a pruning.
         """
         rows = self.connection.rows(
@@ -229,7 +229,7 @@ class Db2Session:
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """What is amiss though capture goes on: see `prerequisites` for the same things told one by one."""
+        """What is amiss though capture goes on: `prerequisites` has the same as findings."""
         wanted = {_source(one) for one in captures}
         registered = [row for row in self.register() if (row.schema, row.table) in wanted]
         return health.amiss(self.age_s(), registered, self.catalog())
@@ -305,7 +305,7 @@ class Db2Session:
 
     @contextmanager
     def _present(self, capture: CaptureTable) -> Iterator[None]:
-        """Tell of a statement that is refused because the change table is gone what is lost with it."""
+        """Raise PositionLost where a statement is refused because the change table is gone."""
         try:
             yield
         except PrerequisiteError:
@@ -383,14 +383,14 @@ class Db2Session:
         return [table for table in catalog.tables() if table.schema not in own]
 
     def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
-        """None: schema changes tell of captured tables alone."""
+        """None: schema changes are of captured tables alone."""
         return []
 
     def is_empty(self, table: TableId) -> bool:
         """Whether the table has no row, deletions that are not committed left out of account.
 
         A snapshot leaves an empty table out, so an uncommitted read would be wrong here: what it does not see may come
-        back by a rollback, and no change tells of that.
+        back by a rollback, and no change shows that.
         """
         return not self.connection.rows(
             f"SELECT 1 FROM {quoted(table.schema, table.table)} FETCH FIRST 1 ROWS ONLY WITH CS"

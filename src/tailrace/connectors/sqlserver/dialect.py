@@ -100,7 +100,7 @@ class SqlServerSession:
 
     @contextlib.contextmanager
     def _cursor(self) -> Iterator[mssql_python.Cursor]:
-        """A cursor whose errors are told as TailraceError."""
+        """A cursor whose errors are raised as TailraceError."""
         from mssql_python import exceptions
 
         try:
@@ -201,7 +201,7 @@ class SqlServerSession:
                 f"The capture instance {capture.name} of {self.database}.{capture.source} is gone, or the login "
                 f"{self.config['database.user']} may not read it any more.",
                 "Changes since the checkpoint may be lost: start with a new checkpoint, or with "
-                "snapshot.mode=when_needed; tailrace check tells of rights.",
+                "snapshot.mode=when_needed; tailrace check says which rights are missing.",
             )
         return bytes(found)
 

@@ -10,7 +10,7 @@ from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.findings import Finding, listed
 
 STALE_S = 300
-"""A capture program that has not read the log for so long is told of: it commits every 30 s unless it is set slower."""
+"""A capture program that has not read the log for so long is reported: unless set slower, it commits every 30 s."""
 
 
 def amiss(age: float | None, registered: Sequence[Registered], catalog: Catalog) -> list[str]:
@@ -28,7 +28,7 @@ def program(age: float | None) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "capture",
-            "The register does not tell when the capture program has last read the log.",
+            "The register does not show when the capture program has last read the log.",
             "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc').",
         )
     elif age > STALE_S:
