@@ -21,14 +21,14 @@ NO_QUEUE = "there is no queue between reader and converter that it could tune"
 class Draft:
     """A configuration that is being settled: the typed `values` with their defaults, to be completed in place.
 
-    `given` are the names, as the table has them, of the options that were given, `used` the same as they were
-    written, in small letters, and `form` the format that is written. `faults` and `notices` are sentences; those of
-    faults have no end. `implied` are texts of options that count as given from then on.
+    `given` are the names, as the table has them, of the options that were given, `used` the same as they were written,
+    in small letters, and `event_format` is whose events are made. `faults` and `notices` are sentences; those of faults
+    have no end. `implied` are texts of options that count as given from then on.
     """
 
     values: dict[str, Any]
     given: frozenset[str]
-    form: str
+    event_format: str
     faults: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     used: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Options:
     """The options of one connector.
 
     `areas` are the options under their headings, in the order of the reference page; `required` the names of those
-    without which nothing works. `form` is the format of the document that the connector follows; today's is `3`.
+    without which nothing works. `event_format` is that of the document that the connector follows; today's is `3`.
     `generations` says which format the name of an option chooses, if none is given otherwise: an earlier entry goes
     before a later one. `modes` are older words for snapshot modes. `settle` holds the rules that concern several
     options; they run after those that all connectors share.
@@ -71,7 +71,7 @@ class Options:
 
     areas: tuple[tuple[str, tuple[Option, ...]], ...]
     required: tuple[str, ...]
-    form: str
+    event_format: str
     generations: Mapping[str, str]
     modes: Mapping[str, str] = field(default_factory=dict)
     settle: Callable[[Draft], None] = _settled
@@ -219,7 +219,7 @@ OWN = (
 )  # fmt: skip
 
 
-def formats(form: str, chosen: str) -> Option:
-    """`event.format` of a connector whose document has the format `form`; `chosen` says what follows when unset."""
-    return Option("event.format", Kind.TEXT, f"Whose wire format is written: {form} or 3. Unset: {chosen}.",
-                  choices=(form, "3"))  # fmt: skip
+def formats(event_format: str, chosen: str) -> Option:
+    """`event.format` of a connector whose document has `event_format`; `chosen` says what follows when it is unset."""
+    return Option("event.format", Kind.TEXT, f"Whose wire format is written: {event_format} or 3. Unset: {chosen}.",
+                  choices=(event_format, "3"))  # fmt: skip

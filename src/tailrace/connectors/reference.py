@@ -71,8 +71,8 @@ def _default(option: Option, table: Options) -> str:
     if option.name in table.required:
         return "required"
     shown = _value(option.default)
-    if option.default_1x is not None and table.form.startswith("1."):
-        shown += f"; {_value(option.default_1x)} in the format {table.form}"
+    if option.default_1x is not None and table.event_format.startswith("1."):
+        shown += f"; {_value(option.default_1x)} in the format {table.event_format}"
     return shown
 
 

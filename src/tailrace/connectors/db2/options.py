@@ -153,7 +153,7 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=("database.hostname", "database.user", "database.dbname"),
-    form="2.3",
+    event_format="2.3",
     generations={},
     modes=changetables.OLDER_MODES,
     settle=_settle,

@@ -279,7 +279,7 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=(),
-    form="1.1",
+    event_format="1.1",
     generations={"mongodb.name": "1.1", "topic.prefix": "3"},
     modes={"never": "no_data"},
     settle=rules.settle,

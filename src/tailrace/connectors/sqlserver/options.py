@@ -186,7 +186,7 @@ def _settle(draft: Draft) -> None:
         )
     if "database.port" not in draft.given and values["database.instance"]:
         values["database.port"] = None
-    if draft.form == "1.0" and len(names) > 1:
+    if draft.event_format == "1.0" and len(names) > 1:
         draft.faults.append(
             "database.names lists several databases, whose tables share topics in the 1.0 format: set event.format = 3"
         )
@@ -234,7 +234,7 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=("database.hostname", "database.names"),
-    form="1.0",
+    event_format="1.0",
     generations={"database.server.name": "1.0", "topic.prefix": "3"},
     modes=changetables.OLDER_MODES,
     settle=_settle,
