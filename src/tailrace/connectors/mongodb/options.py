@@ -9,8 +9,6 @@ from tailrace.config.connector import NO_JVM, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.mongodb import rules
 
-_NO_STREAM = "the oplog knows nothing of it; it belongs to change streams"
-_ONE_SET = "a pipeline reads one replica set or, through mongos, one sharded cluster"
 _TOPOLOGY = "the driver watches which servers there are, without a pause"
 _JSON_MODES = "events hold the JSON of Debezium 3.6, which has no other"
 _ONE_LOG = "the log has one reader, and the parallelism of the rest is Spark's"
