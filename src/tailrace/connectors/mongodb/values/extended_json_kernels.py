@@ -5,7 +5,7 @@ It leaves to `plain_json`, by a mark, the values that it cannot write or that ar
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,7 @@ _MOST_MET = 16 * _MOST_NAMES
 _SPARE = 256
 """No piece, and no number with its pieces, has more bytes; texts have at most seven for each of theirs."""
 
-NO_ROOM = np.int64(-2)
+NO_ROOM = -2
 """Instead of a position: the output may not have room for what comes next."""
 
 (
@@ -70,7 +70,7 @@ class Levels(NamedTuple):
 
 
 @kernel(leaf=True)
-def names_differ(data: Any, begin: Any, end: Any, seen: Any) -> Any:
+def names_differ(data: Bytes, begin: int, end: int, seen: Seen) -> bool:
     """Whether the elements from `begin` to `end` are whole and have different names, as far as the table goes.
 
     Which names meet in a slot depends on a secret, so that nobody can choose names that all do; if they should, the
@@ -89,7 +89,7 @@ def names_differ(data: Any, begin: Any, end: Any, seen: Any) -> Any:
             at += 1
         length = at - name
         at += 1
-        size = value_size(data, kind, at, end) if at <= end else np.int64(-1)
+        size = value_size(data, kind, at, end) if at <= end else -1
         count += 1
         if size < 0 or count > _MOST_NAMES:
             return False
@@ -106,18 +106,18 @@ def names_differ(data: Any, begin: Any, end: Any, seen: Any) -> Any:
 
 
 @kernel(leaf=True)
-def same_name(data: Any, other: Any, name: Any, length: Any) -> Any:
+def same_name(data: Bytes, other: int, name: int, length: int) -> bool:
     """Whether the name at `other` is the one at `name`, which has that length."""
-    same = data[np.uintp(other + length)] == 0
+    same = bool(data[np.uintp(other + length)] == 0)
     position = 0
     while same and position < length:
-        same = data[np.uintp(other + position)] == data[np.uintp(name + position)]
+        same = bool(data[np.uintp(other + position)] == data[np.uintp(name + position)])
         position += 1
     return same
 
 
 @kernel(leaf=True)
-def put_options(data: Any, begin: Any, end: Any, scratch: Any) -> Any:
+def put_options(data: Bytes, begin: int, end: int, scratch: Bytes) -> int:
     """The letters of a regular expression's options in order, to `scratch`; LEFT unless they are few and ASCII."""
     count = end - begin
     if count > 32:
@@ -135,7 +135,7 @@ def put_options(data: Any, begin: Any, end: Any, scratch: Any) -> Any:
 
 
 @kernel(leaf=True, inlined=True)
-def put_string(data: Any, kind: Any, place: Any, size: Any, form: Any, out: Any, at: Any) -> Any:
+def put_string(data: Bytes, kind: int, place: int, size: int, form: f.Compiled, out: Bytes, at: int) -> int:
     """A string, code or symbol."""
     if size < 5 or data[np.uintp(place + size - 1)] != 0:
         return LEFT
@@ -147,7 +147,7 @@ def put_string(data: Any, kind: Any, place: Any, size: Any, form: Any, out: Any,
 
 
 @kernel(leaf=True)
-def put_float(data: Any, place: Any, form: Any, out: Any, at: Any) -> Any:
+def put_float(data: Bytes, place: int, form: f.Compiled, out: Bytes, at: int) -> int:
     value = double_of(load_long(data, place))
     if not np.isfinite(value):
         at = put_piece(form, f.ODD, out, at)
@@ -159,7 +159,7 @@ def put_float(data: Any, place: Any, form: Any, out: Any, at: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_timestamp(data: Any, place: Any, form: Any, out: Any, at: Any) -> Any:
+def put_timestamp(data: Bytes, place: int, form: f.Compiled, out: Bytes, at: int) -> int:
     at = put_piece(form, f.STAMP, out, at)
     at = put_unsigned(load(data, place + 4) & 0xFFFFFFFF, out, at)
     at = put_piece(form, f.STAMP_ORDER, out, at)
@@ -168,7 +168,7 @@ def put_timestamp(data: Any, place: Any, form: Any, out: Any, at: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_regex(data: Any, place: Any, size: Any, form: Any, scratch: Any, out: Any, at: Any) -> Any:
+def put_regex(data: Bytes, place: int, size: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: int) -> int:
     middle = place
     while data[np.uintp(middle)] != 0:
         middle += 1
@@ -183,7 +183,7 @@ def put_regex(data: Any, place: Any, size: Any, form: Any, scratch: Any, out: An
 
 
 @kernel(leaf=True)
-def put_pointer(data: Any, place: Any, size: Any, form: Any, out: Any, at: Any) -> Any:
+def put_pointer(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes, at: int) -> int:
     """A DBPointer."""
     if size < 17 or data[np.uintp(place + size - 13)] != 0:
         return LEFT
@@ -198,8 +198,8 @@ def put_pointer(data: Any, place: Any, size: Any, form: Any, out: Any, at: Any) 
 
 @kernel(leaf=True, inlined=True)
 def put_scalar(
-    data: Any, kind: Any, place: Any, size: Any, form: Any, scratch: Any, out: Any, at: Any
-) -> Any:  # fmt: skip
+    data: Bytes, kind: int, place: int, size: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: int
+) -> int:  # fmt: skip
     """A value that is no document; LEFT for one that the plain writer must look at."""
     if kind in (_STRING, _CODE, _SYMBOL):
         return put_string(data, kind, place, size, form, out, at)
@@ -212,7 +212,7 @@ def put_scalar(
         at = put_hex(data, place, 12, out, at)
         return put_piece(form, f.OBJECT_ID_END, out, at)
     if kind == _DATE:
-        return put_date(np.int64(load_long(data, place)), form, out, at)
+        return put_date(int(np.int64(load_long(data, place))), form, out, at)
     if kind == _INT64:
         at = put_piece(form, f.LONG, out, at)
         at = put_integer(np.int64(load_long(data, place)), out, at)
@@ -245,16 +245,16 @@ def put_scalar(
 
 
 @kernel(leaf=True)
-def put_code(data: Any, place: Any, size: Any, form: Any, out: Any, at: Any) -> Any:
+def put_code(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes, at: int) -> tuple[int, int]:
     """Of code with a scope what stands before the scope, and where the scope begins."""
     # Its own length, a text, and a document that goes up to the end.
-    length = load(data, place + 4) if size >= 14 else np.int64(-1)
+    length = load(data, place + 4) if size >= 14 else -1
     scope = place + 8 + length
     if length <= 0 or scope + 5 > place + size or data[np.uintp(scope - 1)] != 0:
         return LEFT, scope
     if scope + load(data, scope) != place + size:
         return LEFT, scope
-    if at + 7 * length > np.int64(len(out)) - _SPARE:
+    if at + 7 * length > len(out) - _SPARE:
         return NO_ROOM, scope
     at = put_piece(form, f.SCOPED, out, at)
     at = put_text(data, place + 8, scope - 1, form, out, at)
@@ -265,8 +265,9 @@ def put_code(data: Any, place: Any, size: Any, form: Any, out: Any, at: Any) -> 
 
 @kernel(leaf=True, inlined=True)
 def open_level(
-    data: Any, kind: Any, place: Any, size: Any, form: Any, seen: Any, levels: Any, depth: Any, out: Any, at: Any
-) -> Any:  # fmt: skip
+    data: Bytes, kind: int, place: int, size: int, form: f.Compiled, seen: Seen, levels: Levels, depth: int,
+    out: Bytes, at: int,
+) -> tuple[int, int]:  # fmt: skip
     """Write what opens a document, an array or code with a scope, and note the level; also where its elements begin."""
     opening, closing, stop, inner = f.OPEN, f.CLOSE, place + size - 1, place
     if kind == _ARRAY:
@@ -289,17 +290,19 @@ def open_level(
 
 
 @kernel(leaf=True, inlined=True)
-def put_name(data: Any, name: Any, end: Any, form: Any, out: Any, at: Any) -> Any:
+def put_name(data: Bytes, name: int, end: int, form: f.Compiled, out: Bytes, at: int) -> int:
     at = put_piece(form, f.QUOTE, out, at)
     at = put_text(data, name, end, form, out, at)
     return put_piece(form, f.COLON, out, at) if at >= 0 else at
 
 
 @kernel(leaf=True, inlined=True)
-def put_value(data: Any, kind: Any, position: Any, form: Any, seen: Any, levels: Any, out: Any, at: Any) -> Any:
+def put_value(
+    data: Bytes, kind: int, position: int, form: f.Compiled, seen: Seen, levels: Levels, out: Bytes, at: int
+) -> int:
     """The value of type `kind` at `position`, with all that is in it; LEFT or NO_ROOM where it cannot be written."""
-    room = np.int64(len(out)) - _SPARE
-    depth, first, end = 0, True, np.int64(len(data))
+    room = len(out) - _SPARE
+    depth, first, end = 0, True, len(data)
     while True:
         # A value of type `kind` is at `position`, and may go up to `end`.
         size = value_size(data, kind, position, end)
@@ -347,8 +350,9 @@ def put_value(data: Any, kind: Any, position: Any, form: Any, seen: Any, levels:
 
 @kernel
 def write(
-    data: Any, places: Any, kinds: Any, start: Any, form: Any, seen: Any, out: Any, offsets: Any, left: Any
-) -> Any:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, start: int, form: f.Compiled, seen: Seen, out: Bytes,
+    offsets: Int64s, left: Bytes,
+) -> int:  # fmt: skip
     """Write the values from row `start` on into `out`; the row that has no room any more, or the count of rows.
 
     The value of row r is of type kinds[r] at places[r], ABSENT for none; its text ends at offsets[r + 1]. `left`
@@ -360,8 +364,8 @@ def write(
         np.empty(f.MOST_LEVELS + 1, np.bool_),
         np.empty(64, np.uint8),
     )
-    room = np.int64(len(out)) - _SPARE
-    at = np.int64(offsets[start])
+    room = len(out) - _SPARE
+    at = int(offsets[start])
     for row in range(start, len(places)):
         if at > room:
             return row

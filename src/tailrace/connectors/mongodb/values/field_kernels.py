@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -136,7 +136,7 @@ def _joined(texts: list[bytes]) -> tuple[Bytes, Int64s]:
 
 
 @kernel(leaf=True, inlined=True)
-def equal(data: Any, at: Any, length: Any, names: Any, first: Any, last: Any) -> Any:
+def equal(data: Bytes, at: int, length: int, names: Bytes, first: int, last: int) -> bool:
     if last - first != length:
         return False
     for byte in range(length):  # noqa: SIM110
@@ -146,14 +146,14 @@ def equal(data: Any, at: Any, length: Any, names: Any, first: Any, last: Any) ->
 
 
 @kernel(leaf=True, inlined=True)
-def copied(data: Any, first: Any, last: Any, out: Any, to: Any) -> Any:
+def copied(data: Bytes, first: int, last: int, out: Bytes, to: int) -> int:
     for place in range(first, last):
         out[to + place - first] = data[place]
     return to + last - first
 
 
 @kernel(leaf=True, inlined=True)
-def put_size(out: Any, begin: Any, to: Any) -> Any:
+def put_size(out: Bytes, begin: int, to: int) -> int:
     """End the document at `begin`: its zero byte at `to`, and its size at its begin; the position behind it."""
     out[to] = 0
     to += 1
@@ -163,7 +163,7 @@ def put_size(out: Any, begin: Any, to: Any) -> Any:
 
 
 @kernel(leaf=True, inlined=True)
-def _entered(data: Any, at: Any, limit: Any, node: Any, is_array: Any, stack: Any, depth: Any, to: Any) -> Any:
+def _entered(data: Bytes, at: int, limit: int, node: int, is_array: bool, stack: Int64s, depth: int, to: int) -> int:
     """Put the document or array at `at`, which must end by `limit`, on the stack; where its fields go, or GIVE_UP."""
     if depth == len(stack) or at + 5 > limit:
         return GIVE_UP
@@ -184,7 +184,7 @@ def _entered(data: Any, at: Any, limit: Any, node: Any, is_array: Any, stack: An
 
 
 @kernel(leaf=True, inlined=True)
-def _ruled(data: Any, place: Any, length: Any, rules: Any, stack: Any, level: Any) -> Any:
+def _ruled(data: Bytes, place: int, length: int, rules: Table, stack: Int64s, level: int) -> tuple[bool, int]:
     """Whether the field at `place` stays where it is, and the node for what is in it, or -1.
 
     A field that is renamed is written later: what the level notes of it is its place.
@@ -194,18 +194,18 @@ def _ruled(data: Any, place: Any, length: Any, rules: Any, stack: Any, level: An
     for edge in range(first, rules.firsts[stack[level, _NODE] + 1]):
         if equal(data, name, length, rules.names, rules.bounds[edge], rules.bounds[edge + 1]):
             if rules.actions[edge] == THROUGH:
-                return True, rules.targets[edge]
+                return True, int(rules.targets[edge])
             stack[level, _FIXED + edge - first] = place
-            return False, np.int64(-1)
+            return False, -1
         if rules.actions[edge] == RENAME and equal(
             data, name, length, rules.new, rules.new_bounds[edge], rules.new_bounds[edge + 1]
         ):
             stack[level, _FIXED + width + edge - first] = 1
-    return True, np.int64(-1)
+    return True, -1
 
 
 @kernel(leaf=True, inlined=True)
-def _field(data: Any, rules: Any, stack: Any, depth: Any, out: Any, to: Any) -> Any:
+def _field(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
     """Copy the level's next field, or enter it: the depth, and the position behind what was written or GIVE_UP."""
     level = depth - 1
     place, end = stack[level, _NEXT], stack[level, _END]
@@ -215,12 +215,12 @@ def _field(data: Any, rules: Any, stack: Any, depth: Any, out: Any, to: Any) -> 
         value += 1
     length = value - place - 1
     value += 1
-    size = value_size(data, kind, value, end) if value <= end else np.int64(-1)
+    size = value_size(data, kind, value, end) if value <= end else -1
     if size < 0:
         return depth, GIVE_UP
     stack[level, _NEXT] = value + size
     if stack[level, _IS_ARRAY] == 1:
-        kept, child = True, stack[level, _NODE] if kind == DOCUMENT else np.int64(-1)
+        kept, child = True, int(stack[level, _NODE]) if kind == DOCUMENT else -1
     else:
         kept, child = _ruled(data, place, length, rules, stack, level)
     if kept and child >= 0 and kind in (DOCUMENT, ARRAY):
@@ -230,7 +230,7 @@ def _field(data: Any, rules: Any, stack: Any, depth: Any, out: Any, to: Any) -> 
 
 
 @kernel(leaf=True, inlined=True)
-def _renamed(data: Any, rules: Any, stack: Any, depth: Any, out: Any, to: Any) -> Any:
+def _renamed(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
     """Write the field of the level's next edge by its new name, if it is renamed and there; results as `_field`."""
     level = depth - 1
     index, end = stack[level, _DONE], stack[level, _END]
@@ -254,8 +254,8 @@ def _renamed(data: Any, rules: Any, stack: Any, depth: Any, out: Any, to: Any) -
 
 @kernel(leaf=True, inlined=True)
 def edit_one(
-    data: Any, at: Any, limit: Any, node: Any, is_array: Any, rules: Any, stack: Any, out: Any, to: Any
-) -> Any:  # fmt: skip
+    data: Bytes, at: int, limit: int, node: int, is_array: bool, rules: Table, stack: Int64s, out: Bytes, to: int
+) -> int:  # fmt: skip
     """Copy the document or array at `at`, which must end by `limit`, to `to`; the end of the copy, or GIVE_UP.
 
     A level of `stack` is a document or an array that is not finished. (numba cannot load a function from its cache
@@ -278,8 +278,8 @@ def edit_one(
 
 @kernel
 def _all_edited(
-    data: Any, places: Any, kinds: Any, rules: Any, stack: Any, out: Any, found: Any
-) -> Any:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, rules: Table, stack: Int64s, out: Bytes, found: Int64s
+) -> int:  # fmt: skip
     to = 0
     for row in range(len(places)):
         if kinds[row] != DOCUMENT:

@@ -7,14 +7,22 @@ names that occurs, and makes a plan: which fields stay, in which order and by wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
-from tailrace.connectors.mongodb.values.field_kernels import GIVE_UP, Documents, copied, edit_one, put_size, table
+from tailrace.connectors.mongodb.values.field_kernels import (
+    GIVE_UP,
+    Documents,
+    Table,
+    copied,
+    edit_one,
+    put_size,
+    table,
+)
 from tailrace.connectors.mongodb.values.fields import ARRAY, DOCUMENT, Bytes, Int64s, load, value_size
 from tailrace.serde.memory import readonly
 
@@ -25,7 +33,7 @@ Plan = tuple[tuple[int, bytes, Rules], ...]
 
 
 @kernel
-def _names(data: Any, places: Any, kinds: Any, out: Any, bounds: Any) -> Any:
+def _names(data: Bytes, places: Int64s, kinds: Bytes, out: Bytes, bounds: Int64s) -> int:
     """Write the names of every document's fields, each with a zero byte; the first malformed document, or -1."""
     to = 0
     for row in range(len(places)):
@@ -96,8 +104,9 @@ def _steps(plans: Sequence[Plan], node: dict[Rules, int], most: int) -> _Steps:
 
 @kernel
 def _carried_out(
-    data: Any, places: Any, kinds: Any, codes: Any, steps: Any, rules: Any, stack: Any, out: Any, found: Any
-) -> Any:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, steps: _Steps, rules: Table, stack: Int64s,
+    out: Bytes, found: Int64s,
+) -> int:  # fmt: skip
     """Make the documents; the end of the last one, or GIVE_UP."""
     types = np.empty(steps.most, np.uint8)
     values = np.empty(steps.most + 1, np.int64)
@@ -167,16 +176,16 @@ def carried_out(
 
 
 @kernel(leaf=True, inlined=True)
-def _copied_document(documents: Any, row: Any, out: Any, to: Any) -> Any:
+def _copied_document(documents: Documents, row: int, out: Bytes, to: int) -> int:
     at = documents.places[row]
     return copied(documents.data, at, at + load(documents.data, at), out, to)
 
 
 @kernel
 def _spliced(
-    data: Any, places: Any, kinds: Any, is_update: Any, whole: Any, inside: Any, sets: Any, unsets: Any, out: Any,
-    found: Any,
-) -> Any:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Documents, inside: Int64s,
+    sets: Documents, unsets: Documents, out: Bytes, found: Int64s,
+) -> int:  # fmt: skip
     """Make the documents; the end of the last one. `inside` has the places of `$set` and of `$unset`."""
     to = 0
     for row in range(len(places)):

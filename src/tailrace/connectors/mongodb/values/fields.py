@@ -7,8 +7,6 @@ the buffer. Walks look at lengths before they read, so a document that lies abou
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -48,24 +46,24 @@ for _type, _size in (
 
 
 @kernel(leaf=True, inlined=True)
-def load(data: Any, at: Any) -> Any:
+def load(data: Bytes, at: int) -> int:
     """The int32 at `at`."""
     value = np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
     value |= np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
-    return np.int64(np.int32(value))
+    return int(np.int64(np.int32(value)))
 
 
 @kernel(leaf=True)
-def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
+def value_size(data: Bytes, kind: int, at: int, end: int) -> int:
     """The bytes of the value of type `kind` at `at`, which must end by `end`; -1 where it does not."""
-    size = _SIZES[kind]
+    size = int(_SIZES[kind])
     if size == -1:
         if at + 4 > end:
-            return np.int64(-1)
+            return -1
         size = load(data, at)
         if size < _LEAST[kind]:
-            return np.int64(-1)
-        size += _EXTRA[kind]
+            return -1
+        size += int(_EXTRA[kind])
     elif size == -2:
         position = at
         for _ in range(2):
@@ -74,12 +72,12 @@ def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
             position += 1
         size = position - at
     elif size == -3:
-        return np.int64(-1)
-    return size if at + size <= end else np.int64(-1)
+        return -1
+    return size if at + size <= end else -1
 
 
 @kernel
-def _find(data: Any, starts: Any, names: Any, bounds: Any, places: Any, kinds: Any) -> Any:
+def _find(data: Bytes, starts: Int64s, names: Bytes, bounds: Int64s, places: Int64s, kinds: Bytes) -> int:
     """Fill `places` and `kinds`; the first document that is malformed, or -1."""
     count = len(bounds) - 1
     limit = len(data)
@@ -140,7 +138,7 @@ def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s,
 
 
 @kernel
-def _elements(data: Any, start: Any, places: Any, kinds: Any) -> Any:
+def _elements(data: Bytes, start: int, places: Int64s, kinds: Bytes) -> int:
     end = start + load(data, start)
     if end > len(data) or end < start + 5 or data[end - 1] != 0:
         return -1
@@ -181,7 +179,7 @@ def elements(data: Bytes, start: int) -> tuple[Int64s, Bytes]:
 
 
 @kernel
-def _int64s(data: Any, places: Any, kinds: Any, out: Any) -> None:
+def _int64s(data: Bytes, places: Int64s, kinds: Bytes, out: Int64s) -> None:
     for row in range(len(places)):
         kind = kinds[row]
         at = places[row]
@@ -208,7 +206,7 @@ def text(data: Bytes, place: int) -> str:
 
 
 @kernel
-def sizes_of(data: Any, starts: Any) -> Any:
+def sizes_of(data: Bytes, starts: Int64s) -> Int64s:
     """The sizes in bytes of the documents at `starts`, 0 where there is none."""
     sizes = np.zeros(len(starts), np.int64)
     for row in range(len(starts)):
@@ -218,7 +216,7 @@ def sizes_of(data: Any, starts: Any) -> Any:
 
 
 @kernel
-def _gather(data: Any, starts: Any, offsets: Any, out: Any) -> None:
+def _gather(data: Bytes, starts: Int64s, offsets: Int64s, out: Bytes) -> None:
     for row in range(len(starts)):
         size = offsets[row + 1] - offsets[row]
         out[offsets[row] : offsets[row + 1]] = data[starts[row] : starts[row] + size]
@@ -234,7 +232,7 @@ def gathered(data: Bytes, starts: Int64s) -> tuple[Bytes, Int64s]:
 
 
 @kernel
-def _hashes(data: Any, offsets: Any, out: Any) -> None:
+def _hashes(data: Bytes, offsets: Int32s, out: Int64s) -> None:
     for row in range(len(out)):
         value = np.uint64(14695981039346656037)
         for byte in range(offsets[row], offsets[row + 1]):
@@ -260,7 +258,7 @@ def load_kernels() -> None:
 
 
 @kernel
-def _distinct(data: Any, places: Any, sizes: Any, codes: Any, first: Any) -> Any:
+def _distinct(data: Bytes, places: Int64s, sizes: Int64s, codes: Int64s, first: Int64s) -> int:
     """Number the byte strings at `places` by first appearance among the last few; the count of numbers."""
     count = 0
     for row in range(len(places)):

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import json_forms as f
-from tailrace.connectors.mongodb.values.fields import load
+from tailrace.connectors.mongodb.values.fields import Bytes, load
 from tailrace.serde.kernels import put_base64, put_integer, put_unit
 from tailrace.serde.memory import move
 from tailrace.serde.time_kernels import put_clock, put_day
@@ -25,12 +23,12 @@ LAST_TEXT_DATE = 253_402_300_799_999
 """The last ms of the year 9999."""
 
 _COPY, _UNIT, _LONGER, _DROP, _UNICODE = f.COPY, f.UNIT, f.LONGER, f.DROP, f.UNICODE_ESCAPE
-LEFT = np.int64(-1)
+LEFT = -1
 """Instead of a position: the plain writer must write the value."""
 
 
 @kernel(leaf=True)
-def load_long(data: Any, at: Any) -> Any:
+def load_long(data: Bytes, at: int) -> np.uint64:
     """The eight bytes at `at` as uint64."""
     value = np.uint64(0)
     for position in range(8):
@@ -39,15 +37,15 @@ def load_long(data: Any, at: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_piece(form: Any, number: Any, out: Any, at: Any) -> Any:
-    begin = form.bounds[np.uintp(number)]
-    size = form.bounds[np.uintp(number + 1)] - begin
+def put_piece(form: f.Compiled, number: int, out: Bytes, at: int) -> int:
+    begin = int(form.bounds[np.uintp(number)])
+    size = int(form.bounds[np.uintp(number + 1)]) - begin
     move(out.ctypes.data + at, form.pieces.ctypes.data + begin, size)
     return at + size
 
 
 @kernel(leaf=True)
-def put_escape(unit: Any, form: Any, out: Any, at: Any) -> Any:
+def put_escape(unit: int, form: f.Compiled, out: Bytes, at: int) -> int:
     """The escape of a UTF-16 unit, in lower case."""
     at = put_piece(form, _UNICODE, out, at)
     for digit in range(4):
@@ -56,7 +54,7 @@ def put_escape(unit: Any, form: Any, out: Any, at: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_text(data: Any, begin: Any, end: Any, form: Any, out: Any, at: Any) -> Any:
+def put_text(data: Bytes, begin: int, end: int, form: f.Compiled, out: Bytes, at: int) -> int:
     """The text in data[begin:end] with the form's escapes; LEFT when it is not UTF-8."""
     source, target = data.ctypes.data, out.ctypes.data
     position = begin
@@ -78,7 +76,7 @@ def put_text(data: Any, begin: Any, end: Any, form: Any, out: Any, at: Any) -> A
             position += size
         else:
             if action == _UNIT:
-                at = put_escape(np.int64(byte), form, out, at)
+                at = put_escape(int(np.int64(byte)), form, out, at)
             elif action != _DROP:
                 at = put_piece(form, action, out, at)
             position += 1
@@ -86,23 +84,23 @@ def put_text(data: Any, begin: Any, end: Any, form: Any, out: Any, at: Any) -> A
 
 
 @kernel(leaf=True)
-def character_of(data: Any, position: Any, end: Any) -> Any:
+def character_of(data: Bytes, position: int, end: int) -> tuple[int, int]:
     """The code point of the UTF-8 of several bytes at `position`, and how many they are; 0 when it is not UTF-8."""
     byte = data[np.uintp(position)]
-    point, size = np.int64(0), 0
+    point, size = 0, 0
     if 0xC2 <= byte < 0xE0:
-        point, size = np.int64(byte & 31), 2
+        point, size = int(np.int64(byte & 31)), 2
     elif 0xE0 <= byte < 0xF0:
-        point, size = np.int64(byte & 15), 3
+        point, size = int(np.int64(byte & 15)), 3
     elif 0xF0 <= byte < 0xF5:
-        point, size = np.int64(byte & 7), 4
+        point, size = int(np.int64(byte & 7)), 4
     if size == 0 or position + size > end:
         return point, 0
     for following in range(1, size):
         byte = data[np.uintp(position + following)]
         if byte & 0xC0 != 0x80:
             return point, 0
-        point = (point << 6) | np.int64(byte & 63)
+        point = (point << 6) | int(np.int64(byte & 63))
     if size == 3 and (point < 0x800 or 0xD800 <= point < 0xE000):
         return point, 0
     if size == 4 and not 0x10000 <= point < 0x110000:
@@ -111,13 +109,13 @@ def character_of(data: Any, position: Any, end: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_character(data: Any, position: Any, point: Any, size: Any, form: Any, out: Any, at: Any) -> Any:
+def put_character(data: Bytes, position: int, point: int, size: int, form: f.Compiled, out: Bytes, at: int) -> int:
     """The character `point`, which has `size` bytes at `position`: as it is, or by its escapes."""
     if size == 4 and (not form.raw or form.within_string):
         high, low = 0xD800 + ((point - 0x10000) >> 10), 0xDC00 + (point & 0x3FF)
         if form.raw:
             # The text leaves it as it is, and the JSON string around it is Jackson's.
-            return put_unit(low, out, put_unit(high, out, at))
+            return int(put_unit(low, out, put_unit(high, out, at)))
         return put_escape(low, form, out, put_escape(high, form, out, at))
     if size < 4 and form.escaped[np.uintp(point >> 3)] >> np.uint8(point & 7) & 1 != 0:
         return put_escape(point, form, out, at)
@@ -127,7 +125,7 @@ def put_character(data: Any, position: Any, point: Any, size: Any, form: Any, ou
 
 
 @kernel(leaf=True)
-def put_hex(data: Any, begin: Any, count: Any, out: Any, at: Any) -> Any:
+def put_hex(data: Bytes, begin: int, count: int, out: Bytes, at: int) -> int:
     for position in range(count):
         byte = data[np.uintp(begin + position)]
         out[np.uintp(at)] = _HEX[np.uintp(byte >> 4)]
@@ -137,13 +135,13 @@ def put_hex(data: Any, begin: Any, count: Any, out: Any, at: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_unsigned(value: Any, out: Any, at: Any) -> Any:
+def put_unsigned(value: int, out: Bytes, at: int) -> int:
     """A uint32."""
-    return put_integer(np.int64(value), out, at)
+    return int(put_integer(np.int64(value), out, at))
 
 
 @kernel(leaf=True)
-def put_date(ms: Any, form: Any, out: Any, at: Any) -> Any:
+def put_date(ms: int, form: f.Compiled, out: Bytes, at: int) -> int:
     if form.text_dates and 0 <= ms <= LAST_TEXT_DATE:
         at = put_piece(form, f.TEXT_DATE, out, at)
         day = ms // _DAY_MS
@@ -157,7 +155,7 @@ def put_date(ms: Any, form: Any, out: Any, at: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_binary(data: Any, place: Any, form: Any, scratch: Any, out: Any, at: Any) -> Any:
+def put_binary(data: Bytes, place: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: int) -> int:
     """Binary data, of which the length is at `place`; LEFT when its two lengths differ."""
     size = load(data, place)
     subtype = np.int64(data[np.uintp(place + 4)])
@@ -191,7 +189,7 @@ def put_binary(data: Any, place: Any, form: Any, scratch: Any, out: Any, at: Any
 
 
 @kernel(leaf=True)
-def put_uuid(content: Any, form: Any, out: Any, at: Any) -> Any:
+def put_uuid(content: Bytes, form: f.Compiled, out: Bytes, at: int) -> int:
     """The 16 bytes of `content` as a UUID's text."""
     at = put_piece(form, f.UUID, out, at)
     for part in range(5):
@@ -204,7 +202,7 @@ def put_uuid(content: Any, form: Any, out: Any, at: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_word(text: Any, out: Any, at: Any) -> Any:
+def put_word(text: Bytes, out: Bytes, at: int) -> int:
     for position in range(len(text)):
         out[at + position] = text[position]
     return at + len(text)
@@ -215,7 +213,7 @@ _INFINITY = np.frombuffer(b"Infinity", np.uint8).copy()
 
 
 @kernel(leaf=True)
-def put_decimal(data: Any, place: Any, scratch: Any, out: Any, at: Any) -> Any:
+def put_decimal(data: Bytes, place: int, scratch: Bytes, out: Bytes, at: int) -> int:
     """The 16 bytes of a decimal128 at `place`."""
     low, high = load_long(data, place), load_long(data, place + 8)
     combination = np.int64((high >> np.uint64(58)) & np.uint64(31))
@@ -228,21 +226,21 @@ def put_decimal(data: Any, place: Any, scratch: Any, out: Any, at: Any) -> Any:
         return put_word(_INFINITY, out, at)
     if (high >> np.uint64(61)) & np.uint64(3) == np.uint64(3):
         # A coefficient of more than 34 digits counts as 0.
-        exponent = np.int64((high >> np.uint64(47)) & np.uint64(0x3FFF)) - 6176
+        exponent = int(np.int64((high >> np.uint64(47)) & np.uint64(0x3FFF))) - 6176
         low, high = np.uint64(0), np.uint64(0)
     else:
-        exponent = np.int64((high >> np.uint64(49)) & np.uint64(0x3FFF)) - 6176
+        exponent = int(np.int64((high >> np.uint64(49)) & np.uint64(0x3FFF))) - 6176
         high &= np.uint64((1 << 49) - 1)
     return put_scaled(scratch, digits_of(low, high, scratch), exponent, out, at)
 
 
 @kernel(leaf=True)
-def digits_of(low: Any, high: Any, scratch: Any) -> Any:
+def digits_of(low: np.uint64, high: np.uint64, scratch: Bytes) -> int:
     """The decimal digits of a number of 128 bits into `scratch`, the last one first; their count."""
     # Nine digits at a time by long division of four words of 32 bits.
     w3, w2 = high >> np.uint64(32), high & _LOW_32
     w1, w0 = low >> np.uint64(32), low & _LOW_32
-    count = np.int64(0)
+    count = 0
     while True:
         rest = w3 % _BILLION
         w3 //= _BILLION
@@ -264,12 +262,12 @@ def digits_of(low: Any, high: Any, scratch: Any) -> Any:
 
 
 @kernel(leaf=True)
-def put_scaled(digits: Any, count: Any, exponent: Any, out: Any, at: Any) -> Any:
+def put_scaled(digits: Bytes, count: int, exponent: int, out: Bytes, at: int) -> int:
     """A decimal of `count` digits, the last one first, times ten to the `exponent`: plain, or with an exponent."""
     first = exponent + count - 1
     scientific = exponent > 0 or first < -6
     if scientific:
-        point = np.int64(1)
+        point = 1
     elif first >= 0:
         point = first + 1
     else:
@@ -296,7 +294,7 @@ def put_scaled(digits: Any, count: Any, exponent: Any, out: Any, at: Any) -> Any
 
 
 @kernel(leaf=True)
-def put_special(value: Any, out: Any, at: Any) -> Any:
+def put_special(value: float, out: Bytes, at: int) -> int:
     """A double that is no number, or infinite."""
     if np.isnan(value):
         return put_word(_NAN, out, at)
