@@ -48,9 +48,28 @@ def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False
         options["forceinline"] = True
 
     def compiled(function: _Function) -> _Function:
-        return cast(_Function, njit(**options)(function))
+        return cast(_Function, _forgiving(njit(**options)(function)))
 
     return compiled if function is None else compiled(function)
+
+
+def _forgiving(made: Any) -> Any:
+    """A compiled function for which a cache that names a class which is gone, as after an update, counts as empty.
+
+    numba reads the types of a cache before it compares the source: it would fail where a tuple's class has moved.
+    """
+    kept = getattr(getattr(made, "_cache", None), "_cache_file", None)
+    if kept is not None:
+        load = kept._load_index
+
+        def loaded() -> Any:
+            try:
+                return load()
+            except (AttributeError, ImportError):
+                return {}
+
+        kept._load_index = loaded
+    return made
 
 
 def settle() -> None:

@@ -174,7 +174,6 @@ class EventSettings:
             value = options.get(option)
             if value is not None and value not in allowed:
                 raise ConfigError(f"{option} = {value} is not supported.", f"Use one of: {', '.join(allowed)}.")
-        form = options["event.format"]
 
         def chosen(option: str, default: Any) -> Any:
             """The value of an option that not every connector has."""
@@ -185,8 +184,8 @@ class EventSettings:
             logical_name=options["topic.prefix"],
             database=chosen("database.dbname", "") or _only(chosen("database.names", ())),
             connector=traits.event_name,
-            event_format=form,
-            version=options.get("event.version.string") or versions[form],
+            event_format=options["event.format"],
+            version=options.get("event.version.string") or versions[options["event.format"]],
             delimiter=chosen("topic.delimiter", "."),
             tombstones_on_delete=options["tombstones.on.delete"],
             decimal_handling_mode=chosen("decimal.handling.mode", "precise"),

@@ -58,8 +58,8 @@ class Shaper:
         for field, value in document.items():
             if _is_left_out(value):
                 continue
-            told = _sanitized(field) if self.sanitize else field
-            found.append((told, self.value(value, f"{name or 'null'}.{told}", inside)))
+            shown = _sanitized(field) if self.sanitize else field
+            found.append((shown, self.value(value, f"{name or 'null'}.{shown}", inside)))
         return found
 
     def struct(self, document: Document, name: str | None, inside: bool) -> Shaped:

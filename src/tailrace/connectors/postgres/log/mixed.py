@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from tailrace.columns.batch import Bytes, Image, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.compiled import kernel
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import scan
 from tailrace.connectors.postgres.protocol.decoder import decode
-from tailrace.connectors.postgres.protocol.kernel import frozen, kernel, pooled, uint16, uint32
+from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import DecodeError
 from tailrace.events.pool import Pool, Pooled
