@@ -163,11 +163,11 @@ def _run(arguments: argparse.Namespace) -> int:
         from tailrace.pipeline import Pipeline
         from tailrace.spark.processes import jvm_lost
 
-        # What ends the query is told here, so Spark's own log only doubles it.
+        # What ends the query is logged here, so Spark's own log only doubles it.
         pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off", master=master, conf=conf)
-        # Asked before Spark starts: most failures are then told within a second.
+        # Asked before Spark starts: most failures then show within a second.
         for finding in find(run.source.connector).load_prerequisites().demand(run.source):
-            # The source tells of the tables itself, at each start.
+            # The source names the tables itself, at each start.
             if finding.level == "warning" and finding.subject in ("slot", "senders"):
                 logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
         try:
@@ -203,7 +203,7 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
             if shown:
                 line.update(None)
         if not interruption.asked:
-            # Spark tells of the last batch on another thread, after the query has ended.
+            # Spark reports the last batch on another thread, after the query has ended.
             ended.wait(2)
     line.close()
     failure = query.exception()
@@ -354,7 +354,7 @@ class _Interruption:
         return self._event.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a signal; tells whether one came."""
+        """Wait for a signal; whether one came."""
         return self._event.wait(seconds)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:

@@ -196,7 +196,7 @@ rm -rf -- "$1"
 
 
 def _watched(home: Path) -> subprocess.Popen[bytes]:
-    """A shell that ends the server in `home`, and removes it, when this process ends without having told it not to.
+    """A shell that ends the server in `home`, and removes it, when this process ends and has not called it off.
 
     In a session of its own, so that what is sent to this process's group does not end it first.
     """

@@ -38,7 +38,7 @@ class ConfigError(TailraceError):
 
 
 class ConnectionFailed(TailraceError):
-    """`is_lasting` tells that another try is of no use, or that enough have been made."""
+    """`is_lasting` says that another try is of no use, or that enough have been made."""
 
     exit_code = 3
 

@@ -15,13 +15,13 @@ from tailrace.errors import TailraceError
 _OWN = re.compile(r"\btailrace\.errors\.(\w+): ([^\n]*(?:\n +(?!at |File |SQLSTATE)[^\n]*)*)")
 
 Foreign = Callable[[str], TailraceError | None]
-"""The error that a text of exceptions of others tells of, as `tailrace.sinks.base.Sink.failure` finds it."""
+"""The error that a text of exceptions of others describes, as `tailrace.sinks.base.Sink.failure` finds it."""
 
 
 def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError | None:
-    """The deliberate error behind `error`: itself, one of its causes, or one that their texts tell of.
+    """The deliberate error behind `error`: itself, one of its causes, or one that their texts describe.
 
-    Where no text tells of one of ours, `foreign` is asked: the sink's `failure`.
+    Where no text describes one of ours, `foreign` is asked: the sink's `failure`.
     """
     seen: set[int] = set()
     at: BaseException | None = error
@@ -36,7 +36,7 @@ def cause(error: BaseException, foreign: Foreign | None = None) -> TailraceError
 
 
 def recognise(text: str, foreign: Foreign | None = None) -> TailraceError | None:
-    """The deliberate error that a text of exceptions tells of; the first, which is the innermost one raised."""
+    """The deliberate error that a text of exceptions describes; the first, which is the innermost one raised."""
     for found in _OWN.finditer(text):
         kind = getattr(errors, found.group(1), None)
         if isinstance(kind, type) and issubclass(kind, TailraceError):

@@ -1,6 +1,6 @@
 """The command `tailrace signal`: a signal from its arguments, sent by a channel that the configuration enables. Driver.
 
-The signal is read as the pipeline would read it before it is sent, so that a mistake is told here and not in a log.
+The signal is read as the pipeline would read it before it is sent, so that a mistake shows here and not in a log.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def usable(config: Config) -> list[str]:
 
 
 def send(config: Config, signal: Signal, channel: str | None = None) -> str:
-    """Send the signal; returns a sentence that tells what was done.
+    """Send the signal; returns a sentence about what was done.
 
     Raises ConfigError when the configuration has no such channel, and what the channel raises.
     """

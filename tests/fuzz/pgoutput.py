@@ -27,7 +27,6 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
     Update,
     Value,
     parse,
-    reference_decode,
 )
 from tailrace.connectors.postgres.protocol.position import START
 from tailrace.connectors.postgres.protocol.segment import Segment
@@ -37,6 +36,7 @@ from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target
 from tests.fuzz.mutation import framed, frames
 from tests.property import logs
+from tests.property.plain_decoder import plain_decode
 
 _GUARDED = Guarded()
 _OID = 10
@@ -157,10 +157,9 @@ def _run_messages(data: bytes) -> object:
         return None
     width, oid = head[0] % 5, (0, _OID)[head[1] & 1]
     for message in messages:
-        for streamed in (False, True):
-            _error(lambda message=message, streamed=streamed: parse(message, streamed=streamed))  # type: ignore[misc]
+        _error(lambda message=message: parse(message))  # type: ignore[misc]
     segment = _segment(messages, width, oid)
-    fast, plain = _outcome(decoder.decode, segment), _outcome(reference_decode, segment)
+    fast, plain = _outcome(decoder.decode, segment), _outcome(plain_decode, segment)
     if fast != plain:
         raise Difference(f"decode\n{messages!r}: {fast!r}, plainly {plain!r}")
     if _error(lambda: scan.scan(segment.data, segment.offsets)) is None:

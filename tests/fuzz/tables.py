@@ -22,11 +22,11 @@ from tailrace.events.form import Form
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
-from tailrace.serde.reference import Reference
 from tests.fuzz import texts
 from tests.fuzz.machine import Difference, Target
 from tests.fuzz.mutation import framed, frames
 from tests.property import captured_batches
+from tests.property.reference import Reference
 
 CONNECTORS = ("sqlserver", "db2")
 _NOW = 1_795_222_828_465_236_739

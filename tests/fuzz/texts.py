@@ -18,9 +18,10 @@ from tailrace.connectors.postgres.values.conversions import TYPES as POSTGRES
 from tailrace.connectors.sqlserver.values.conversions import TYPES as SQL_SERVER
 from tailrace.events.plans import Types, shown_columns
 from tailrace.events.settings import EventSettings
-from tailrace.serde import fragments
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, plain_json
+from tailrace.values import geometry, lists
+from tailrace.values import texts as values_texts
 from tests.event_settings import event_settings
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target
@@ -147,13 +148,13 @@ def compared(plan: ColumnPlan, values: Sequence[bytes | None]) -> None:
         # a quoted fragment has no null
         if shown != (plan.null if plain is None else plain):
             logical = plan.schema.name or plan.schema.connect
-            raise Difference(f"{plan.conversion.kernel.name} {logical}\n{value!r}: {text!r}, plainly {plain!r}")
+            raise Difference(f"{plan.conversion.family} {logical}\n{value!r}: {text!r}, plainly {plain!r}")
         try:
             json.loads(shown)
         except ValueError as error:
-            raise Difference(f"no JSON of {plan.conversion.kernel.name}\n{value!r}: {shown!r}: {error}") from None
+            raise Difference(f"no JSON of {plan.conversion.family}\n{value!r}: {shown!r}: {error}") from None
     if lost != wanted.count(None):
-        raise Difference(f"lost {plan.conversion.kernel.name}\n{values!r}: {lost}")
+        raise Difference(f"lost {plan.conversion.family}\n{values!r}: {lost}")
 
 
 def usable(values: Sequence[bytes]) -> list[bytes | None]:
@@ -167,7 +168,8 @@ def runner(connectors: Sequence[str]) -> Callable[[bytes], object]:
 
     def run(data: bytes) -> object:
         # here, in the process of the fuzzer alone
-        fragments._output = _guarded_output  # type: ignore[assignment]
+        for module in (values_texts, lists, geometry):
+            module.output = _guarded_output
         head, *values = frames(data) or [b""]
         if len(head) < 2:
             return None
@@ -177,7 +179,7 @@ def runner(connectors: Sequence[str]) -> Callable[[bytes], object]:
             return None
         compared(plan, usable(values))
         # the length of a text has its own ways through a kernel
-        return connector, kind, plan.conversion.kernel, plan.conversion.argument, tuple(sorted(map(len, values)))[-1:]
+        return connector, kind, type(plan.conversion.family).__name__, tuple(sorted(map(len, values)))[-1:]
 
     return run
 

@@ -20,9 +20,9 @@ from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
 from tailrace.serde.json_text import dumps
-from tailrace.serde.reference import Event, Reference
 from tests.event_settings import event_settings
 from tests.property import captured_batches, json_batches
+from tests.property.reference import Event, Reference
 
 NOW = 1_795_222_828_465_236_739
 

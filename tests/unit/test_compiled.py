@@ -12,7 +12,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[2] / "src" / "tailrace"
 SCRIPT = """
 import os
-import tailrace.serde.kernels
+import tailrace.values.integers
 print(os.environ["NUMBA_CACHE_DIR"])
 """
 
@@ -60,3 +60,39 @@ def test_kernels_load_where_neither_the_source_nor_a_home_can_be_written(tmp_pat
 def test_a_place_that_can_be_written_is_left_as_it_is(tmp_path: Path) -> None:
     done = imported(closed(tmp_path), NUMBA_CACHE_DIR=str(tmp_path / "given"))
     assert done.stdout.strip() == str(tmp_path / "given"), done.stderr
+
+
+SHAPES = """
+from typing import NamedTuple
+class {name}(NamedTuple):
+    value: int
+"""
+CALLER = """
+import kept.shapes
+from tailrace.compiled import kernel
+
+@kernel
+def doubled(shape):
+    return 2 * shape.value
+"""
+
+
+def test_a_cache_that_names_what_is_gone_counts_as_none(tmp_path: Path) -> None:
+    # As after an update that leaves the caches of the version before it.
+    package = tmp_path / "site" / "kept"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "caller.py").write_text(CALLER)
+    for name in ("Before", "After"):
+        (package / "shapes.py").write_text(SHAPES.format(name=name))
+        script = f"from kept import caller, shapes; print(caller.doubled(shapes.{name}(21)))"
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script],
+            env=os.environ
+            | {"PYTHONPATH": f"{SOURCE.parent}:{package.parent}", "NUMBA_CACHE_DIR": str(tmp_path / "n")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == "42\n", done.stderr
+        assert list((tmp_path / "n").rglob("*.nbi"))

@@ -55,7 +55,7 @@ def test_every_part_of_a_connector_is_there(name: str) -> None:
     module = descriptor.load_prerequisites()
     assert callable(module.demand)
     assert callable(module.check)
-    form = descriptor.load_options().form
+    form = descriptor.load_options().event_format
     assert set(descriptor.traits.versions) == {form, "3"}
     choices = next(option for option in registry.table(name) if option.name == "connector.class").choices
     assert descriptor.class_name in choices

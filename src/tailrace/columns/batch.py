@@ -140,6 +140,17 @@ def position_text(position: int | str) -> str:
     return f"{position:016X}" if isinstance(position, int) else position
 
 
+# Two hexadecimal digits for every byte, as they lie in memory.
+_DIGITS = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16).copy()
+
+
+def position_texts(positions: Int64s) -> pa.Array:
+    """`position_text` of many numbers."""
+    digits = _DIGITS[np.ascontiguousarray(positions, ">i8").view(np.uint8)]
+    bounds = np.arange(len(positions) + 1, dtype=np.int32) * 16
+    return pa.StringArray.from_buffers(len(positions), pa.py_buffer(bounds), pa.py_buffer(digits))
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """The events of one transaction: in all, and by table, in the order in which END lists them.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyarrow as pa
-
 
 class Absent:
     """The type of ABSENT; one value, equal to itself across processes."""
@@ -56,32 +54,6 @@ class LogicalType:
     def with_optional(self, optional: bool) -> LogicalType:
         return replace(self, optional=optional)
 
-    def arrow(self) -> pa.DataType:
-        """The Arrow type that holds the values of this type."""
-        plain = {
-            "boolean": pa.bool_(),
-            "int8": pa.int8(),
-            "int16": pa.int16(),
-            "int32": pa.int32(),
-            "int64": pa.int64(),
-            "float": pa.float32(),
-            "double": pa.float64(),
-            "string": pa.string(),
-            "bytes": pa.binary(),
-        }
-        if self.connect in plain:
-            return plain[self.connect]
-        if self.connect == "struct":
-            return pa.struct([pa.field(f.name, f.type.arrow(), f.type.optional) for f in self.fields])
-        if self.items is None:
-            raise ValueError(f"a logical type {self.connect} needs items")
-        if self.connect == "map":
-            return pa.map_(
-                self.keys.arrow() if self.keys else pa.string(),
-                pa.field("value", self.items.arrow(), self.items.optional),
-            )
-        return pa.list_(pa.field("element", self.items.arrow(), self.items.optional))
-
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -119,98 +91,3 @@ def mapping(values: LogicalType) -> LogicalType:
 
 def struct(*fields: Field, name: str | None = None, version: int | None = None, doc: str | None = None) -> LogicalType:
     return LogicalType("struct", name, version, fields=fields, doc=doc)
-
-
-def decimal(scale: int, precision: int | None) -> LogicalType:
-    """A fixed-point number as the big-endian two's complement of its unscaled value."""
-    if precision is None:
-        return semantic(BYTES, "org.apache.kafka.connect.data.Decimal", scale=str(scale))
-    return semantic(
-        BYTES, "org.apache.kafka.connect.data.Decimal", scale=str(scale), connect__decimal__precision=str(precision)
-    )
-
-
-VARIABLE_DECIMAL = struct(
-    Field("scale", INT32),
-    Field("value", BYTES),
-    name="io.debezium.data.VariableScaleDecimal",
-    version=1,
-    doc="Variable scaled decimal",
-)
-DATE = semantic(INT32, "io.debezium.time.Date")
-TIME = semantic(INT32, "io.debezium.time.Time")
-MICRO_TIME = semantic(INT64, "io.debezium.time.MicroTime")
-NANO_TIME = semantic(INT64, "io.debezium.time.NanoTime")
-TIMESTAMP = semantic(INT64, "io.debezium.time.Timestamp")
-MICRO_TIMESTAMP = semantic(INT64, "io.debezium.time.MicroTimestamp")
-NANO_TIMESTAMP = semantic(INT64, "io.debezium.time.NanoTimestamp")
-ZONED_TIME = semantic(STRING, "io.debezium.time.ZonedTime")
-ZONED_TIMESTAMP = semantic(STRING, "io.debezium.time.ZonedTimestamp")
-ISO_DATE = semantic(STRING, "io.debezium.time.IsoDate")
-ISO_TIME = semantic(STRING, "io.debezium.time.IsoTime")
-ISO_TIMESTAMP = semantic(STRING, "io.debezium.time.IsoTimestamp")
-CONNECT_DATE = semantic(INT32, "org.apache.kafka.connect.data.Date")
-CONNECT_TIME = semantic(INT32, "org.apache.kafka.connect.data.Time")
-CONNECT_TIMESTAMP = semantic(INT64, "org.apache.kafka.connect.data.Timestamp")
-MICRO_DURATION = semantic(INT64, "io.debezium.time.MicroDuration")
-INTERVAL = semantic(STRING, "io.debezium.time.Interval")
-UUID = semantic(STRING, "io.debezium.data.Uuid")
-JSON = semantic(STRING, "io.debezium.data.Json")
-XML = semantic(STRING, "io.debezium.data.Xml")
-LTREE = semantic(STRING, "io.debezium.data.Ltree")
-TSVECTOR = semantic(STRING, "io.debezium.data.Tsvector")
-POINT = struct(
-    Field("x", DOUBLE),
-    Field("y", DOUBLE),
-    Field("wkb", BYTES.with_optional(True)),
-    Field("srid", INT32.with_optional(True)),
-    name="io.debezium.data.geometry.Point",
-    version=1,
-    doc="Geometry (POINT)",
-)
-_WKB = (Field("wkb", BYTES), Field("srid", INT32.with_optional(True)))
-GEOMETRY = struct(*_WKB, name="io.debezium.data.geometry.Geometry", version=1)
-GEOGRAPHY = struct(*_WKB, name="io.debezium.data.geometry.Geography", version=1)
-DOUBLE_VECTOR = semantic(array(DOUBLE), "io.debezium.data.DoubleVector")
-FLOAT_VECTOR = semantic(array(FLOAT), "io.debezium.data.FloatVector")
-
-SPARSE_VECTOR = struct(
-    Field("dimensions", INT16),
-    Field("vector", LogicalType("map", items=DOUBLE, keys=INT16)),
-    name="io.debezium.data.SparseDoubleVector",
-    version=1,
-    doc="Sparse double vector",
-)
-
-
-def _structured(name: str, **parts: LogicalType) -> LogicalType:
-    """A date, time or duration in its parts, any of which may be null."""
-    fields = (Field(part, kind.with_optional(True)) for part, kind in parts.items())
-    return struct(*fields, name=f"io.debezium.time.Structured{name}", version=1)
-
-
-_DAY = {"year": INT32, "month": INT8, "day": INT8}
-_CLOCK = {"hour": INT8, "minute": INT8, "second": INT8, "nanos": INT32}
-STRUCTURED_DATE = _structured("Date", **_DAY, specialValue=STRING)
-STRUCTURED_TIME = _structured("Time", **_CLOCK, precision=INT32)
-STRUCTURED_TIMESTAMP = _structured("Timestamp", **_DAY, **_CLOCK, specialValue=STRING, precision=INT32)
-STRUCTURED_ZONED_TIME = _structured("ZonedTime", **_CLOCK, offsetSeconds=INT32, precision=INT32)
-STRUCTURED_ZONED_TIMESTAMP = _structured(
-    "ZonedTimestamp", **_DAY, **_CLOCK, offsetSeconds=INT32, zoneId=STRING, specialValue=STRING, precision=INT32
-)
-STRUCTURED_DURATION = _structured(
-    "Duration",
-    **dict.fromkeys(("years", "months", "days", "hours", "minutes"), INT32),
-    seconds=INT64,
-    nanos=INT32,
-    precision=INT32,
-)
-
-
-def bits(length: int) -> LogicalType:
-    """A bit string as little-endian bytes; `length` in bits."""
-    return semantic(BYTES, "io.debezium.data.Bits", length=str(length))
-
-
-def enumeration(labels: tuple[str, ...]) -> LogicalType:
-    return semantic(STRING, "io.debezium.data.Enum", allowed=",".join(labels))

@@ -120,7 +120,7 @@ def faults(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def expressions(listed: list[str]) -> tuple[Expression, ...]:
-    """A list's expressions, compiled; `faults` has told of broken ones before."""
+    """A list's expressions, compiled; `faults` has named broken ones before."""
     return _compiled(listed)
 
 

@@ -11,11 +11,13 @@ from typing import Any
 from tailrace.config import columns, naming, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
+from tailrace.config.formats import format_of
 from tailrace.config.option import Kind, Option
+from tailrace.config.transforms import transforms
 from tailrace.errors import ConfigError
 
 _log = logging.getLogger("tailrace")
-_told: set[str] = set()
+_logged: set[str] = set()
 _PREFIX = "topic.prefix"
 
 
@@ -99,16 +101,26 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
         else:
             reading.take(name.strip(), text)
     values = reading.settle()
+    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
     if reading.faults:
         raise _config_error(reading.faults)
     for notice in reading.notices:
-        if notice not in _told:
-            _told.add(notice)
+        if notice not in _logged:
+            _logged.add(notice)
             _log.warning(notice)
     rows = {name: reading.row(name) for name in reading.given}
     hidden = frozenset(name for name, row in rows.items() if row.hides(name))
     idle = frozenset(name for name, row in rows.items() if row.notice)
     return Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
+
+
+def _before_transforms(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the formats of a connector that has transforms of its own, which take JSON."""
+    if not values["transforms"]:
+        return []
+    named = (f"{part}.converter" for part in ("key", "value"))
+    return [f"{name} = {values[name]} is not supported: the transform takes JSON" for name in named
+            if format_of(values[name]) != "json"]  # fmt: skip
 
 
 def _config_error(faults: list[str]) -> ConfigError:
@@ -193,15 +205,17 @@ class _Reading:
     def settle(self) -> dict[str, Any]:
         """All values with their defaults, after the rules that concern several options."""
         options, given = self.options, self.values
-        chosen = next((form for name, form in options.generations.items() if name in self._used), options.form)
-        form = given.get("event.format") or chosen
+        chosen = next(
+            (value for name, value in options.generations.items() if name in self._used), options.event_format
+        )
+        event_format = given.get("event.format") or chosen
         values: dict[str, Any] = {}
         for option in self.table:
             if not option.pattern:
-                old = form.startswith("1.") and option.default_1x is not None
+                old = event_format.startswith("1.") and option.default_1x is not None
                 values[option.name] = option.default_1x if old else option.default
         values.update(given)
-        values["event.format"] = form
+        values["event.format"] = event_format
         for name in options.required:
             if not values[name]:
                 self.faults.append(f"{name} is missing")
@@ -216,7 +230,7 @@ class _Reading:
         self.faults.extend(naming.faults(values, self.given))
         self._check_snapshot_mode(values)
         self.faults.extend(signals.settle(values))
-        draft = Draft(values, frozenset(self.given), form, used=frozenset(self._used))
+        draft = Draft(values, frozenset(self.given), event_format, used=frozenset(self._used))
         options.settle(draft)
         self.faults.extend(draft.faults)
         self.notices.extend(draft.notices)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from tailrace.config.formats import JSON_CONVERTER, format_of, is_known
 from tailrace.config.option import Check, Kind, Option
 
-JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
 _CHECKPOINT = "Spark's checkpoint takes the place of Kafka Connect's offset storage"
 _WORKER = "it belongs to a Kafka Connect worker, and there is none"
 
 
 def _json_only(part: str) -> Check:
-    words = ("json", "jsonconverter", JSON_CONVERTER.lower())
-    return lambda name: (
-        ""
-        if name.lower() in words
-        else f"= {name} is not supported: {part} are written by {JSON_CONVERTER} only, for now"
-    )
+    return lambda name: "" if format_of(name) == "json" else _refusal(name, part)
+
+
+def _refusal(name: str, part: str) -> str:
+    return f"= {name} is not supported: {part} are written by {JSON_CONVERTER} only, for now"
+
+
+def _any_format(part: str) -> Check:
+    return lambda name: "" if is_known(name) else _refusal(name, part)
 
 
 def _converter(part: str) -> tuple[Option, ...]:
     prefix = f"{part}.converter"
     return (
-        Option(prefix, Kind.TEXT, f"Converter of {part}s.", JSON_CONVERTER, check=_json_only(f"{part}s")),
+        Option(prefix, Kind.TEXT, f"Converter of {part}s.", JSON_CONVERTER, check=_any_format(f"{part}s")),
         Option(f"{prefix}.schemas.enable", Kind.BOOLEAN, f"Whether {part}s carry their schema.", True),
         Option(f"{prefix}.replace.null.with.default", Kind.BOOLEAN, "Whether null becomes the column's default.", True),
         Option(

@@ -21,14 +21,14 @@ NO_QUEUE = "there is no queue between reader and converter that it could tune"
 class Draft:
     """A configuration that is being settled: the typed `values` with their defaults, to be completed in place.
 
-    `given` are the names, as the table has them, of the options that were given, `used` the same as they were
-    written, in small letters, and `form` the format that is written. `faults` and `notices` are sentences; those of
-    faults have no end. `implied` are texts of options that count as given from then on.
+    `given` are the names, as the table has them, of the options that were given, `used` the same as they were written,
+    in small letters, and `event_format` is whose events are made. `faults` and `notices` are sentences; those of faults
+    have no end. `implied` are texts of options that count as given from then on.
     """
 
     values: dict[str, Any]
     given: frozenset[str]
-    form: str
+    event_format: str
     faults: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     used: frozenset[str] = frozenset()
@@ -44,10 +44,11 @@ class Traits:
     """What configurations and events ask of a connector, in the place of its name. Picklable.
 
     `connector` is its name, `event_name` what events call it. `versions` are the versions of Debezium that source
-    blocks tell, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
+    blocks show, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
-    records of schema changes do.
+    records of schema changes do. `rewrites_layouts` that `transforms` are those of
+    `tailrace.config.transforms`; else they are the connector's own, which take JSON.
     """
 
     connector: str
@@ -56,6 +57,7 @@ class Traits:
     system_tables: re.Pattern[str] | None = None
     several_databases: bool = False
     schema_changes_name_database: bool = True
+    rewrites_layouts: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,15 @@ class Options:
     """The options of one connector.
 
     `areas` are the options under their headings, in the order of the reference page; `required` the names of those
-    without which nothing works. `form` is the format of the document that the connector follows; today's is `3`.
-    `generations` tells which format the name of an option chooses, if none is given otherwise: an earlier entry goes
+    without which nothing works. `event_format` is that of the document that the connector follows; today's is `3`.
+    `generations` says which format the name of an option chooses, if none is given otherwise: an earlier entry goes
     before a later one. `modes` are older words for snapshot modes. `settle` holds the rules that concern several
     options; they run after those that all connectors share.
     """
 
     areas: tuple[tuple[str, tuple[Option, ...]], ...]
     required: tuple[str, ...]
-    form: str
+    event_format: str
     generations: Mapping[str, str]
     modes: Mapping[str, str] = field(default_factory=dict)
     settle: Callable[[Draft], None] = _settled
@@ -102,7 +104,7 @@ NAMES = (
     Option("topic.regex", Kind.TEXT, "Java expression over a topic's whole name, for the strategies by expression."),
     Option("topic.replacement", Kind.TEXT, "What the name becomes; $1 or ${name} is a group of topic.regex."),
     Option("topic.key.enforce.uniqueness", Kind.BOOLEAN,
-           "Whether a strategy by expression gives each key a field that tells the table.", True),
+           "Whether a strategy by expression gives each key a field that names the table.", True),
     Option("topic.key.field.name", Kind.TEXT, "Name of that field.", "__dbz__physicalTableIdentifier"),
     Option("topic.key.field.regex", Kind.TEXT, "Java expression over that field's value, the topic's former name."),
     Option("topic.key.field.replacement", Kind.TEXT, "What the value becomes."),
@@ -140,9 +142,9 @@ RECORDS = (
            deprecated_names=("event.deserialization.failure.handling.mode",)),
     Option("event.converting.failure.handling.mode", Kind.TEXT, "What follows a value that cannot be converted.",
            "warn", choices=("fail", "warn", "skip")),
-    Option("transforms", Kind.LIST, "Transforms, in order.", [], unsupported="transforms are not available yet"),
-    Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform.", pattern=r"transforms\..+",
-           unsupported="transforms are not available yet"),
+    Option("transforms", Kind.LIST, "Names of transforms, in order; each is of another package.", []),
+    Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform, of which `type` says which it is.",
+           pattern=r"transforms\..+"),
     Option("predicates", Kind.LIST, "Predicates of transforms.", [], unsupported="transforms are not available yet"),
     Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate.", pattern=r"predicates\..+",
            unsupported="transforms are not available yet"),
@@ -200,7 +202,7 @@ def _row_columns(names: list[str]) -> str:
 
 
 OWN = (
-    Option("event.version.string", Kind.TEXT, "Version told in the source block; unset: that of the format."),
+    Option("event.version.string", Kind.TEXT, "Version shown in the source block; unset: that of the format."),
     Option("event.quarantine.topic", Kind.TEXT,
            "Topic of changes that cannot become events; unset: `quarantine` behind topic.prefix."),
     Option("event.max.change.bytes", Kind.INTEGER,
@@ -219,7 +221,7 @@ OWN = (
 )  # fmt: skip
 
 
-def formats(form: str, chosen: str) -> Option:
-    """`event.format` of a connector whose document has the format `form`; `chosen` tells what follows when unset."""
-    return Option("event.format", Kind.TEXT, f"Whose wire format is written: {form} or 3. Unset: {chosen}.",
-                  choices=(form, "3"))  # fmt: skip
+def formats(event_format: str, chosen: str) -> Option:
+    """`event.format` of a connector whose document has `event_format`; `chosen` says what follows when it is unset."""
+    return Option("event.format", Kind.TEXT, f"Whose wire format is written: {event_format} or 3. Unset: {chosen}.",
+                  choices=(event_format, "3"))  # fmt: skip

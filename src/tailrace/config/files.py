@@ -1,6 +1,6 @@
 """RunConfig: what one pipeline runs, and the files that describe it. Reads files; driver only.
 
-Three forms are understood: Debezium Server's `application.properties`, a Kafka Connect connector as JSON
+Three kinds of files are understood: Debezium Server's `application.properties`, a Kafka Connect connector as JSON
 (`{"name": …, "config": {…}}` or the options alone), and a connector's plain `.properties`. The latter two name no
 sink; entries `debezium.sink.*` beside the options do.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.config.config import Config
+from tailrace.config.formats import is_known
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
@@ -28,7 +29,7 @@ _FORMATS = {
     ),
 }
 
-# So that a file which names one of them is told so, and not that it is misspelt.
+# So that the error for a file which names one of them says so, and not that it is misspelt.
 SERVER_SINKS = (
     "kafka", "kinesis", "pubsub", "pubsublite", "eventhubs", "http", "pulsar", "redis", "nats-streaming",
     "nats-jetstream", "rabbitmq", "rabbitmqstream", "rocketmq", "pravega", "infinispan", "sqs", "sns", "milvus",
@@ -149,7 +150,7 @@ def from_entries(
     options, sink, idle, faults = _sort_out(own, {*SERVER_SINKS, *sinks})
     notices += [f"{name} has no effect: events go to another sink." for name in idle]
     for name, text in rest.items():
-        # Beside debezium.source.* a bare name is a slip; alone it is the form of a plain connector.
+        # Beside debezium.source.* a bare name is a slip; alone it is how a plain connector names it.
         if any(given.startswith("debezium.source.") for given in own):
             faults.append(f"{name} does not begin with debezium.source., debezium.sink. or debezium.format.")
         else:
@@ -237,6 +238,8 @@ def _take_format(entry: str, name: str, text: str, options: dict[str, str], faul
     if part in ("key", "value", "header"):
         if option:
             options[f"{part}.converter.{option}"] = text
+        elif text.lower() != "json" and part != "header" and is_known(text):
+            options[f"{part}.converter"] = text
         elif text.lower() in _FORMATS:
             faults.append(f"{entry} = {text} is not supported: {_FORMATS[text.lower()]}")
         elif text.lower() != "json":

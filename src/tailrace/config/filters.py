@@ -16,7 +16,7 @@ class TableFilter:
 
     The lists are `schema.include.list`, `schema.exclude.list`, `table.include.list` and `table.exclude.list`. Raises
     ValueError for a broken expression; `tailrace.config.parse` has turned that into a ConfigError before. The signal
-    tables, `signal.data.collection`, are captured whatever the lists say, except in the forms of Debezium 1.x, where
+    tables, `signal.data.collection`, are captured whatever the lists say, except in the formats of Debezium 1.x, where
     they need to be listed like any other.
     """
 

@@ -1,4 +1,4 @@
-"""`topic.naming.strategy`: which topic a table's records go to, and what tells apart the tables that share one.
+"""`topic.naming.strategy`: which topic a table's records go to, and what distinguishes the tables that share one.
 
 Values only: hashable, picklable, no I/O.
 """

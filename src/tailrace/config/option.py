@@ -35,7 +35,7 @@ def holds_secret(name: str) -> bool:
 
 
 Check = Callable[[Any], str]
-"""Tells what is wrong with a typed value, in words that follow the option's name; empty when nothing is."""
+"""Says what is wrong with a typed value, in words that follow the option's name; empty when nothing is."""
 
 
 @dataclass(frozen=True, slots=True)

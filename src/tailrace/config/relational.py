@@ -50,9 +50,9 @@ LISTS = (
            "`hash.v2` the digest is that of salt and text, without it that of salt and Java's form of the text.", [],
            pattern=r"column\.mask\.hash\.(v2\.)?[^.]+\.with\.salt\..+"),
     Option("column.propagate.source.type", Kind.EXPRESSIONS,
-           "Columns whose schemas tell their type, length and scale in the database.", []),
+           "Columns whose schemas show their type, length and scale in the database.", []),
     Option("datatype.propagate.source.type", Kind.EXPRESSIONS,
-           "Types, as schema.table.type, whose columns' schemas tell the same.", []),
+           "Types, as schema.table.type, whose columns' schemas show the same.", []),
     Option("message.key.columns", Kind.TEXT,
            "Columns of the keys, as `table:column,column;…`, tables as expressions over schema.table.",
            check=_keys_fault),
@@ -78,7 +78,7 @@ VALUES = (
     Option("sanitize.field.names", Kind.BOOLEAN,
            "1.x: whether field names are made fit for Avro, as field.name.adjustment.mode=avro does.", False),
     Option("include.schema.comments", Kind.BOOLEAN,
-           "Whether schemas that tell a column's type in the database tell its comment too.", False),
+           "Whether schemas that show a column's type in the database show its comment too.", False),
     Option("converters", Kind.LIST, "Custom converters.", [], unsupported=NO_JVM),
 )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """References in option values: those of Kafka Connect's config providers and of Debezium Server. Driver only.
 
-Both forms of a file have providers: `${env:NAME}` is a variable of the environment, `${file:PATH:KEY}` an entry of a
+Both kinds of a file have providers: `${env:NAME}` is a variable of the environment, `${file:PATH:KEY}` an entry of a
 .properties file, `${dir:PATH:NAME}` (or `directory`) the whole text of a file in a directory. Debezium Server's files
 have expressions, too: `${NAME}` is another entry, or else a variable, also in capitals with `_` for other characters,
 and `${NAME:default}` falls back to a text that may hold references again. `$${` is a `${` that means nothing.
@@ -57,7 +57,7 @@ _log = logging.getLogger("tailrace")
 def resolve(
     options: Mapping[str, str], environment: Mapping[str, str] | None = None, *, expressions: bool = True
 ) -> dict[str, str]:
-    """The options with every reference replaced; `expressions` tells whether they are those of Debezium Server.
+    """The options with every reference replaced; `expressions` says whether they are those of Debezium Server.
 
     Without them `${NAME}` stays as it is. What a provider or a variable gives is not searched again. Raises ConfigError
     that names each option whose reference cannot be replaced, never a value.
@@ -92,7 +92,7 @@ class _Reading:
         self._within: list[str] = []
 
     def provided(self, text: str) -> str:
-        """Kafka Connect's form: `${provider:[path:]key}`, and nothing else."""
+        """As Kafka Connect writes them: `${provider:[path:]key}`, and nothing else."""
 
         def replace(found: re.Match[str]) -> str:
             if found[1] is None:
@@ -109,7 +109,7 @@ class _Reading:
         return _CONNECT.sub(replace, text)
 
     def expanded(self, text: str) -> str:
-        """Debezium Server's form: expressions, one within another, and providers."""
+        """As Debezium Server writes them: expressions, one within another, and providers."""
         out: list[str] = []
         at = 0
         while at < len(text):

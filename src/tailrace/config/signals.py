@@ -47,7 +47,7 @@ SIGNALS = (
            ["source"], check=_among(CHANNELS, {"jmx": _NO_JMX})),
     Option("signal.filters.enabled", Kind.BOOLEAN,
            "Whether signals may have conditions, which run with the connector's rights; false: a signal with one is "
-           "told and ignored.", True),
+           "logged and ignored.", True),
     Option("signal.poll.interval.ms", Kind.INTEGER,
            "Interval at which the channels kafka and file are read, in ms; the signal table is read with the log.",
            5000, check=at_least(1)),

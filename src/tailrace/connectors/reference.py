@@ -1,7 +1,7 @@
 """The reference page of a connector's options, written from the same table that parses them.
 
 `python -m tailrace.connectors.reference` renews the part of each page between its two marks; with `--check` it only
-tells, by the exit code 1, that a page is out of date. A page is named after its connector: `<name>.md`.
+shows, by the exit code 1, that a page is out of date. A page is named after its connector: `<name>.md`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEGIN = "<!-- options: written by `python -m tailrace.connectors.reference`; do 
 END = "<!-- end of options -->"
 
 _FORMS = (Kind.LIST, Kind.EXPRESSIONS, Kind.STATEMENTS, Kind.LETTERS)
-"""Kinds whose form the meaning of an option does not tell by itself."""
+"""Kinds whose form the meaning of an option does not show by itself."""
 
 
 def page(name: str) -> str:
@@ -50,7 +50,7 @@ def _supported(table: Options) -> Iterator[str]:
 
 
 def _without_effect(table: Options) -> Iterator[str]:
-    yield from ("### Accepted without effect", "", "A value other than the default is told in a warning.", "")
+    yield from ("### Accepted without effect", "", "A value other than the default gives a warning.", "")
     yield from ("| option | why |", "|---|---|")
     for _, options in table.areas:
         yield from (f"| {_code(option.name)} | {_cell(option.notice)} |" for option in options if option.notice)
@@ -71,8 +71,8 @@ def _default(option: Option, table: Options) -> str:
     if option.name in table.required:
         return "required"
     shown = _value(option.default)
-    if option.default_1x is not None and table.form.startswith("1."):
-        shown += f"; {_value(option.default_1x)} in the format {table.form}"
+    if option.default_1x is not None and table.event_format.startswith("1."):
+        shown += f"; {_value(option.default_1x)} in the format {table.event_format}"
     return shown
 
 

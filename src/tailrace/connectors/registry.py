@@ -24,7 +24,7 @@ GROUP = "tailrace.connectors"
 OWN = ("postgres", "mongodb", "sqlserver", "db2")
 """The packages here that hold a descriptor. A file that names no class means the first."""
 
-# So that a file which names one of them is told so, and not that it is misspelt.
+# So that the error for a file which names one of them says so, and not that it is misspelt.
 _ELSEWHERE = ("mysql", "mariadb", "oracle", "cassandra", "vitess", "spanner", "informix")
 
 _PLACES = {name: f"tailrace.connectors.{name}.descriptor:CONNECTOR" for name in OWN}

@@ -113,7 +113,7 @@ class Demo:
         """A signal: the first asks for the end; another one ends the servers at once, without Spark's own way."""
         if not self._signal:
             self._signal = number
-            # PySpark's threads tell every connection that ends from now on; nobody needs to read that.
+            # PySpark's threads print every connection that ends from now on; nobody needs to read that.
             sys.stderr = self._nowhere
             self._stop.set()
             return
@@ -199,7 +199,7 @@ class Demo:
         path = directory / "application.properties"
         path.write_text(text, "utf-8")
         self._screen.line()
-        self._screen.line("All that the pipeline is told, a Debezium Server file:")
+        self._screen.line("All that the pipeline is given, a Debezium Server file:")
         self._screen.block("".join(f"  {line}\n" for line in text.splitlines()), "2")
         return registry.read(path)
 
@@ -221,7 +221,7 @@ class Demo:
             "spark.python.unix.domain.socket.dir": str(scratch),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         }
-        # What goes wrong is told by the query itself; Spark's log would tell it again, at length.
+        # What goes wrong is in the error of the query itself; Spark's log would print it again, at length.
         spark = session(config, app_name="tailrace demo", memory="1g", log_level="off")
         stack.callback(_end_java, spark)
         pipeline = Pipeline(run, spark)
@@ -256,7 +256,7 @@ class Demo:
                 self._show(written.new())
                 screen.line("nothing", "2", " " * 12)
         self._pause()
-        # What should not come would come late: the count at the end tells.
+        # What should not come would come late: the count at the end shows it.
         self._show(written.new())
 
     def _title(self, title: str, statements: tuple[str, ...]) -> None:

@@ -58,7 +58,7 @@ class Screen:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """A step that takes long: its seconds run on a terminal, and are told at its end everywhere."""
+        """A step that takes long: its seconds run on a terminal, and are printed at its end everywhere."""
         began = time.monotonic()
         if not self._tty:
             self.line(f"{what} …")

@@ -12,7 +12,8 @@ from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import enclosed
+from tailrace.events.single import Single, single_rows
+from tailrace.records.layout import RecordLayout, constants
 
 _PREFIX = "io.debezium.connector.common.TransactionMetadata"
 
@@ -41,15 +42,15 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 def boundary_rows(boundaries: Sequence[Boundary], settings: EventSettings) -> pa.RecordBatch:
     """One record each, in order, as rows of `settings.row_schema`; op is BEGIN or END, table and schema are null."""
-    rows = [_row(boundary, settings) for boundary in boundaries]
-    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
+    return single_rows((_record(boundary, settings) for boundary in boundaries), settings)
 
 
-def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
+def _record(boundary: Boundary, settings: EventSettings) -> Single:
     name = boundary.xid if isinstance(boundary.xid, str) else numbered_name(boundary.xid, boundary.lsn, settings)
     counts = boundary.counts
+    op = "BEGIN" if counts is None else "END"
     value: dict[str, object] = {
-        "status": "BEGIN" if counts is None else "END",
+        "status": op,
         "id": name,
         "event_count": None if counts is None else counts.total,
         "data_collections": None
@@ -58,12 +59,9 @@ def _row(boundary: Boundary, settings: EventSettings) -> dict[str, object]:
     }
     if settings.names_schemas:
         value["ts_ms"] = boundary.commit_us // 1000
-    return {
-        "topic": names.transaction_topic(settings),
-        "key": enclosed({"id": name}, key_schema(settings), settings.key_schemas_enable),
-        "value": enclosed(value, value_schema(settings), settings.value_schemas_enable),
-        "headers": None,
-        "op": value["status"],
+    key = constants({"id": name}, key_schema(settings))
+    record = RecordLayout(op, names.transaction_topic(settings), key, constants(value, value_schema(settings)))
+    return record, {
         "database": settings.database or None,
         "position": position_text(boundary.commit_lsn),
         "ordinal": boundary.ordinal,

@@ -8,17 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import CapturedTransactions, ChangeBatch, Column, Image, Marker, TableSchema
+from tailrace.columns import CapturedTransactions, ChangeBatch, Image, Marker, TableSchema
+from tailrace.columns import Column as TableColumn
 from tailrace.columns.batch import Int64s
-from tailrace.columns.logical import INT64, STRING, Field
+from tailrace.columns.logical import INT64, STRING
 from tailrace.events.form import Place, PlainSource, Records
 from tailrace.events.plans import Types, key_columns, shown_columns
 from tailrace.events.settings import EventSettings
-from tailrace.serde.assemble import CHANGE, TRANSACTION, Programs
+from tailrace.records.columns import Same
+from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
 from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import lsns_fragment, text_fragment
+from tailrace.serde.fragments import lsn_texts
 from tailrace.serde.json_text import dumps
-from tailrace.serde.lsn_kernels import lsn_text
+from tailrace.values.lsns import lsn_text
 
 
 def transactions_of(batch: ChangeBatch) -> CapturedTransactions:
@@ -69,9 +71,12 @@ class _Parts:
 
     def __init__(self, batch: ChangeBatch, form: CapturedForm) -> None:
         self.batch, self.form = batch, form
-        texts = transactions_of(batch).commit_lsn.to_pylist()
-        self.commit_lsn = lsns_fragment(pa.array([lsn if any(lsn) else None for lsn in texts], pa.binary()))
-        self.name = pa.array([lsn_text(lsn) for lsn in texts], pa.string())
+        commits = transactions_of(batch).commit_lsn
+        self.name = self.commit_lsn = lsn_texts(commits)
+        zero = lsn_text(bytes(len(commits[0].as_py()))) if len(commits) else ""
+        nothing = pc.equal(self.name, zero)
+        if pc.any(nothing).as_py():
+            self.commit_lsn = pc.if_else(nothing, None, self.name)
 
     def block(self, records: Records) -> _Block:
         return _Block(self, records)
@@ -83,26 +88,14 @@ class _Block:
     def __init__(self, parts: _Parts, records: Records) -> None:
         self.parts, self.records = parts, records
         batch, count = parts.batch, records.high - records.low
-        self.change_lsn = lsns_fragment(_lsns(batch).slice(records.low, count))
-        self.serial = None
-        if parts.form.serial and batch.serial is not None:
-            serial = batch.serial.slice(records.low, count).cast(pa.string())
-            self.serial = text_fragment(pc.fill_null(serial, "null"))
+        self._values: dict[str, pa.Array | Same] = {
+            "change_lsn": lsn_texts(_lsns(batch).slice(records.low, count)),
+            "commit_lsn": parts.commit_lsn,
+            "serial": Same(None) if batch.serial is None else batch.serial.slice(records.low, count),
+        }
 
-    def sequence(self, programs: Programs) -> None:
-        programs.literal(b"null")
-
-    def tail(self, programs: Programs) -> None:
-        programs.literal(b',"change_lsn":')
-        programs.fragment(self.change_lsn, CHANGE)
-        programs.literal(b',"commit_lsn":')
-        programs.fragment(self.parts.commit_lsn, TRANSACTION)
-        if self.parts.form.serial:
-            programs.literal(b',"event_serial_no":')
-            if self.serial is None:
-                programs.literal(b"null")
-            else:
-                programs.fragment(self.serial, CHANGE)
+    def values(self, name: str) -> pa.Array | Same:
+        return self._values[name]
 
     def positions(self) -> pa.Array:
         batch, changes = self.parts.batch, pa.array(self.records.change)
@@ -117,15 +110,15 @@ class _Block:
 class Described(Protocol):
     """A column's type as the server's JDBC driver tells it. A module may be one."""
 
-    def jdbc_type(self, column: Column) -> int:
+    def jdbc_type(self, column: TableColumn) -> int:
         """The code of java.sql.Types."""
         ...
 
-    def type_name(self, column: Column) -> str: ...
+    def type_name(self, column: TableColumn) -> str: ...
 
-    def length(self, column: Column) -> int: ...
+    def length(self, column: TableColumn) -> int: ...
 
-    def scale(self, column: Column) -> int | None: ...
+    def scale(self, column: TableColumn) -> int | None: ...
 
 
 class CapturedForm:
@@ -137,10 +130,18 @@ class CapturedForm:
         self.described = described
         self.serial = serial
 
-    def source_fields(self, settings: EventSettings) -> tuple[Field, ...]:
+    def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
         text = STRING.with_optional(True)
-        fields = (Field("change_lsn", text), Field("commit_lsn", text))
-        return (*fields, Field("event_serial_no", INT64.with_optional(True))) if self.serial else fields
+        members = (
+            Member("change_lsn", Column("change_lsn", text)),
+            Member("commit_lsn", Column("commit_lsn", text, TRANSACTION)),
+        )
+        if not self.serial:
+            return members
+        return (*members, Member("event_serial_no", Column("serial", INT64.with_optional(True))))
+
+    def sequence(self, settings: EventSettings) -> Node:
+        return Constant(None, STRING.with_optional(True))
 
     def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
         return shown_columns(table, settings, self.types)
@@ -148,7 +149,7 @@ class CapturedForm:
     def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
         return key_columns(table, settings, self.types)
 
-    def is_text(self, column: Column) -> bool:
+    def is_text(self, column: TableColumn) -> bool:
         return self.types.declared.is_text(column)
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> _Parts:

@@ -1,22 +1,40 @@
-"""The schemas of keys and values: key, row, source block, transaction block, envelope, in every event format."""
+"""The layouts of keys and values: key, row, source block, transaction block, envelope, in every event format."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tailrace.columns import TableSchema
+from tailrace.columns import TableId, TableSchema
 from tailrace.columns.batch import Marker
-from tailrace.columns.logical import INT64, STRING, Field, LogicalType, semantic, struct
+from tailrace.columns.logical import INT64, STRING, LogicalType, semantic
 from tailrace.events import names
+from tailrace.events.expansion import AFTER as OF_AFTER
+from tailrace.events.expansion import NO_IMAGE, TOMBSTONE
 from tailrace.events.form import Form
+from tailrace.events.headers import context
 from tailrace.events.settings import EventSettings
+from tailrace.records.layout import (
+    AFTER,
+    BEFORE,
+    MARKER,
+    RECORD,
+    TRANSACTION,
+    Column,
+    Constant,
+    Header,
+    ImageColumn,
+    Member,
+    RecordLayout,
+    Struct,
+)
 from tailrace.serde.conversion import ColumnPlan
 
 _MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _OLDER_MARKERS = "true,last,false"
 _OPTIONAL_INT64 = INT64.with_optional(True)
-_OPTIONAL_STRING = STRING.with_optional(True)
+_NEW_KEY = "__debezium.newkey"
+_OLD_KEY = "__debezium.oldkey"
 
 
 def marker_text(marker: Marker, settings: EventSettings) -> str | None:
@@ -29,34 +47,126 @@ def marker_text(marker: Marker, settings: EventSettings) -> str | None:
     return marker.name.lower()
 
 
-def source_schema(settings: EventSettings, form: Form) -> LogicalType:
-    """The source block of a connector's events."""
+def source_layout(table: TableId, settings: EventSettings, form: Form) -> Struct:
+    """The source block of a connector's events of one table."""
     allowed = _MARKERS if settings.has_nanos else _OLDER_MARKERS
     if settings.names_schemas and not settings.has_nanos:
         allowed += ",incremental"
     marker = semantic(STRING, "io.debezium.data.Enum", allowed=allowed).with_optional(True).with_default("false")
-    fields = [
-        Field("version", STRING),
-        Field("connector", STRING),
-        Field("name", STRING),
-        Field("ts_ms", INT64),
-        Field("snapshot", marker),
-        Field("db", STRING),
+    members = [
+        Member("version", Constant(settings.version, STRING)),
+        Member("connector", Constant(settings.connector, STRING)),
+        Member("name", Constant(settings.logical_name, STRING)),
+        Member("ts_ms", Column("commit_ms", INT64, TRANSACTION)),
+        Member("snapshot", Column("marker", marker, MARKER)),
+        Member("db", Constant(table.database, STRING)),
     ]
     if settings.has_sequence:
-        fields.append(Field("sequence", _OPTIONAL_STRING))
+        members.append(Member("sequence", form.sequence(settings)))
     if settings.has_nanos:
-        fields += [Field("ts_us", _OPTIONAL_INT64), Field("ts_ns", _OPTIONAL_INT64)]
-    fields += [Field("schema", STRING), Field("table", STRING), *form.source_fields(settings)]
+        members.append(Member("ts_us", Column("commit_us", _OPTIONAL_INT64, TRANSACTION)))
+        members.append(Member("ts_ns", Column("commit_ns", _OPTIONAL_INT64, TRANSACTION)))
+    members.append(Member("schema", Constant(table.schema, STRING)))
+    members.append(Member("table", Constant(table.table, STRING)))
+    members += form.source_fields(settings)
     name = names.schema_name(settings, f"io.debezium.connector.{settings.connector}.Source")
-    return struct(*fields, name=name, version=1 if settings.has_nanos else None)
+    return Struct(tuple(members), name, 1 if settings.has_nanos else None)
 
 
-def transaction_schema(settings: EventSettings) -> LogicalType:
-    fields = (Field("id", STRING), Field("total_order", INT64), Field("data_collection_order", INT64))
+def transaction_layout(settings: EventSettings) -> Struct:
+    """The block that tells an event's place in its transaction."""
+    members = (
+        Member("id", Column("transaction_name", STRING, RECORD)),
+        Member("total_order", Column("total_order", INT64, RECORD)),
+        Member("data_collection_order", Column("table_order", INT64, RECORD)),
+    )
     if not settings.names_schemas:
-        return struct(*fields).with_optional(True)
-    return struct(*fields, name="event.block", version=1).with_optional(True)
+        return Struct(members, optional=True)
+    return Struct(members, "event.block", 1, optional=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What tells the records of a table apart: `op` is what the envelope says, TOMBSTONE for a tombstone.
+
+    `before` and `after` tell whether the envelope shows that image, `key` and `header` which image the key and the
+    other key in a header are of (see `tailrace.events.expansion`), `ordered` whether its place in its transaction is
+    known.
+    """
+
+    op: int
+    before: bool
+    after: bool
+    key: int
+    header: int
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Envelopes:
+    """The layouts of a table's records: its columns are shown as `columns`, its key is made of `key`.
+
+    `apart` are the indexes of the key's columns that values leave out or show shaped.
+    """
+
+    table: TableId
+    columns: Sequence[ColumnPlan]
+    key: Sequence[ColumnPlan]
+    apart: frozenset[int]
+    settings: EventSettings
+    form: Form
+
+    def record(self, kind: Kind) -> RecordLayout:
+        """The records of a kind."""
+        headers = []
+        if kind.header != NO_IMAGE:
+            other = self.key_layout(AFTER if kind.header == OF_AFTER else BEFORE)
+            assert other is not None
+            headers.append(Header(_NEW_KEY if kind.header == OF_AFTER else _OLD_KEY, other))
+        key = None if kind.key == NO_IMAGE else self.key_layout(AFTER if kind.key == OF_AFTER else BEFORE)
+        tombstone = kind.op == TOMBSTONE
+        return RecordLayout(
+            "tombstone" if tombstone else chr(kind.op),
+            names.topic(self.settings, self.table),
+            key,
+            None if tombstone else self.value_layout(kind),
+            (*headers, *context(self.settings)),
+        )
+
+    def key_layout(self, image: str) -> Struct | None:
+        """The key of an image; None where the table has none."""
+        members = [Member(column.name, ImageColumn(image, column, column.index in self.apart)) for column in self.key]
+        further = names.table_field(self.settings, self.table)
+        if further is not None:
+            members.append(Member(further[0], Constant(further[1], STRING)))
+        return Struct(tuple(members), self._prefix + ".Key") if members else None
+
+    def value_layout(self, kind: Kind) -> Struct:
+        """The envelope of a kind of records."""
+        settings = self.settings
+        members = [Member(image, self._image(image, shown)) for image, shown in (
+            (BEFORE, kind.before), (AFTER, kind.after))]  # fmt: skip
+        members.append(Member("source", source_layout(self.table, settings, self.form)))
+        block = transaction_layout(settings)
+        transaction = Member("transaction", block if kind.ordered else Constant(None, block.type))
+        op = Member("op", Constant(chr(kind.op), STRING))
+        made = [Member(f"ts_{unit}", Column(f"made_{unit}", _OPTIONAL_INT64)) for unit in ("ms", "us", "ns")]
+        if settings.has_nanos:
+            members += [transaction, op, *made]
+        else:
+            members += [op, made[0]]
+            members += [transaction] if settings.has_transaction_block else []
+        version = (2 if settings.has_nanos else 1) if settings.names_schemas else None
+        return Struct(tuple(members), self._prefix + ".Envelope", version)
+
+    def _image(self, image: str, shown: bool) -> Struct | Constant:
+        members = tuple(Member(column.name, ImageColumn(image, column)) for column in self.columns)
+        row = Struct(members, self._prefix + ".Value", optional=True)
+        return row if shown else Constant(None, row.type)
+
+    @property
+    def _prefix(self) -> str:
+        return names.schema_prefix(self.settings, self.table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +181,7 @@ def event_schemas(
     table: TableSchema, plans: Sequence[ColumnPlan], key: Sequence[ColumnPlan], settings: EventSettings, form: Form
 ) -> EventSchemas:
     """The schemas of a table whose columns are shown as `plans` and whose key is made of `key`."""
-    prefix = names.schema_prefix(settings, table.id)
-    row = struct(*(Field(plan.name, plan.schema) for plan in plans), name=prefix + ".Value").with_optional(True)
-    fields = [Field("before", row), Field("after", row), Field("source", source_schema(settings, form))]
-    transaction = Field("transaction", transaction_schema(settings))
-    if settings.has_nanos:
-        fields += [transaction, Field("op", STRING)]
-        fields += [Field(name, _OPTIONAL_INT64) for name in ("ts_ms", "ts_us", "ts_ns")]
-    else:
-        fields += [Field("op", STRING), Field("ts_ms", _OPTIONAL_INT64)]
-        fields += [transaction] if settings.has_transaction_block else []
-    version = (2 if settings.has_nanos else 1) if settings.names_schemas else None
-    value = struct(*fields, name=prefix + ".Envelope", version=version)
-    parts = [Field(plan.name, plan.schema) for plan in key]
-    told = names.table_field(settings, table.id)
-    if told is not None:
-        parts.append(Field(told[0], STRING))
-    return EventSchemas(struct(*parts, name=prefix + ".Key") if parts else None, value)
+    layouts = Envelopes(table.id, plans, key, frozenset(), settings, form)
+    keys = layouts.key_layout(AFTER)
+    value = layouts.value_layout(Kind(ord("u"), True, True, OF_AFTER, NO_IMAGE, True))
+    return EventSchemas(None if keys is None else keys.type, value.type)

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns import ChangeBatch, Column, Marker, TableSchema
-from tailrace.columns.logical import Field
 from tailrace.events.settings import EventSettings
+from tailrace.records.columns import Same
+from tailrace.records.layout import Member, Node
 from tailrace.serde.conversion import ColumnPlan
-
-if TYPE_CHECKING:
-    from tailrace.serde.assemble import Programs
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +26,8 @@ class Records:
     """The records of a block: those of the changes `low` to `high` of a batch.
 
     One element per record: `change` is the index of its change in the batch, `transaction` that of its transaction,
-    `marker` its marker's code, None where all are FALSE. `index` is what `Programs.run` takes; a form may fill the
-    row SOURCE, which is otherwise the transaction's index.
+    `marker` its marker's code, None where all are FALSE. `index` is that of `tailrace.records.columns.Columns`; a form
+    may fill the row SOURCE, which is otherwise the transaction's index.
     """
 
     low: int
@@ -41,14 +39,10 @@ class Records:
 
 
 class SourceBlock(Protocol):
-    """What the source blocks of one block of records have of their connector, ready to be put into programs."""
+    """The columns of one block of records that the connector's part of source blocks is made of."""
 
-    def sequence(self, programs: Programs) -> None:
-        """Write the JSON of `source.sequence`; asked for only where the form has that field."""
-        ...
-
-    def tail(self, programs: Programs) -> None:
-        """Write the members behind `table`, each with a comma before it."""
+    def values(self, name: str) -> pa.Array | Same:
+        """The column that the connector's layout calls so; see `tailrace.records.columns.Columns.values`."""
         ...
 
     def positions(self) -> pa.Array:
@@ -99,8 +93,12 @@ class Form(Protocol):
 
     def __hash__(self) -> int: ...
 
-    def source_fields(self, settings: EventSettings) -> tuple[Field, ...]:
-        """The schema of the members behind `table`."""
+    def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
+        """The members behind `table`; a SourceBlock gives their columns."""
+        ...
+
+    def sequence(self, settings: EventSettings) -> Node:
+        """The member `sequence`, asked for only where the form has it."""
         ...
 
     def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:

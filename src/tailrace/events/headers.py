@@ -1,8 +1,10 @@
-"""Record headers: the context of the connector, and the other key of a key change."""
+"""Record headers: the context of the connector, and the column of all headers. Worker."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,41 +12,51 @@ import pyarrow as pa
 
 from tailrace.columns.logical import STRING
 from tailrace.columns.row import HEADERS
-from tailrace.events.expansion import AFTER, NO_IMAGE
 from tailrace.events.settings import TASK_ID, EventSettings
-from tailrace.serde.json_text import quoted, schema_text
+from tailrace.formats import Block, Encoding
+from tailrace.formats.json import JSON
+from tailrace.records.layout import Constant, Header
 
 _BLOCK = 32_768
-_NEW_KEY = "__debezium.newkey"
-_OLD_KEY = "__debezium.oldkey"
 _PREFIX = "__debezium.context."
 
+Pairs = tuple[tuple[str, Any], ...]
+"""The headers of a kind of records: each a name, and bytes, or, where they differ, a document of the encoding JSON."""
 
-def context(settings: EventSettings) -> list[tuple[str, bytes]]:
+
+@lru_cache(maxsize=64)
+def context(settings: EventSettings) -> tuple[Header, ...]:
     """The context headers in their order; empty where records have none."""
     if not settings.context_headers:
-        return []
+        return ()
     values = {
         "connectorLogicalName": settings.logical_name,
         "taskId": TASK_ID,
         "connectorName": settings.connector,
         "runId": settings.run_id,
     }
-    return [(_PREFIX + name, header_value(settings, value)) for name, value in values.items()]
+    return tuple(Header(_PREFIX + name, Constant(value, STRING)) for name, value in values.items())
 
 
-def header_value(settings: EventSettings, value: str) -> bytes:
-    """A string as the header converter writes it, with its schema where headers have theirs."""
-    text = quoted(value)
-    if settings.header_schemas_enable:
-        text = f'{{"schema":{schema_text(STRING)},"payload":{text}}}'
-    return text.encode()
+def compiled(headers: Sequence[Header], settings: EventSettings) -> Pairs:
+    """The headers as `header_column` takes them."""
+    return tuple((header.name, _compiled(header, settings.header_schemas_enable)) for header in headers)
+
+
+def _compiled(header: Header, schemas: bool) -> Any:
+    if isinstance(header.node, Constant):
+        return JSON.one(header.node, schemas)
+    return JSON.compile(header.node, schemas)
+
+
+def header_pairs(headers: Sequence[Header], settings: EventSettings) -> list[dict[str, object]] | None:
+    """Headers that are all constant, as a row has them; None where there are none."""
+    return [{"key": name, "value": value} for name, value in compiled(headers, settings)] or None
 
 
 @lru_cache(maxsize=8)
-def _repeated(settings: EventSettings, count: int) -> pa.ListArray:
-    """The context headers `count` times over."""
-    pairs = context(settings)
+def _repeated(pairs: Pairs, count: int) -> pa.ListArray:
+    """Constant headers `count` times over."""
     keys = pa.array([key for key, _ in pairs] * count, pa.string())
     values = pa.array([value for _, value in pairs] * count, pa.binary())
     offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(pairs))
@@ -56,33 +68,46 @@ def _lists(offsets: pa.Array, keys: pa.Array, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, pairs, type=HEADERS)
 
 
-def header_column(settings: EventSettings, header: npt.NDArray[np.uint8], other_keys: pa.Array) -> pa.Array:
-    """The headers of the records; `other_keys` holds, at the records that `header` marks, the serialised key."""
-    count = len(header)
-    pairs = context(settings)
-    if not header.any():
-        if not pairs:
-            return pa.nulls(count, HEADERS)
-        return _repeated(settings, _BLOCK).slice(0, count) if count <= _BLOCK else _repeated(settings, count)
-    marked = header != NO_IMAGE
-    sizes = len(pairs) + marked.astype(np.int32)
-    offsets = np.zeros(count + 1, np.int32)
+def constant_headers(pairs: Pairs, count: int) -> pa.Array:
+    """The headers of `count` records that all have the same."""
+    if not pairs:
+        return pa.nulls(count, HEADERS)
+    return _repeated(pairs, _BLOCK).slice(0, count) if count <= _BLOCK else _repeated(pairs, count)
+
+
+def header_column(
+    kinds: Sequence[Pairs],
+    of: npt.NDArray[np.int32],
+    block: Callable[[Encoding], Block],
+) -> pa.Array:
+    """The headers of the records: record r has those of `kinds[of[r]]`. `block` gives their block of an encoding."""
+    if all(pairs == kinds[0] for pairs in kinds) and all(isinstance(value, bytes) for _, value in kinds[0]):
+        return constant_headers(kinds[0], len(of))
+    sizes = np.array([len(pairs) for pairs in kinds], np.int32)[of]
+    offsets = np.zeros(len(of) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
-    # Index into a dictionary of the constant headers, followed by the two names, and by the records' own keys.
-    key_index = np.empty(offsets[-1], np.int32)
-    value_index = np.empty(offsets[-1], np.int32)
-    for number in range(len(pairs)):
-        at = offsets[:-1] + marked + number
-        key_index[at] = number
-        value_index[at] = number
-    rows = np.flatnonzero(marked)
-    key_index[offsets[rows]] = np.where(header[rows] == AFTER, len(pairs), len(pairs) + 1)
-    value_index[offsets[rows]] = len(pairs) + rows
-    names = pa.array([key for key, _ in pairs] + [_NEW_KEY, _OLD_KEY], pa.string())
-    values = pa.concat_arrays([pa.array([value for _, value in pairs], pa.binary()), other_keys])
-    valid = pa.array(sizes == 0)
-    lists = _lists(pa.array(offsets), names.take(pa.array(key_index)), values.take(pa.array(value_index)))
-    if pairs or marked.all():
-        return lists
-    bounds = pa.array(offsets, mask=np.append(np.asarray(valid), False))
-    return _lists(bounds, lists.values.field(0), lists.values.field(1))
+    key_index, value_index = (np.empty(offsets[-1], np.int32) for _ in range(2))
+    names: dict[str, int] = {}
+    constants: dict[bytes, int] = {b"": 0}
+    # the documents of the headers at each place, which are encoded for all records at once
+    varying: dict[int, list[Any]] = {}
+    for kind, pairs in enumerate(kinds):
+        rows = np.flatnonzero(of == kind)
+        for place, (name, value) in enumerate(pairs):
+            at = offsets[rows] + place
+            key_index[at] = names.setdefault(name, len(names))
+            if isinstance(value, bytes):
+                value_index[at] = constants.setdefault(value, len(constants))
+            else:
+                varying.setdefault(place, [None] * len(kinds))[kind] = value
+                # below 0 until it is known how many constants there are
+                value_index[at] = -1 - (list(varying).index(place) * len(of) + rows)
+    encoded = [block(JSON).encode(documents, of) for documents in varying.values()]
+    value_index = np.where(value_index < 0, len(constants) - 1 - value_index, value_index)
+    values = pa.concat_arrays([pa.array(list(constants), pa.binary()), *encoded])
+    keys = pa.array(list(names), pa.string()).take(pa.array(key_index))
+    found = _lists(pa.array(offsets), keys, values.take(pa.array(value_index)))
+    if (sizes > 0).all():
+        return found
+    bounds = pa.array(offsets, mask=np.append(sizes == 0, False))
+    return _lists(bounds, found.values.field(0), found.values.field(1))

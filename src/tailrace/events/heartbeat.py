@@ -8,7 +8,8 @@ from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, struct
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import enclosed
+from tailrace.events.single import single_rows
+from tailrace.records.layout import RecordLayout, constants
 
 _PREFIX = "io.debezium.connector.common."
 
@@ -29,16 +30,17 @@ def heartbeat_row(at_ms: int, position: int | str, settings: EventSettings) -> p
     `position` is how far its batch reads the log, as `position_text` takes it; beats at one position differ in their
     ordinal, the time.
     """
-    row: dict[str, object] = {
-        "topic": names.heartbeat_topic(settings),
-        "key": enclosed({"serverName": settings.logical_name}, key_schema(settings), settings.key_schemas_enable),
-        "value": enclosed({"ts_ms": at_ms}, value_schema(settings), settings.value_schemas_enable),
-        "headers": None,
-        "op": "heartbeat",
+    record = RecordLayout(
+        "heartbeat",
+        names.heartbeat_topic(settings),
+        constants({"serverName": settings.logical_name}, key_schema(settings)),
+        constants({"ts_ms": at_ms}, value_schema(settings)),
+    )
+    columns: dict[str, object] = {
         "database": settings.database or None,
         "position": position_text(position),
         "ordinal": at_ms,
         "source_ts": at_ms * 1000,
         "snapshot": "false",
     }
-    return pa.RecordBatch.from_pylist([row], schema=settings.row_schema)
+    return single_rows([(record, columns)], settings)

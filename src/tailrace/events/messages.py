@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from tailrace.columns.batch import LogicalMessage, Marker
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, LogicalType, struct
+from tailrace.columns.table import TableId
 from tailrace.events import names
-from tailrace.events.envelope import marker_text, source_schema, transaction_schema
+from tailrace.events.envelope import marker_text, source_layout, transaction_layout
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import enclosed
+from tailrace.events.single import Single, single_rows
+from tailrace.records.layout import RecordLayout, constants
 
 _PREFIX_FIELD = Field("prefix", STRING.with_optional(True))
 
@@ -31,8 +33,8 @@ def value_schema(settings: EventSettings, form: Form) -> LogicalType:
     return struct(
         Field("op", STRING),
         Field("ts_ms", INT64.with_optional(True)),
-        Field("source", source_schema(settings, form)),
-        Field("transaction", transaction_schema(settings)),
+        Field("source", source_layout(TableId("", "", ""), settings, form).type),
+        Field("transaction", transaction_layout(settings).type),
         Field("message", replace(message, name=_name(settings), version=1)),
         name=_name(settings, "Value"),
         version=1,
@@ -49,17 +51,16 @@ def message_rows(
     """One record each, in order, as rows of `settings.row_schema`; table and schema are null. `xmin` is the slot's."""
     schemas = key_schema(settings), value_schema(settings, form)
     now_ms = time.time_ns() // 1_000_000
-    rows = [_row(message, schemas, now_ms, settings, xmin) for message in messages]
-    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
+    return single_rows((_record(message, schemas, now_ms, settings, xmin) for message in messages), settings)
 
 
-def _row(
+def _record(
     message: LogicalMessage,
     schemas: tuple[LogicalType, LogicalType],
     now_ms: int,
     settings: EventSettings,
     xmin: int | None,
-) -> dict[str, object]:
+) -> Single:
     value: dict[str, object] = {
         "op": "m",
         "ts_ms": now_ms,
@@ -67,12 +68,8 @@ def _row(
         "transaction": _transaction(message),
         "message": {"prefix": message.prefix, "content": _content(message.content, settings)},
     }
-    return {
-        "topic": names.message_topic(settings),
-        "key": enclosed({"prefix": message.prefix}, schemas[0], settings.key_schemas_enable),
-        "value": enclosed(value, schemas[1], settings.value_schemas_enable),
-        "headers": None,
-        "op": "m",
+    key = constants({"prefix": message.prefix}, schemas[0])
+    return RecordLayout("m", names.message_topic(settings), key, constants(value, schemas[1])), {
         "database": settings.database,
         "position": f"{message.commit_lsn:016X}",
         "ordinal": message.ordinal,

@@ -6,6 +6,7 @@ import re
 
 from tailrace.columns import TableId
 from tailrace.events.settings import EventSettings
+from tailrace.records.transform import routed
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
@@ -15,11 +16,17 @@ def topic(settings: EventSettings, table: TableId) -> str:
 
     Where one query reads several databases, today's form has the database before the schema.
 
-    A strategy by expression starts from the name without them; what it makes of that stands as it is made.
+    A strategy by expression starts from the name without them; what it makes of that stands as it is made. Transforms
+    come last.
     """
+    return routed(_own_topic(settings, table), settings.transforms)
+
+
+def _own_topic(settings: EventSettings, table: TableId) -> str:
+    """A table's topic before any transform: what schemas are named after."""
     name = _legal(_physical(settings, table))
-    routed = settings.naming.routed(name)
-    return name if routed is None else routed
+    made = settings.naming.routed(name)
+    return name if made is None else made
 
 
 def _legal(topic: str) -> str:
@@ -78,7 +85,7 @@ def heartbeat_topic(settings: EventSettings) -> str:
 
 def schema_prefix(settings: EventSettings, table: TableId) -> str:
     """What `.Key`, `.Value` and `.Envelope` are put behind."""
-    return adjusted(topic(settings, table), settings.schema_adjustment, dots=True)
+    return adjusted(_own_topic(settings, table), settings.schema_adjustment, dots=True)
 
 
 def schema_name(settings: EventSettings, name: str) -> str:

@@ -11,7 +11,8 @@ from tailrace.columns.batch import position_text
 from tailrace.columns.logical import INT64, STRING, Field, LogicalType, mapping, struct
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import enclosed
+from tailrace.events.single import Single, single_rows
+from tailrace.records.layout import RecordLayout, constants
 from tailrace.snapshot.incremental import Notification
 
 OP = "notification"
@@ -51,13 +52,11 @@ def notification_rows(
     `position` is where the batch ends, as `position_text` takes it, `ordinal` the number of the first record: the two
     together must not be those of any change. Table, schema and transaction are null. Worker.
     """
-    rows = [_row(notice, at_ms, settings, position, ordinal + place) for place, (notice, at_ms) in enumerate(notices)]
-    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
+    numbered = enumerate(notices, ordinal)
+    return single_rows((_record(one, at_ms, settings, position, at) for at, (one, at_ms) in numbered), settings)
 
 
-def _row(
-    notice: Notification, at_ms: int, settings: EventSettings, position: int | str, ordinal: int
-) -> dict[str, object]:
+def _record(notice: Notification, at_ms: int, settings: EventSettings, position: int | str, ordinal: int) -> Single:
     value: dict[str, object] = {
         "id": notice.id,
         "type": notice.type,
@@ -66,12 +65,9 @@ def _row(
     }
     if _tells_time(settings):
         value["timestamp"] = at_ms
-    return {
-        "topic": settings.notification_topic,
-        "key": enclosed({"id": notice.id}, key_schema(settings), settings.key_schemas_enable),
-        "value": enclosed(value, value_schema(settings), settings.value_schemas_enable),
-        "headers": None,
-        "op": OP,
+    key = constants({"id": notice.id}, key_schema(settings))
+    record = RecordLayout(OP, settings.notification_topic, key, constants(value, value_schema(settings)))
+    return record, {
         "database": settings.database or None,
         "position": position_text(position),
         "ordinal": ordinal,

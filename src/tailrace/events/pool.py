@@ -16,7 +16,7 @@ from tailrace.columns import TableSchema
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan, table_plan
-from tailrace.serde.conversion import ColumnPlan, Conversion, Kernel
+from tailrace.serde.conversion import ColumnPlan
 
 # A pool with more tables or places begins anew.
 _MOST_TABLES, _MOST_PLACES = 8192, 8192
@@ -65,7 +65,7 @@ class Pool:
             return Pooled(False, plan, places)
         used: dict[Hashable, int] = {}
         for column in plan.columns:
-            kind = (_way(column.conversion), column.null, column.unavailable, column.shape)
+            kind = (column.conversion.way(), column.null, column.unavailable, column.shape)
             number = used[kind] = used.get(kind, -1) + 1
             shared = self._places.setdefault(kind, [])
             if number == len(shared):
@@ -73,15 +73,4 @@ class Pool:
                 self.columns.append(replace(column, index=len(self.columns)))
             places[column.index] = shared[number]
 
-        def moved(columns: tuple[ColumnPlan, ...]) -> tuple[ColumnPlan, ...]:
-            return tuple(replace(column, index=int(places[column.index])) for column in columns)
-
-        return Pooled(True, replace(plan, columns=moved(plan.columns), key=moved(plan.key)), places)
-
-
-def _way(conversion: Conversion) -> Hashable:
-    """What tells conversions apart: a kernel and its arguments, or, where there is no kernel, the plain function."""
-    plain = conversion.plain if conversion.kernel is Kernel.PLAIN else None
-    of = conversion.elements
-    elements = None if of is None else (_way(of.conversion), of.opening, of.closing, of.delimiter, of.nulls)
-    return conversion.kernel, conversion.argument, conversion.prepare, plain, elements
+        return Pooled(True, plan.moved(places), places)

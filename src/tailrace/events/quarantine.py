@@ -19,9 +19,11 @@ from tailrace.errors import ConversionError
 from tailrace.events import names
 from tailrace.events.form import Form, Place
 from tailrace.events.settings import EventSettings
+from tailrace.events.single import own_rows
+from tailrace.records.layout import RecordLayout, constants
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import plain_json
-from tailrace.serde.json_text import dumps, quoted, schema_text
+from tailrace.serde.json_text import quoted
 
 log = logging.getLogger("tailrace")
 
@@ -145,13 +147,8 @@ def put_aside(change: Change, payload: Mapping[str, object], settings: EventSett
         **payload,
         "message": base64.b64encode(message).decode(),
     }
-    text = dumps({part.name: known[part.name] for part in SCHEMA.fields})
-    if settings.value_schemas_enable:
-        text = f'{{"schema":{schema_text(SCHEMA)},"payload":{text}}}'
-    one = {
-        "topic": names.quarantine_topic(settings),
-        "value": text.encode(),
-        "op": OP,
+    record = RecordLayout(OP, names.quarantine_topic(settings), None, constants(known, SCHEMA))
+    columns: dict[str, object] = {
         "database": table.database,
         "schema": table.schema,
         "table": table.table,
@@ -161,7 +158,7 @@ def put_aside(change: Change, payload: Mapping[str, object], settings: EventSett
         "source_ts": change.commit_us,
         "snapshot": change.marker.name.lower(),
     }
-    return pa.RecordBatch.from_pylist([one], schema=settings.row_schema)
+    return own_rows([(record, columns)], settings)
 
 
 def too_large(

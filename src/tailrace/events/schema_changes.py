@@ -18,11 +18,12 @@ from tailrace.columns import CapturedTransactions, ChangeBatch, Marker, TableId,
 from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, LogicalType, array, struct
 from tailrace.events import names
 from tailrace.events.captured import CapturedForm, Described, position_of
-from tailrace.events.envelope import source_schema
+from tailrace.events.envelope import source_layout
 from tailrace.events.headers import context
 from tailrace.events.settings import EventSettings
+from tailrace.events.single import Single, single_rows
 from tailrace.events.source import plain_source
-from tailrace.serde.json_text import enclosed
+from tailrace.records.layout import RecordLayout, constants
 
 OP = "schema"
 """What the column `op` says of these rows."""
@@ -106,7 +107,7 @@ def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
         version=1,
     )
     return struct(
-        Field("source", source_schema(settings, form)),
+        Field("source", source_layout(TableId("", "", ""), settings, form).type),
         Field("ts_ms", INT64),
         Field("databaseName", _TEXT),
         Field("schemaName", _TEXT),
@@ -120,20 +121,19 @@ def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
 def schema_change_rows(changes: Sequence[SchemaChange], settings: EventSettings, form: CapturedForm) -> pa.RecordBatch:
     """One record each, in order, as a batch of `settings.row_schema`; none in a form that has no such records."""
     if not settings.tells_schema_changes:
-        return pa.RecordBatch.from_pylist([], schema=settings.row_schema)
+        return single_rows((), settings)
     schemas = key_schema(settings), value_schema(settings, form)
     now_ms = time.time_ns() // 1_000_000
-    rows = [_row(change, schemas, now_ms, settings, form) for change in changes]
-    return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
+    return single_rows((_record(change, schemas, now_ms, settings, form) for change in changes), settings)
 
 
-def _row(
+def _record(
     change: SchemaChange,
     schemas: tuple[LogicalType, LogicalType],
     now_ms: int,
     settings: EventSettings,
     form: CapturedForm,
-) -> dict[str, Any]:
+) -> Single:
     table = change.table.id
     value: dict[str, Any] = {
         "source": plain_source(_as_batch(change), 0, settings, form),
@@ -149,12 +149,14 @@ def _row(
             }
         ],
     }
-    return {
-        "topic": names.schema_change_topic(settings),
-        "key": enclosed({"databaseName": table.database}, schemas[0], settings.key_schemas_enable),
-        "value": enclosed(value, schemas[1], settings.value_schemas_enable),
-        "headers": [{"key": name, "value": text} for name, text in context(settings)] or None,
-        "op": OP,
+    record = RecordLayout(
+        OP,
+        names.schema_change_topic(settings),
+        constants({"databaseName": table.database}, schemas[0]),
+        constants(value, schemas[1]),
+        context(settings),
+    )
+    return record, {
         "database": table.database,
         "schema": table.schema,
         "table": table.table,

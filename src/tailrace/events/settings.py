@@ -11,9 +11,12 @@ import pyarrow as pa
 
 from tailrace.columns.row import COLUMNS, row_schema
 from tailrace.config.config import Config
+from tailrace.config.formats import format_of
 from tailrace.config.naming import TopicNaming
+from tailrace.config.transforms import transforms
 from tailrace.errors import ConfigError
 from tailrace.events.shaping import Shaping
+from tailrace.records.transform import Transform
 
 TASK_ID = "0"
 TODAY = "3"
@@ -53,8 +56,9 @@ class EventSettings:
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
     event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
-    row that tasks make, in their order, and `several_databases` and `schema_changes_name_database` are traits of the
-    connector.
+    row that tasks make, in their order, `key_format` and `value_format` are the formats that key.converter and
+    value.converter name, `transforms` is what transforms names, made of its options, and `several_databases` and
+    `schema_changes_name_database` are traits of the connector.
     """
 
     logical_name: str
@@ -78,6 +82,8 @@ class EventSettings:
     key_schemas_enable: bool = True
     value_schemas_enable: bool = True
     header_schemas_enable: bool = True
+    key_format: str = "json"
+    value_format: str = "json"
     replace_null_with_default: bool = True
     schema_name_adjustment_mode: str = "none"
     field_name_adjustment_mode: str = "none"
@@ -97,6 +103,7 @@ class EventSettings:
     naming: TopicNaming = field(default_factory=TopicNaming)
     shaping: Shaping = field(default_factory=Shaping)
     columns: tuple[str, ...] = COLUMNS
+    transforms: tuple[Transform, ...] = ()
 
     @property
     def row_schema(self) -> pa.Schema:
@@ -167,7 +174,6 @@ class EventSettings:
             value = options.get(option)
             if value is not None and value not in allowed:
                 raise ConfigError(f"{option} = {value} is not supported.", f"Use one of: {', '.join(allowed)}.")
-        form = options["event.format"]
 
         def chosen(option: str, default: Any) -> Any:
             """The value of an option that not every connector has."""
@@ -178,8 +184,8 @@ class EventSettings:
             logical_name=options["topic.prefix"],
             database=chosen("database.dbname", "") or _only(chosen("database.names", ())),
             connector=traits.event_name,
-            event_format=form,
-            version=options.get("event.version.string") or versions[form],
+            event_format=options["event.format"],
+            version=options.get("event.version.string") or versions[options["event.format"]],
             delimiter=chosen("topic.delimiter", "."),
             tombstones_on_delete=options["tombstones.on.delete"],
             decimal_handling_mode=chosen("decimal.handling.mode", "precise"),
@@ -196,6 +202,8 @@ class EventSettings:
             key_schemas_enable=options["key.converter.schemas.enable"],
             value_schemas_enable=options["value.converter.schemas.enable"],
             header_schemas_enable=options["header.converter.schemas.enable"],
+            key_format=format_of(options["key.converter"]),
+            value_format=format_of(options["value.converter"]),
             replace_null_with_default=options["replace.null.with.default"],
             schema_name_adjustment_mode=chosen("schema.name.adjustment.mode", "none"),
             field_name_adjustment_mode=chosen("field.name.adjustment.mode", "none"),
@@ -213,6 +221,7 @@ class EventSettings:
             schema_changes_name_database=traits.schema_changes_name_database,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
+            transforms=transforms(options)[0] if traits.rewrites_layouts else (),
         )
 
 

@@ -13,9 +13,12 @@ from typing import Protocol
 from tailrace.columns import Column, TableSchema
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import ColumnPlan, Kernel, Prepare
+from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.json_text import dumps
-from tailrace.serde.shapes import ByteTruncation, Digest, Mask, Shape, Truncation
+from tailrace.values.binaries import Binaries
+from tailrace.values.conversion import BY_VALUE
+from tailrace.values.shapes import ByteTruncation, Digest, Mask, Shape, Truncation
+from tailrace.values.strings import STRINGS
 
 
 class Declared(Protocol):
@@ -48,7 +51,7 @@ def shaped(
         if length <= found.length:
             return plan
         plan = _told(plan, (("truncateLength", str(found.length)),))
-        if plan.conversion.kernel is Kernel.BINARY and plan.schema.connect == "bytes":
+        if isinstance(plan.conversion.family, Binaries) and plan.schema.connect == "bytes":
             # Debezium 1.x cuts strings alone.
             return plan if settings.generation < (2,) else _with_bytes_cut(plan, found.length)
         return _with_shape(plan, Truncation(found.length)) if plan.schema.connect == "string" else plan
@@ -67,7 +70,7 @@ def _told(plan: ColumnPlan, parameters: tuple[tuple[str, str], ...]) -> ColumnPl
 def _with_shape(plan: ColumnPlan, shape: Shape) -> ColumnPlan:
     """The plan of a column that events show as a string, with that string shaped."""
     known = plan.conversion
-    kernel = Kernel.STRING if known.kernel is Kernel.STRING and known.prepare is Prepare.NOTHING else Kernel.PLAIN
+    family = STRINGS if known.family == STRINGS else BY_VALUE
 
     def convert(text: str) -> str | None:
         value = known.plain(text)
@@ -80,7 +83,7 @@ def _with_shape(plan: ColumnPlan, shape: Shape) -> ColumnPlan:
         # What stands for a value that the log did not carry is shaped as any other.
         null = dumps(_shape_text(shape, json.loads(null))).encode()
     unavailable = null if known.unavailable is None else dumps(_shape_text(shape, known.unavailable)).encode()
-    changed = replace(known, plain=convert, kernel=kernel, prepare=Prepare.NOTHING)
+    changed = replace(known, plain=convert, family=family)
     return replace(plan, conversion=changed, null=null, unavailable=unavailable, shape=shape)
 
 

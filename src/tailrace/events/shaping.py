@@ -76,10 +76,6 @@ class Shaping:
             for prefix in ("", f"{table.database}.")
         )
 
-    def has_own_key(self, table: TableId) -> bool:
-        """Whether message.key.columns names the table."""
-        return any(entry.table.fullmatch(str(table)) for entry in self.keys)
-
     def keyed(self, table: TableSchema) -> TableSchema:
         """The table with the key that message.key.columns gives it: of all entries that name it, in their order;
         in the forms of 1.x in the table's.

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.serde.memory import Bytes, ExceedsArrow, Offsets, load_int32, move
 
 Int64s = npt.NDArray[np.int64]
@@ -84,7 +84,7 @@ class Programs:
         return data[:total], offsets
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def measure(table: Any, starts: Any, program: Any, index: Any, offsets: Any) -> Any:
     """Fill `offsets` with the documents' bounds; their whole size in bytes."""
     total = 0
@@ -105,7 +105,7 @@ def measure(table: Any, starts: Any, program: Any, index: Any, offsets: Any) -> 
     return total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write(table: Any, starts: Any, program: Any, index: Any, offsets: Any, target: Any) -> None:
     """Write the documents to the address `target`."""
     for row in range(len(program)):

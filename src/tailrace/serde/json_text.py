@@ -52,12 +52,6 @@ def dumps(value: Any) -> str:
     raise TypeError(f"no JSON form for {type(value).__name__}")
 
 
-def enclosed(payload: dict[str, Any], schema: LogicalType, with_schema: bool) -> bytes:
-    """The payload as a key or value: beside its schema, or alone."""
-    text = dumps(payload)
-    return (f'{{"schema":{schema_text(schema)},"payload":{text}}}' if with_schema else text).encode()
-
-
 # Java gives at least two digits, the nearest to the exact value; among the smallest numbers these differ from
 # the shortest text padded by a zero. Keys are (digits, exponent of the first digit).
 _SUBNORMAL = {("5", -324): ("49", -324), ("1", -323): ("99", -324)}

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tailrace.compiled import kernel
 from tailrace.errors import ConversionError
 
 Bytes = npt.NDArray[np.uint8]
@@ -82,7 +83,7 @@ _move_long: Any = _move
 _move1, _move2, _move4, _move8, _move16 = (_fixed_move(size) for size in (1, 2, 4, 8, 16))
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inlined=True)
 def move(target: Any, source: Any, count: Any) -> None:
     """Copy `count` bytes from the address `source` to the address `target`.
 

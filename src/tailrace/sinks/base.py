@@ -43,7 +43,7 @@ class Sink(ABC):
 
     `jars` are the libraries that Spark's JVM needs for it and PySpark does not bring.
 
-    `prints` tells that records go to the terminal, where the status line would stand in their way.
+    `prints` says that records go to the terminal, where the status line would stand in their way.
     """
 
     name: ClassVar[str]
@@ -70,11 +70,11 @@ class Sink(ABC):
         return []
 
     def failure(self, text: str) -> TailraceError | None:
-        """The error that the text of a failed query tells of, when it is of the place where records go; else None.
+        """The error that the text of a failed query describes, when it is of the place where records go; else None.
 
         The text is that of exceptions of the JVM and of Python, with their stack traces. A batch that fails ends the
         query, and the next start replays it: what may pass, as a short loss of the connection, the sink tries again
-        itself before that. The kind of the error tells whether another start may succeed: ConnectionFailed when the
+        itself before that. The kind of the error says whether another start may succeed: ConnectionFailed when the
         place was not reached, SinkError when somebody has to act first. Neither holds data or secrets.
         """
         return None

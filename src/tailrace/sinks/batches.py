@@ -114,7 +114,7 @@ class Batches:
             storage.delete(f"{folder}/{part}")
 
     def _plan(self, number: int) -> str:
-        """What tells a plan of a batch from another one: a hash of its entry in Spark's log of offsets."""
+        """What distinguishes a plan of a batch from another one: a hash of its entry in Spark's log of offsets."""
         entry = self._storage.read(f"{self._claim.checkpoint}/offsets/{number}")
         return hashlib.sha256((entry or "").encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Batches that a stop interrupts: told to Spark in few words.
+"""Batches that a stop interrupts: what Spark gets of them is short.
 
 Spark knows a batch that a stop has interrupted by an expression over the exception's text that recurses for every
 character of the JVM's stack trace (`PROXY_ERROR` of its StreamExecution): from some thousand characters on the query's
@@ -47,6 +47,6 @@ def briefly(write: Write) -> Write:
 
 
 def shortened(text: str) -> str | None:
-    """The text by which Spark knows what a stop has ended, in place of `text`; None where `text` tells of no stop."""
+    """The text by which Spark knows what a stop has ended, in place of `text`; None where `text` is about no stop."""
     found = _STOPPED.search(text)
     return f"py4j.protocol.Py4JJavaError: An error occurred while calling a sink.\n: {found[0]}" if found else None

@@ -66,7 +66,7 @@ _SECURITY = (
     (
         re.compile(_HANDSHAKE + r"(No (?:subject alternative|name)[^\n]+)"),
         "Name the broker in debezium.sink.kafka.producer.bootstrap.servers as its certificate does; the name that it "
-        "tells of itself (advertised.listeners) counts as well.",
+        "gives for itself (advertised.listeners) counts as well.",
     ),
     (
         re.compile(_HANDSHAKE + r"([^\n]+)"),
@@ -142,10 +142,10 @@ class KafkaSink(Sink):
         if found is None:
             return None
         remedy = "Check debezium.sink.kafka.producer.* and the broker."
-        for expression, told in _SECURITY:
+        for expression, suggested in _SECURITY:
             better = expression.search(text)
             if better:
-                found, remedy = better, told
+                found, remedy = better, suggested
                 break
         kind, said = found.groups()
         return SinkError(f"Kafka refuses the records or cannot be reached: {said.strip()} ({kind}).", remedy)

@@ -73,7 +73,7 @@ def fault(sql: str, *, brackets: bool) -> str:
 
 
 def refusal(config: Mapping[str, Any], looked_at: Callable[[str], str] | None = None) -> Callable[[str], str]:
-    """What tells why a signal's condition is refused, as the rest of a sentence; empty where it is not.
+    """Why a signal's condition is refused, as the rest of a sentence; empty where it is not.
 
     `looked_at` says so of the text itself.
     """

@@ -147,7 +147,7 @@ class KafkaChannel:
         """Say once what keeps signals from coming, and leave the brokers alone for a while."""
         self._again = time.monotonic() + _RETRY_S
         if self._consumer is not None:
-            # What a call meets behind its back is told in the next one; whatever else comes now is asked for again.
+            # What fails on the client's own threads shows in the next call; whatever else comes now is asked for again.
             self._consumer.poll(0)
         trouble, remedy = self._reasons.of(error)
         if trouble != self._trouble:
@@ -225,7 +225,7 @@ def _login(option: str, text: str) -> dict[str, str]:
 
 
 class _Reasons:
-    """Why a connection does not come about. What asked for it hears only that it did not: the client's threads tell
+    """Why a connection does not come about. What asked for it hears only that it did not: the client's threads report
     the reason aside. Their words name brokers and mechanisms, never what they were given."""
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ class _Reasons:
 
 
 def _client(kind: Any, options: dict[str, Any], note: Callable[[KafkaError], None]) -> Any:
-    """A consumer or producer that tells `note` its errors.
+    """A consumer or producer that gives its errors to `note`.
 
     Raises ConfigError for an option that the client does not know or take.
     """

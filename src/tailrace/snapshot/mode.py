@@ -13,9 +13,9 @@ _SWITCH = "snapshot.mode.configuration.based."
 class SnapshotMode:
     """When rows are read, and whether the log is.
 
-    `reads` tells when a snapshot is taken: never, `once` for a query without position, or at `each start` that does
-    not go on with an unfinished one. `mends` tells that one is taken, too, when the log no longer reaches the
-    position. `streams` tells that the log is read after it.
+    `reads` says when a snapshot is taken: never, `once` for a query without position, or at `each start` that does
+    not go on with an unfinished one. `mends` says that one is taken, too, when the log no longer reaches the
+    position. `streams` says that the log is read after it.
     """
 
     reads: Literal["never", "once", "each start"]

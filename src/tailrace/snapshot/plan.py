@@ -21,7 +21,7 @@ _MOST_SMALL = 512
 class PlannedTable:
     """A table with rows: `pages` heap pages up to the last one with a row (1 where the table is read as a whole).
 
-    `storage` tells the heap that the pages belong to: a table that has another one later was written anew, and its
+    `storage` names the heap that the pages belong to: a table that has another one later was written anew, and its
     rows have moved. 0 where that does not matter or is not known.
     """
 
@@ -58,7 +58,7 @@ class Chunk:
 class SnapshotPlan:
     """The non-empty tables of a snapshot, in the order in which they are read, in chunks of `chunk_pages` pages.
 
-    `first` tells whether the first captured table has rows: if it is empty, no row is marked `first`, as in
+    `first` says whether the first captured table has rows: if it is empty, no row is marked `first`, as in
     Debezium.
     """
 
@@ -126,7 +126,7 @@ class SnapshotPlan:
 def markers(chunk: Chunk, rows: int, opened: bool, closes: bool) -> list[tuple[int, Marker]]:
     """The rows of a piece of `chunk` that are not plainly `true`: `(row, marker)`.
 
-    The piece has `rows` rows; `opened` tells that its first row is the chunk's first, `closes` that its last row is
+    The piece has `rows` rows; `opened` says that its first row is the chunk's first, `closes` that its last row is
     the chunk's last. A row that is both first and last of its table is its last; the single row of the first table
     is `first`.
     """

@@ -1,6 +1,6 @@
 """Which of the captured tables a snapshot reads, in which order, and which of them by a statement of their own.
 
-No I/O. Tables are told by `schema.table`, the name that the lists match.
+No I/O. Tables are known by `schema.table`, the name that the lists match.
 """
 
 from __future__ import annotations

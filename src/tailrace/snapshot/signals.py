@@ -1,4 +1,4 @@
-"""Signals: what a user tells a running pipeline, by a row of the signal table, a Kafka record or a line of a file.
+"""Signals: what a user asks of a running pipeline, by a row of the signal table, a Kafka record or a line of a file.
 
 A signal has an id, a type and data (JSON text), and is read into one of the actions below (Debezium documentation,
 "Sending signals to a connector"). Planner; no I/O.

@@ -34,7 +34,7 @@ def start_java(settings: Mapping[str, str], keep: Sequence[int] = (), patience_s
     process, port, secret = _launch(settings, keep, patience_s)
     conf = SparkConf(loadDefaults=False)
     conf.setAll(list(settings.items()))
-    # This is how PySpark is told of a JVM that it has not started.
+    # This is how PySpark learns of a JVM that it has not started.
     os.environ |= {_PORT: str(port), _SECRET: secret}
     try:
         gateway = launch_gateway(conf)  # type: ignore[no-untyped-call]
@@ -58,17 +58,17 @@ def _launch(
         command += ["--conf", f"{name}={value}"]
     command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     with tempfile.TemporaryDirectory(prefix="tailrace-gateway-") as folder:
-        told = Path(folder) / "address"
+        address_file = Path(folder) / "address"
         process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
-            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)},
+            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address_file)},
             start_new_session=True,
             pass_fds=tuple(keep),
         )
         try:
-            _await(process, told, patience_s)
-            content = told.read_bytes()
+            _await(process, address_file, patience_s)
+            content = address_file.read_bytes()
         except BaseException:
             _end(process)
             raise
@@ -76,10 +76,10 @@ def _launch(
     return process, port, content[8 : 8 + length].decode()
 
 
-def _await(process: subprocess.Popen[bytes], told: Path, patience_s: float) -> None:
+def _await(process: subprocess.Popen[bytes], address_file: Path, patience_s: float) -> None:
     deadline = time.monotonic() + patience_s
     # the JVM gives the file its name when it is complete
-    while not told.exists():
+    while not address_file.exists():
         code = process.poll()
         if code is not None:
             raise lost(code)

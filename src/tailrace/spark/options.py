@@ -1,6 +1,6 @@
 """Options on their way through Spark, which makes the names of a Python source's options lower case.
 
-Some names carry what tells case apart: a salt, a digest, a table. So all options travel in the value of one, as JSON.
+Some names hold parts whose case counts: a salt, a digest, a table. So all options travel in the value of one, as JSON.
 Spark prints the options of a source in its plans, but for the values of those whose names its redaction knows as
 secret: the name of the one is such a name, whatever the session is like.
 """

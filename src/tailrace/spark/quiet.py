@@ -1,7 +1,7 @@
 """Runs a module of PySpark as `python -m` does, without stack traces from a process that the JVM has left alone.
 
 A query that is stopped ends its planner and its tasks by closing their sockets. Over Unix sockets they notice before
-they are ended, and tell it at length; the JVM, which has closed them, knows. Planner and workers of a local session:
+they are ended, and print it at length; the JVM, which has closed them, knows. Planner and workers of a local session:
 `tailrace.spark.python` starts them by this file, so it imports what any Python has loaded already.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 
 def is_left_alone(error: BaseException | None) -> bool:
-    """Whether the JVM has closed the socket that `error` tells of, or has none any more for a process that starts."""
+    """Whether the JVM has closed the socket that `error` is about, or has none any more for a process that starts."""
     if isinstance(error, (BrokenPipeError, ConnectionResetError)):
         return True
     condition = getattr(error, "getCondition", None)

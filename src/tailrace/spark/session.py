@@ -132,13 +132,13 @@ def _quieten(running: SparkSession) -> None:
     server = getattr(running.sparkContext, "_accumulatorServer", None)
     if server is None:
         return
-    tell = type(server).handle_error
+    report = type(server).handle_error
 
-    def told(request: object, client: object) -> None:
+    def reported(request: object, client: object) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError | EOFError):
-            tell(server, request, client)
+            report(server, request, client)
 
-    server.handle_error = told
+    server.handle_error = reported
 
 
 @contextmanager
@@ -203,7 +203,7 @@ def _is_running() -> bool:
 
 
 def _log_settings(level: str) -> Path:
-    """A file that tells Spark's logger to write to stderr from `level` on, without its greeting."""
+    """A file that makes Spark's logger write to stderr from `level` on, without its greeting."""
     path = cache_directory() / f"log4j2-{level}.properties"
     content = _QUIET.format(level=level)
     if not path.exists() or path.read_text() != content:

@@ -85,7 +85,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _max_bytes(self) -> int:
-        """Connectors that cannot tell the size of what is still to be read have no such option, and no such limit."""
+        """Connectors that do not know the size of what is still to be read have no such option, and no such limit."""
         return int(self._config.get("max.batch.size.in.bytes") or _UNLIMITED)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802

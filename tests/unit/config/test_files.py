@@ -276,7 +276,7 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
     [
         ("debezium.format.value=avro", "debezium.format.value = avro is not supported"),
         ("debezium.format.value=yaml", "is not a format"),
-        ("debezium.transforms=unwrap", "transforms = unwrap is not supported"),
+        ("debezium.transforms=unwrap", "transforms.unwrap.type is missing"),
         ("debezium.predicates=p", "predicates = p is not supported"),
         ("debezium.sink.kafak.address=x", "does not belong to the sink kafka"),
         ("debezium.sink.parquet.path=x", "does not belong to the sink kafka"),

@@ -114,7 +114,7 @@ def test_a_file_names_the_connector_by_its_class() -> None:
         ({"database.names": ""}, "database.names is missing"),
         ({"database.user": ""}, "database.user is missing"),
         ({"database.dbname": "other"}, "contradict each other"),
-        ({"database.names": "a,b"}, "cannot tell apart"),
+        ({"database.names": "a,b"}, "share topics"),
         ({"topic.prefix": "p", "database.names": "a,A"}, "lists a database twice"),
         ({"database.exclude.list": "sh.*"}, "leave no database"),
         ({"snapshot.mode": "recovery"}, "history of schemas is in Spark's checkpoint"),

@@ -20,7 +20,7 @@ from tailrace.events.boundaries import boundary_rows
 from tailrace.events.captured import position_of
 from tailrace.events.heartbeat import heartbeat_row
 from tailrace.events.settings import EventSettings
-from tailrace.serde.lsn_kernels import lsn_text
+from tailrace.values.lsns import lsn_text
 from tests.unit.events.captured_changes import (
     AT_US,
     COMMIT,

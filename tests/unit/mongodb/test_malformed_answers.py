@@ -153,7 +153,7 @@ def colliding(count: int, secret: int) -> list[str]:
 
 def test_names_that_meet_in_few_slots_are_left_to_the_plain_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody can choose such names without the secret; should they come all the same, the search for a slot ends."""
-    serials, names = extended_json._names_seen()
+    serials, names = extended_json._seen()
     secret = int(serials[kernels.SLOTS + 1])
     content = document((name, fields.STRING, text("x")) for name in colliding(900, secret))
     data = GUARDED.copy(content)

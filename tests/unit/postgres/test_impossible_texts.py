@@ -9,9 +9,9 @@ import pytest
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.postgres.values.conversions import plan_columns
-from tailrace.serde import fragments, scalar
 from tailrace.serde.conversion import ColumnPlan
 from tailrace.serde.fragments import column_fragment, json_array, plain_json
+from tailrace.values import decimals
 from tests.event_settings import event_settings
 
 
@@ -73,7 +73,7 @@ def test_long_numbers_are_the_same_by_both_ways(digits: int, sign: str, monkeypa
     assert lost == 0
     assert [given.encode() for given in found] == [plain_json(chosen, text.encode()), plain_json(chosen, b"1.50")]
     # the kernel by itself
-    monkeypatch.setattr(fragments, "_LONG", 1 << 30)
+    monkeypatch.setattr(decimals, "_LONG", 1 << 30)
     if digits < 10_000:
         assert shown(chosen, text, "1.50") == (found, 0)
 
@@ -86,16 +86,16 @@ def test_a_long_number_is_not_converted_in_quadratic_time(monkeypatch: pytest.Mo
         seen.append(len(text))
         return int(text)
 
-    monkeypatch.setattr(scalar, "int", watched, raising=False)
-    monkeypatch.setitem(fragments._KERNELS, fragments.Kernel.VARIABLE_DECIMAL, None)
-    _, lost = shown(plan("numeric"), "7" * scalar.MOST_DIGITS)
+    monkeypatch.setattr(decimals, "int", watched, raising=False)
+    monkeypatch.setattr(decimals, "decimals", None)
+    _, lost = shown(plan("numeric"), "7" * decimals.MOST_DIGITS)
     assert lost == 0
     assert max(seen) <= 1_000
-    assert sum(seen) == scalar.MOST_DIGITS
+    assert sum(seen) == decimals.MOST_DIGITS
 
 
 def test_more_digits_than_a_number_has_are_lost() -> None:
-    assert shown(plan("numeric"), "7" * (scalar.MOST_DIGITS + 1)) == (["null"], 1)
+    assert shown(plan("numeric"), "7" * (decimals.MOST_DIGITS + 1)) == (["null"], 1)
 
 
 @pytest.mark.parametrize("text", ["0.9E99999999", "1E-99999999", "1e5"])

@@ -21,10 +21,6 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
     Origin,
     Relation,
     RelationColumn,
-    StreamAbort,
-    StreamCommit,
-    StreamStart,
-    StreamStop,
     Truncate,
     Type,
     Update,
@@ -32,6 +28,7 @@ from tailrace.connectors.postgres.protocol.pgoutput import (
 )
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
+from tests.property.plain_decoder import plain_decode
 
 ONE = b"\x00\x02t\x00\x00\x00\x011n"  # the tuple ("1", null)
 TWO = b"\x00\x02t\x00\x00\x00\x02\xc3\xa9u"  # the tuple ("é", unchanged)
@@ -57,10 +54,6 @@ MESSAGES = [
     (b"D\x00\x00\x00\x07O" + ONE, Delete(7, "O", (b"1", None))),
     (b"T\x00\x00\x00\x02\x03\x00\x00\x00\x07\x00\x00\x00\x08", Truncate(3, (7, 8))),
     (struct.pack(">cBQ", b"M", 1, 99) + b"prefix\0\x00\x00\x00\x02\x00\xff", Message(1, 99, "prefix", b"\x00\xff")),
-    (struct.pack(">cIB", b"S", 5, 1), StreamStart(5, True)),
-    (b"E", StreamStop()),
-    (struct.pack(">cIBQQq", b"c", 5, 0, 10, 20, 30), StreamCommit(5, 0, 10, 20, 30)),
-    (struct.pack(">cII", b"A", 5, 6), StreamAbort(5, 6)),
 ]
 NAMES = [f"{type(message).__name__}-{index}" for index, (_, message) in enumerate(MESSAGES)]
 
@@ -83,17 +76,6 @@ def test_bytes_behind_a_message_are_an_error_at_the_first_of_them(data: bytes, m
     with pytest.raises(DecodeError) as caught:
         parse(data + b"\0\0")
     assert caught.value.offset == len(data)
-
-
-@pytest.mark.parametrize(("data", "message"), MESSAGES, ids=NAMES)
-def test_inside_a_stream_block_the_transaction_id_follows_the_kind_byte(data: bytes, message: object) -> None:
-    if isinstance(message, Relation | Type | Insert | Update | Delete | Truncate | Message):
-        streamed = parse(data[:1] + b"\xff\x00\x00\x01" + data[1:], streamed=True)
-        assert type(streamed) is type(message)
-        assert streamed.xid == 0xFF000001
-        assert parse(data).xid is None
-    else:
-        assert parse(data, streamed=True) == message
 
 
 @pytest.mark.parametrize(
@@ -139,7 +121,7 @@ def segment(*messages: bytes, names: str = "ab", oid: int = 7) -> Segment:
 
 
 INSERT = b"I\x00\x00\x00\x07N" + ONE
-BOTH = pytest.mark.parametrize("decode", [decoder.decode, pgoutput.reference_decode], ids=["fast", "plain"])
+BOTH = pytest.mark.parametrize("decode", [decoder.decode, plain_decode], ids=["fast", "plain"])
 
 
 @BOTH
@@ -188,7 +170,7 @@ def test_images_that_no_row_has_are_none(decode) -> None:
         (b"U\x00\x00\x00\x07K" + ONE + b"N\x00\x03nnn", 16, "3 columns; public.things has 2"),
         (b"I\x00\x00\x00\x08N" + ONE, 1, "Relation 8 is not public.things"),
         (b"T\x00\x00\x00\x01\x00\x00\x00\x00\x08", 1, "does not name public.things"),
-        (b"E", 0, "StreamStop"),
+        (b"Y" + bytes(4) + b"a\0b\0", 0, "A Type message"),
         (INSERT[:-1], 14, "ends within its column kind"),
         (b"", 0, "ends within its kind"),
     ],

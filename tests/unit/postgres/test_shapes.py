@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailrace.serde.shapes import ByteTruncation, Digest, Mask, Shape, Truncation, java_serialised
+from tailrace.values.shapes import ByteTruncation, Digest, Mask, Shape, Truncation, java_serialised
 
 SALT = "CzQMA0cB5K"
 TEXTS = st.lists(st.none() | st.text(max_size=8).filter(lambda text: not any("\ud800" <= c <= "\udfff" for c in text)))

@@ -30,17 +30,14 @@ from tailrace.connectors.changetables.dialect import (
     Position,
 )
 from tailrace.connectors.changetables.position import Newest, following, nothing
-from tailrace.connectors.db2.server import health
+from tailrace.connectors.db2.server import health, ranges
 from tailrace.connectors.db2.server.catalog import Catalog, quoted, shown_key
 from tailrace.connectors.db2.server.catalog import Described as Found
 from tailrace.connectors.db2.server.connection import Connection
-from tailrace.connectors.db2.server.health import Registered
-from tailrace.connectors.db2.server.rows import change_rows, columns_of, microseconds, parameter, selected, texts
+from tailrace.connectors.db2.server.register import Registered, captured_columns, control_table, registered
+from tailrace.connectors.db2.server.rows import change_rows, columns_of, microseconds, selected, texts
 from tailrace.connectors.db2.values.declaration import has_lobs
 from tailrace.errors import ConfigError, PositionLost, PrerequisiteError
-
-CONTROL_COLUMNS = "IBMSNAP_"
-"""What the names of a change table's own columns begin with."""
 
 _QUARTER_US = 15 * 60 * 1_000_000
 
@@ -101,7 +98,7 @@ class Db2Session:
 
     def control(self, table: str) -> str:
         """A control table's full name."""
-        return quoted(self.config["cdc.control.schema"], table)
+        return control_table(self.config, table)
 
     def catalog(self) -> Catalog:
         """What the database says of its tables."""
@@ -156,7 +153,7 @@ class Db2Session:
         found = []
         for row in rows:
             columns = changes.get((row.change_schema, row.change_table), [])
-            captured = _captured(columns, sources.get((row.schema, row.table), []), row.prefix)
+            captured = captured_columns(columns, sources.get((row.schema, row.table), []), row.prefix)
             found.append(
                 CaptureTable(
                     TableId(self.config["database.dbname"], row.schema, row.table),
@@ -177,28 +174,7 @@ class Db2Session:
 
     def register(self) -> list[Registered]:
         """Rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
-        rows = self.connection.rows(
-            "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CD_OLD_SYNCHPOINT, STATE, CHG_UPD_TO_DEL_INS, "
-            f"BEFORE_IMG_PREFIX FROM {self.control('IBMSNAP_REGISTER')} WHERE SOURCE_OWNER <> '' "
-            "AND GLOBAL_RECORD <> 'Y' AND CD_TABLE IS NOT NULL ORDER BY SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL"
-        )
-        set_schema = self.config["cdc.change.tables.schema"]
-        found: dict[tuple[str, str], Registered] = {}
-        for owner, table, cd_owner, cd_table, old, state, pairs, prefix in rows:
-            # CD_TABLE is written with its quotes by some tools; names may be padded, as CHAR columns are
-            row = Registered(
-                _name(owner),
-                _name(table),
-                set_schema or _name(cd_owner or self.config["cdc.control.schema"]),
-                _name(cd_table).strip('"'),
-                None if old is None else bytes(old),
-                state or "",
-                (pairs or "N") == "Y",
-                (prefix or "").strip(),
-            )
-            # further rows are of views over the same table
-            found.setdefault((row.schema, row.table), row)
-        return list(found.values())
+        return registered(self.connection, self.config)
 
     def _begin(self, old: bytes | None) -> Position:
         """The first position that a change table has: CD_OLD_SYNCHPOINT is the last that it does not have any more."""
@@ -207,7 +183,7 @@ class Db2Session:
     def oldest(self, capture: CaptureTable) -> Position:
         """Changes from this position on are still there: pruning moves CD_OLD_SYNCHPOINT.
 
-        A table that was read before the program had noted where it begins tells nothing: its first note would look
+        A table that was read before the program had noted where it begins shows nothing: its first note would look
         like a pruning.
         """
         rows = self.connection.rows(
@@ -253,7 +229,7 @@ class Db2Session:
         return found
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
-        """What is amiss though capture goes on: see `prerequisites` for the same things told one by one."""
+        """What is amiss though capture goes on: `prerequisites` has the same as findings."""
         wanted = {_source(one) for one in captures}
         registered = [row for row in self.register() if (row.schema, row.table) in wanted]
         return health.amiss(self.age_s(), registered, self.catalog())
@@ -329,7 +305,7 @@ class Db2Session:
 
     @contextmanager
     def _present(self, capture: CaptureTable) -> Iterator[None]:
-        """Tell of a statement that is refused because the change table is gone what is lost with it."""
+        """Raise PositionLost where a statement is refused because the change table is gone."""
         try:
             yield
         except PrerequisiteError:
@@ -407,14 +383,14 @@ class Db2Session:
         return [table for table in catalog.tables() if table.schema not in own]
 
     def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
-        """None: schema changes tell of captured tables alone."""
+        """None: schema changes are of captured tables alone."""
         return []
 
     def is_empty(self, table: TableId) -> bool:
         """Whether the table has no row, deletions that are not committed left out of account.
 
         A snapshot leaves an empty table out, so an uncommitted read would be wrong here: what it does not see may come
-        back by a rollback, and no change tells of that.
+        back by a rollback, and no change shows that.
         """
         return not self.connection.rows(
             f"SELECT 1 FROM {quoted(table.schema, table.table)} FETCH FIRST 1 ROWS ONLY WITH CS"
@@ -427,40 +403,16 @@ class Db2Session:
 
     def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
         """The key of the `count`-th row of `rows` in the order of the key; None when there are fewer than that."""
-        where, values = _where(table, rows)
-        names = [quoted(name) for name in rows.key]
-        first = (
-            f"(SELECT {', '.join(names)} FROM {quoted(table.id.schema, table.id.table)}{where} "
-            f"ORDER BY {', '.join(names)} FETCH FIRST {int(count)} ROWS ONLY) AS r"
-        )
-        ((found,),) = self.connection.rows(f"SELECT COUNT(*) FROM {first}", *values)
-        return self._last(table, rows, first, values) if found == count else None
+        return ranges.boundary(self.connection, table, rows, count)
 
     def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
         """The greatest key of `rows` without NULLs; None when there is none."""
-        where, values = _where(table, rows)
-        given = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in rows.key)
-        where = f"{where} AND {given}" if where else f" WHERE {given}"
-        names = ", ".join(quoted(name) for name in rows.key)
-        return self._last(
-            table, rows, f"(SELECT {names} FROM {quoted(table.id.schema, table.id.table)}{where}) AS r", values
-        )
-
-    def _last(self, table: TableSchema, rows: KeyRange, source: str, values: Sequence[Any]) -> Key | None:
-        """The greatest key of a derived table."""
-        columns = [table.columns[table.index(name)] for name in rows.key]
-        names = ", ".join(selected(column, quoted(column.name)) for column in columns)
-        order = ", ".join(f"{quoted(name)} DESC" for name in rows.key)
-        found = self.connection.rows(f"SELECT {names} FROM {source} ORDER BY {order} FETCH FIRST 1 ROWS ONLY", *values)
-        if not found:
-            return None
-        texts_of = [texts(column, [value])[0].as_py() for column, value in zip(columns, found[0], strict=True)]
-        return tuple(text.decode() for text in texts_of)
+        return ranges.maximum(self.connection, table, rows)
 
     def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
         """The rows of the source table, ordered by the key, in a transaction of their own."""
         names = ", ".join(selected(column, quoted(column.name)) for column in table.columns)
-        where, values = _where(table, rows)
+        where, values = ranges.condition(table, rows)
         order = f" ORDER BY {', '.join(quoted(name) for name in rows.key)}" if rows.key else ""
         source = f"({statement.strip().rstrip(';')}) AS r" if statement else quoted(table.id.schema, table.id.table)
         mode = self.config["snapshot.isolation.mode"]
@@ -517,10 +469,6 @@ class Db2Session:
         return TableId(self.config["database.dbname"], *table_name(named)) if named else None
 
 
-def _name(text: str) -> str:
-    return text.rstrip()
-
-
 def _source(capture: CaptureTable) -> tuple[str, str]:
     return capture.source.schema, capture.source.table
 
@@ -528,45 +476,3 @@ def _source(capture: CaptureTable) -> tuple[str, str]:
 def _lacks(capture: CaptureTable, found: Sequence[Found]) -> bool:
     """Whether a captured column is not among those of the source table."""
     return not set(capture.columns) <= {column.name for column in found}
-
-
-def _captured(columns: Sequence[Found], source: Sequence[Found], prefix: str) -> list[str]:
-    """Which columns of a change table are those of the source: neither the program's own nor before images.
-
-    Of a large object the program may note only that it was changed, in a column of one character under its name: such
-    a column is left out, since its values are not the table's.
-    """
-    of_source = {column.name: column for column in source}
-    found = []
-    for column in columns:
-        if column.name.startswith(CONTROL_COLUMNS):
-            continue
-        known = of_source.get(column.name)
-        is_image = prefix and column.name.startswith(prefix) and column.name[len(prefix) :] in of_source
-        if known is None and is_image:
-            continue
-        if known is not None and known.is_lob and not column.is_lob:
-            continue
-        found.append(column.name)
-    return found
-
-
-def _where(table: TableSchema, rows: KeyRange) -> tuple[str, list[Any]]:
-    """The condition of a range of keys, with a blank before it, and its values: `(a, b) > (x, y)` spelled out."""
-    parts: list[str] = []
-    values: list[Any] = []
-    columns = [table.columns[table.index(name)] for name in rows.key]
-    for bound, sign, last in ((rows.after, ">", ">"), (rows.upto, "<", "<=")):
-        if bound is None:
-            continue
-        given = [parameter(column, text) for column, text in zip(columns, bound, strict=True)]
-        options = []
-        for place in range(len(columns)):
-            equal = [f"{quoted(column.name)} = ?" for column in columns[:place]]
-            compare = last if place == len(columns) - 1 else sign
-            options.append(" AND ".join([*equal, f"{quoted(columns[place].name)} {compare} ?"]))
-            values += [*given[:place], given[place]]
-        parts.append("(" + " OR ".join(f"({one})" for one in options) + ")")
-    if rows.condition:
-        parts.append(f"({rows.condition})")
-    return (f" WHERE {' AND '.join(parts)}" if parts else ""), values

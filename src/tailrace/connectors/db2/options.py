@@ -52,7 +52,7 @@ CAPTURE = (
     Option("cdc.control.schema", Kind.TEXT, "Schema of the capture program's control tables.", "ASNCDC",
            check=matching(_NAME, "a schema's name")),
     Option("cdc.change.tables.schema", Kind.TEXT,
-           "Schema of the change-data tables; obeyed only when given, else the register tells it for each table.",
+           "Schema of the change-data tables; obeyed only when given, else the register names it for each table.",
            "ASNCDC", check=matching(_NAME, "a schema's name")),
     Option("streaming.query.timespan.seconds", Kind.INTEGER, "Longest time that one query of changes spans, in s.", 0,
            check=at_least(0), notice=_BOUNDED),
@@ -105,7 +105,7 @@ FLOW = changetables.replacing(
     (
         Option("schema.history.internal.store.only.captured.tables.ddl", Kind.BOOLEAN,
                "Whether schema changes leave out tables that are not captured.", False,
-               notice="schema changes tell of captured tables alone"),
+               notice="schema changes are of captured tables alone"),
     ),
 )  # fmt: skip
 
@@ -153,7 +153,7 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=("database.hostname", "database.user", "database.dbname"),
-    form="2.3",
+    event_format="2.3",
     generations={},
     modes=changetables.OLDER_MODES,
     settle=_settle,

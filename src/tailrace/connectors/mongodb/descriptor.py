@@ -12,6 +12,7 @@ CONNECTOR = Descriptor(
         connector="mongodb",
         event_name="mongodb",
         versions={"1.1": "1.1.2.Final", "3": "3.6.1.Final"},
+        rewrites_layouts=False,
     ),
     title="MongoDB",
     class_name="io.debezium.connector.mongodb.MongoDbConnector",

@@ -9,8 +9,6 @@ from tailrace.config.connector import NO_JVM, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.mongodb import rules
 
-_NO_STREAM = "the oplog knows nothing of it; it belongs to change streams"
-_ONE_SET = "a pipeline reads one replica set or, through mongos, one sharded cluster"
 _TOPOLOGY = "the driver watches which servers there are, without a pause"
 _JSON_MODES = "events hold the JSON of Debezium 3.6, which has no other"
 _ONE_LOG = "the log has one reader, and the parallelism of the rest is Spark's"
@@ -280,7 +278,7 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=(),
-    form="1.1",
+    event_format="1.1",
     generations={"mongodb.name": "1.1", "topic.prefix": "3"},
     modes={"never": "no_data"},
     settle=rules.settle,

@@ -85,7 +85,7 @@ def settle(draft: Draft) -> None:
     """The rules between options, as the faults tell them; also the default of capture.mode, and names of two parts."""
     values = draft.values
     if values["capture.mode"] is None:
-        values["capture.mode"] = "oplog" if draft.form == "1.1" else "change_streams_update_full"
+        values["capture.mode"] = "oplog" if draft.event_format == "1.1" else "change_streams_update_full"
     for name in [name for name in values if name == "cursor.pipeline" or name.startswith(f"{_OVERRIDES}.")]:
         if values[name]:
             values[name] = strict_json(values[name])
@@ -95,7 +95,7 @@ def settle(draft: Draft) -> None:
         draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
     given = {name: text for name, text in values.items() if name.lower().startswith("transforms.")}
-    draft.faults += unwrap(values["transforms"], given, draft.form)[1]
+    draft.faults += unwrap(values["transforms"], given, draft.event_format)[1]
 
 
 def _server(draft: Draft) -> Iterator[str]:
@@ -123,14 +123,14 @@ def _server(draft: Draft) -> Iterator[str]:
 
 
 def _capture(draft: Draft) -> Iterator[str]:
-    values, form, mode = draft.values, draft.form, draft.values["capture.mode"]
+    values, event_format, mode = draft.values, draft.event_format, draft.values["capture.mode"]
     if mode == "oplog":
-        if form != "1.1":
+        if event_format != "1.1":
             yield "capture.mode = oplog needs event.format = 1.1: the oplog lacks what later events say of an update"
         for name, default in _STREAM_ONLY.items():
             if values[name] != default:
                 yield f"{name} needs a capture.mode that reads change streams"
-    elif form == "1.1":
+    elif event_format == "1.1":
         yield f"capture.mode = {mode} needs event.format = 3: the patches of the format 1.1 are in the oplog only"
     if values["capture.mode.full.update.type"] == "post_image" and "update_full" not in mode:
         yield "capture.mode.full.update.type = post_image needs a capture.mode with update_full"
@@ -152,9 +152,9 @@ def _capture(draft: Draft) -> Iterator[str]:
         yield "cursor.oversize.handling.mode = skip is a stage that cursor.pipeline.order = user_only leaves out"
     if values["cursor.pipeline.order"] != "internal_first" and not values["cursor.pipeline"]:
         yield "cursor.pipeline.order needs cursor.pipeline"
-    if form == "1.1" and values["signal.data.collection"]:
+    if event_format == "1.1" and values["signal.data.collection"]:
         yield "signal.data.collection needs event.format = 3: events of the format 1.1 have no mark for such reads"
-    if form != "1.1" and values["source.struct.version"] == "v1":
+    if event_format != "1.1" and values["source.struct.version"] == "v1":
         yield "source.struct.version = v1 needs event.format = 1.1"
 
 

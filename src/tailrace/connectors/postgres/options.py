@@ -245,7 +245,7 @@ OWN = (
 def _settle(draft: Draft) -> None:
     _settle_truncates(draft)
     for name in ("message.prefix.include.list", "message.prefix.exclude.list"):
-        if draft.form == "1.7" and name in draft.given:
+        if draft.event_format == "1.7" and name in draft.given:
             draft.faults.append(f"{name} is not supported in the 1.7 format, which has no records of messages")
 
 
@@ -254,7 +254,7 @@ def _settle_truncates(draft: Draft) -> None:
     mode = draft.values["truncate.handling.mode"]
     skipped: frozenset[str] = draft.values["skipped.operations"]
     if mode is None:
-        mode = "skip" if "t" in skipped or draft.form == "1.7" else "include"
+        mode = "skip" if "t" in skipped or draft.event_format == "1.7" else "include"
     elif mode == "include" and "t" in skipped:
         if "skipped.operations" in draft.given:
             draft.faults.append("truncate.handling.mode = include contradicts skipped.operations, which names t")
@@ -279,7 +279,7 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=("database.hostname", "database.user", "database.dbname"),
-    form="1.7",
+    event_format="1.7",
     generations={"database.server.name": "1.7", "topic.prefix": "3"},
     modes={"never": "no_data", "exported": "initial"},
     settle=_settle,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import Column, TableId, TableSchema
+from tailrace.columns import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
 from tailrace.config.timezone import timezone
@@ -27,13 +27,13 @@ from tailrace.connectors.changetables.dialect import (
 )
 from tailrace.connectors.changetables.log.fetching import FIRST_FETCH, next_fetch
 from tailrace.connectors.changetables.position import Newest, following, nothing, preceding
-from tailrace.connectors.sqlserver.server import statements
+from tailrace.connectors.sqlserver.server import catalog, ranges, statements
 from tailrace.connectors.sqlserver.server.connection import close, connect
 from tailrace.connectors.sqlserver.server.errors import refused, user_fault
 from tailrace.connectors.sqlserver.server.health import Health
-from tailrace.connectors.sqlserver.values.declaration import SIZED, UNSIZED, modifier
-from tailrace.connectors.sqlserver.values.texts import bound, positions, quoted, selected, texts
-from tailrace.errors import ConfigError, PositionLost, PrerequisiteError, TailraceError
+from tailrace.connectors.sqlserver.values.declaration import SIZED, UNSIZED
+from tailrace.connectors.sqlserver.values.texts import positions, quoted, selected, texts
+from tailrace.errors import PositionLost, PrerequisiteError, TailraceError
 
 if TYPE_CHECKING:
     import mssql_python
@@ -100,7 +100,7 @@ class SqlServerSession:
 
     @contextlib.contextmanager
     def _cursor(self) -> Iterator[mssql_python.Cursor]:
-        """A cursor whose errors are told as TailraceError."""
+        """A cursor whose errors are raised as TailraceError."""
         from mssql_python import exceptions
 
         try:
@@ -201,7 +201,7 @@ class SqlServerSession:
                 f"The capture instance {capture.name} of {self.database}.{capture.source} is gone, or the login "
                 f"{self.config['database.user']} may not read it any more.",
                 "Changes since the checkpoint may be lost: start with a new checkpoint, or with "
-                "snapshot.mode=when_needed; tailrace check tells of rights.",
+                "snapshot.mode=when_needed; tailrace check says which rights are missing.",
             )
         return bytes(found)
 
@@ -209,8 +209,8 @@ class SqlServerSession:
         if not captures:
             return []
         objects = sorted({number for one in captures for number in (one.source_id, one.object_id)})
-        columns = self._columns(objects)
-        keys = self._keys(sorted({one.source_id for one in captures}))
+        columns = catalog.columns(self.all, objects)
+        keys = catalog.keys(self.all, sorted({one.source_id for one in captures}))
         found = []
         for one in captures:
             of_source, of_change = columns.get(one.source_id, {}), columns.get(one.object_id, {})
@@ -224,34 +224,6 @@ class SqlServerSession:
             key = tuple(name for name in keys.get(one.source_id, ()) if name in one.columns)
             found.append(Described(one, TableSchema(one.source, listed, key, oid=one.source_id)))
         return found
-
-    def _columns(self, objects: Sequence[int]) -> dict[int, dict[str, Column]]:
-        """The columns of tables by object id and name, in the order of the table."""
-        found: dict[int, dict[str, Column]] = {}
-        for number, name, _, type_name, kind_id, *sizes, nullable, default, computed, identity in self.all(
-            statements.columns(objects)
-        ):
-            kind = type_name.lower()
-            found.setdefault(number, {})[name] = Column(
-                name,
-                kind,
-                kind_id,
-                modifier(kind, *sizes),
-                bool(nullable),
-                default,
-                generated=bool(computed),
-                identity=bool(identity),
-            )
-        return found
-
-    def _keys(self, objects: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """Of each table the primary key's columns, else those of its first unique index, as Debezium takes them."""
-        found: dict[int, tuple[int, list[str]]] = {}
-        for number, index, name in self.all(statements.keys(objects)):
-            first, names = found.setdefault(number, (index, []))
-            if index == first:
-                names.append(name)
-        return {number: tuple(names) for number, (_, names) in found.items()}
 
     def warnings(self, captures: Sequence[CaptureTable]) -> list[str]:
         question = self.config["database.sqlserver.agent.status.query"]
@@ -365,7 +337,7 @@ class SqlServerSession:
         # "IN (Transact-SQL)": lists of many thousands exhaust the server's resources (errors 8623, 8632)
         for low in range(0, len(others), _LISTED):
             part = others[low : low + _LISTED]
-            columns, keys = self._columns(part), self._keys(part)
+            columns, keys = catalog.columns(self.all, part), catalog.keys(self.all, part)
             found += [
                 TableSchema(ids[number], tuple(columns.get(number, {}).values()), keys.get(number, ()), oid=number)
                 for number in part
@@ -379,8 +351,7 @@ class SqlServerSession:
         return int(self.one(statements.ROW_COUNT, table.schema, table.table) or 0)
 
     def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
-        key = _columns(table, rows.key)
-        source, where, parameters = self._range(table, rows)
+        key, source, where, parameters = self._range(table, rows)
         with self._isolated():
             found = self._key(statements.boundary(source, key, where, self._recompile), (*parameters, count - 1))
             if found is not None and None in found:
@@ -389,8 +360,7 @@ class SqlServerSession:
         return found  # type: ignore[return-value]
 
     def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
-        key = _columns(table, rows.key)
-        source, where, parameters = self._range(table, rows)
+        key, source, where, parameters = self._range(table, rows)
         with self._isolated():
             return self._key(statements.first(source, key, where, last=True), parameters)  # type: ignore[return-value]
 
@@ -402,7 +372,7 @@ class SqlServerSession:
         return None
 
     def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
-        source, where, parameters = self._range(table, rows)
+        _, source, where, parameters = self._range(table, rows)
         order = [quoted(name) for name in rows.key]
         size = self._fetch("snapshot.fetch.size" if self.config.is_set("snapshot.fetch.size") else "", table)
         with self._isolated():
@@ -431,20 +401,8 @@ class SqlServerSession:
         assert fault is not None
         raise user_fault(fault, self.config, self.database, f"snapshot.select.statement.overrides.{table.id}")
 
-    def _range(self, table: TableSchema, rows: KeyRange) -> tuple[str, str, list[Any]]:
-        """The table with its hint, the condition of a range, and its parameters."""
-        key = _columns(table, rows.key)
-        parts: list[str] = []
-        parameters: list[Any] = []
-        for limit, condition in ((rows.after, statements.above), (rows.upto, statements.up_to)):
-            if limit is not None:
-                parts.append(condition(key))
-                values = [bound(column, text) for column, text in zip(key, limit, strict=True)]
-                parameters += statements.compared_parts(values)
-        if rows.condition:
-            parts.append(f"({rows.condition})")
-        source = quoted(table.id.schema, table.id.table) + statements.hint(self.config["snapshot.isolation.mode"])
-        return source, " and ".join(parts), parameters
+    def _range(self, table: TableSchema, rows: KeyRange) -> ranges.Select:
+        return ranges.select(table, rows, self.config["snapshot.isolation.mode"])
 
     @contextlib.contextmanager
     def _isolated(self) -> Iterator[None]:
@@ -497,16 +455,6 @@ class SqlServerSession:
 
     def close(self) -> None:
         close(self.connection)
-
-
-def _columns(table: TableSchema, names: Sequence[str]) -> list[Column]:
-    """Columns by name; raises ConfigError where the table has no such column, as a surrogate key may."""
-    known = {column.name: column for column in table.columns}
-    folded = {column.name.lower(): column for column in table.columns}
-    missing = [name for name in names if name not in known and name.lower() not in folded]
-    if missing:
-        raise ConfigError(f"The table {table.id} has no captured column {missing[0]}.", "Name one that is captured.")
-    return [known.get(name) or folded[name.lower()] for name in names]
 
 
 def _shown(position: Position) -> str:

@@ -28,15 +28,15 @@ IDENTITY = (
            choices=(_CLASS, "SqlServerConnector", "SqlServer")),
     Option("sourceinfo.struct.maker", Kind.TEXT, "Java class that makes the source block.",
            "io.debezium.connector.sqlserver.SqlServerSourceInfoStructMaker", unsupported=NO_JVM),
-    Option("source.timestamp.mode", Kind.TEXT, "1.x: what `source.ts_ms` tells.", "commit",
-           unsupported="it tells the time of the commit, as it does from Debezium 2 on"),
+    Option("source.timestamp.mode", Kind.TEXT, "1.x: what `source.ts_ms` shows.", "commit",
+           unsupported="it is the time of the commit, as it is from Debezium 2 on"),
 )  # fmt: skip
 
 CONNECTION = (
     Option("database.hostname", Kind.TEXT, "Host name or address of the server."),
     Option("database.port", Kind.INTEGER, "Port of the server.", 1433, check=between(1, 65535)),
     Option("database.instance", Kind.TEXT,
-           "Named instance, whose port the server's Browser service tells; without effect beside database.port."),
+           "Named instance, whose port the server's Browser service names; without effect beside database.port."),
     Option("database.user", Kind.TEXT, "Login that reads the change tables."),
     Option("database.password", Kind.SECRET, "Password of the login; best given as ${env:NAME} or ${file:PATH:KEY}."),
     Option("database.names", Kind.LIST, "Databases whose changes are captured; the format 1.0 has room for one.", [],
@@ -102,7 +102,7 @@ CHANGES = (
     Option("streaming.fetch.size", Kind.INTEGER, "Changes that one query of Debezium returns at most.", 0,
            notice="a query returns all of its range, and its rows are converted as they arrive"),
     Option("database.sqlserver.agent.status.query", Kind.TEXT,
-           "Select that tells in one row and column whether the capture agent runs, as 1 or 0, for servers without "
+           "Select that gives in one row and column whether the capture agent runs, as 1 or 0, for servers without "
            "sys.dm_server_services; ${db} stands for the database, in brackets.",
            "SELECT CASE WHEN dss.[status]=4 THEN 1 ELSE 0 END AS isRunning FROM ${db}.sys.dm_server_services dss "
            "WHERE dss.[servicename] LIKE N'SQL Server Agent (%'"),
@@ -186,10 +186,9 @@ def _settle(draft: Draft) -> None:
         )
     if "database.port" not in draft.given and values["database.instance"]:
         values["database.port"] = None
-    if draft.form == "1.0" and len(names) > 1:
+    if draft.event_format == "1.0" and len(names) > 1:
         draft.faults.append(
-            "database.names lists several databases, whose tables the topics of the 1.0 format cannot tell apart: "
-            "set event.format = 3"
+            "database.names lists several databases, whose tables share topics in the 1.0 format: set event.format = 3"
         )
     if values["signal.data.collection"] and names:
         try:
@@ -209,7 +208,7 @@ def _settle_databases(draft: Draft) -> None:
         included = [compile_expression(text) for text in values["database.include.list"]]
         excluded = [compile_expression(text) for text in values["database.exclude.list"]]
     except ValueError:
-        return  # told by the check of all lists
+        return  # the check of all lists says so
     left = [
         name
         for name in named
@@ -235,7 +234,7 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=("database.hostname", "database.names"),
-    form="1.0",
+    event_format="1.0",
     generations={"database.server.name": "1.0", "topic.prefix": "3"},
     modes=changetables.OLDER_MODES,
     settle=_settle,

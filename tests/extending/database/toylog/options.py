@@ -38,6 +38,6 @@ OPTIONS = Options(
         ("Kafka Connect", connect.CONNECT),
     ),
     required=("log.file", "topic.prefix"),
-    form="3",
+    event_format="3",
     generations={},
 )

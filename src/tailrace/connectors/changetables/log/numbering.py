@@ -125,7 +125,7 @@ def _boundaries(
     at_us: Int64s,
 ) -> list[Boundary]:
     from tailrace.events.captured import position_of
-    from tailrace.serde.lsn_kernels import lsn_text
+    from tailrace.values.lsns import lsn_text
 
     tables = [names.collection(source.settings, part.table.id) for part in parts]
     width = source.dialect.width

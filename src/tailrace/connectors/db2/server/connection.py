@@ -140,7 +140,7 @@ class Connection:
         self._call(self._driver.autocommit, self._driver.SQL_AUTOCOMMIT_ON)
 
     def rollback(self) -> None:
-        """Undo the transaction. Does not raise: what ends with it is told by the error that led to it."""
+        """Undo the transaction. Does not raise: what ends with it is in the error that led to it."""
         try:
             self._driver.rollback(self._handle)
             self._driver.autocommit(self._handle, self._driver.SQL_AUTOCOMMIT_ON)
@@ -177,7 +177,7 @@ class Connection:
         try:
             self._driver.free_stmt(prepared)
         except Exception:
-            # what it was used for has told of its failure
+            # what it was used for has raised its error
             return
 
     def _call(self, function: Any, *arguments: Any) -> Any:
@@ -224,7 +224,7 @@ class Connection:
                 f"Db2 refuses a statement: {text}.", "See whether a table or column was altered or dropped."
             )
         # the server's words may hold a value
-        return TailraceError(f"A statement failed (SQLSTATE {state}, SQLCODE {code}).", "Db2's log tells more.")
+        return TailraceError(f"A statement failed (SQLSTATE {state}, SQLCODE {code}).", "Db2's log says more.")
 
     def _shown(self, error: Exception) -> str:
         """The driver's words on one line, without the password and without the codes of the socket."""
@@ -235,7 +235,7 @@ class Connection:
         return text.rstrip(". ")
 
 
-# SQL20576N tells of the host's name and of versions; of SQL30081N the function and the code of IBM's GSKit.
+# SQL20576N shows the host's name and versions; of SQL30081N the function and the code of IBM's GSKit.
 _TLS = (
     (
         r'SQL20576N .*reason "1"',

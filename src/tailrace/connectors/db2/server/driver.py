@@ -79,7 +79,7 @@ _IDLE = frozenset(
         *("allownextonexhaustedresultset", "cursorsensitivity", "drivertype", "emulateparametermetadataforzcalls"),
     )
 )
-"""Java's properties that tune what the CLI driver has no equal of, and that change no value: no effect, and told so."""
+"""Java's properties that tune what the CLI driver does not have, and that change no value: ignored, with a warning."""
 
 _KEYWORDS = {keyword.lower(): keyword for keyword in KEYWORDS}
 

@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tailrace.connectors.db2.server.catalog import Catalog
 from tailrace.connectors.db2.server.catalog import Described as Found
+from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.findings import Finding, listed
 
 STALE_S = 300
-"""A capture program that has not read the log for so long is told of: it commits every 30 s unless it is set slower."""
-
-
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """A row of IBMSNAP_REGISTER. `old` is CD_OLD_SYNCHPOINT, `pairs` CHG_UPD_TO_DEL_INS, `prefix` that of before
-    images, empty where there are none."""
-
-    schema: str
-    table: str
-    change_schema: str
-    change_table: str
-    old: bytes | None
-    state: str
-    pairs: bool
-    prefix: str
-
-    @property
-    def name(self) -> str:
-        """The change table with its schema."""
-        return f"{self.change_schema}.{self.change_table}"
+"""A capture program that has not read the log for so long is reported: unless set slower, it commits every 30 s."""
 
 
 def amiss(age: float | None, registered: Sequence[Registered], catalog: Catalog) -> list[str]:
@@ -48,7 +28,7 @@ def program(age: float | None) -> Iterator[Finding]:
         yield Finding(
             "warning",
             "capture",
-            "The register does not tell when the capture program has last read the log.",
+            "The register does not show when the capture program has last read the log.",
             "See that it runs: values ASNCDC.ASNCDCSERVICES('status', 'asncdc').",
         )
     elif age > STALE_S:

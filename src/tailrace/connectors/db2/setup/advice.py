@@ -9,7 +9,7 @@ from tailrace.connectors import advice
 from tailrace.connectors.db2.dialect import Db2Session
 from tailrace.connectors.db2.server.catalog import quoted
 from tailrace.connectors.db2.server.driver import driver_properties
-from tailrace.connectors.db2.server.health import Registered
+from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, TailraceError
 

@@ -14,7 +14,7 @@ from tailrace.connectors.changetables.log import backlog
 from tailrace.connectors.db2.dialect import Db2Session, dialect
 from tailrace.connectors.db2.server import health
 from tailrace.connectors.db2.server.catalog import Catalog, Table, quoted
-from tailrace.connectors.db2.server.health import Registered
+from tailrace.connectors.db2.server.register import Registered
 from tailrace.connectors.db2.setup import advice
 from tailrace.connectors.findings import Finding, collisions, demanded, listed
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
@@ -22,7 +22,7 @@ from tailrace.events.settings import EventSettings
 from tailrace.snapshot.mode import snapshot_mode
 
 SHORT_MIN = 24 * 60
-"""A retention limit below this many minutes is told of: a pipeline may stand still for a night."""
+"""A retention limit below this many minutes is reported: a pipeline may stand still for a night."""
 
 _ADD = "call ASNCDC.ADDTABLE('SCHEMA', 'TABLE'), then values ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
 
@@ -39,7 +39,7 @@ def check(config: Config) -> list[Finding]:
 
 
 def demand(config: Config) -> list[Finding]:
-    """The same findings without the advice and those about the checkpoint, which the planner tells itself; raises
+    """The same findings without the advice and those about the checkpoint, which the planner reports itself; raises
     PrerequisiteError with all errors among them when there are any."""
     with closing(dialect(config).connect(config["database.dbname"])) as session:
         found = list(_Inspection(config, session).run())
@@ -151,7 +151,7 @@ class _Inspection:
         """Whether the changes behind the checkpoint are still there.
 
         IBMSNAP_PRUNCNTL has the positions of the Apply program's subscriptions, and a pipeline is none: only
-        CD_OLD_SYNCHPOINT tells how far a change table was pruned.
+        CD_OLD_SYNCHPOINT shows how far a change table was pruned.
         """
         read = backlog.reached(self.config, self.config["database.dbname"])
         if read is not None:
@@ -262,7 +262,7 @@ class _Inspection:
 
 
 def _cases(tables: Sequence[TableId]) -> Iterator[Finding]:
-    """Tables whose names are one name to whoever does not tell small letters from capitals."""
+    """Tables whose names are one name to whoever ignores the case of letters."""
     seen: dict[Table, list[TableId]] = {}
     for table in tables:
         seen.setdefault((table.schema.upper(), table.table.upper()), []).append(table)

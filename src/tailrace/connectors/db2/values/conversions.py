@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tailrace.columns import Column
-from tailrace.columns import logical as lt
+from tailrace.columns.logical import STRING
 from tailrace.connectors.db2.values import declared
 from tailrace.connectors.db2.values.declaration import BYTES, TEXTS, precision_and_scale
 from tailrace.connectors.db2.values.defaults import default_value
@@ -16,6 +16,7 @@ from tailrace.events import values
 from tailrace.events.plans import Types
 from tailrace.events.settings import EventSettings
 from tailrace.serde.conversion import Conversion
+from tailrace.values.strings import XML
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:
@@ -34,7 +35,7 @@ def _decfloat(column: Column, settings: EventSettings) -> Conversion | None:
 
 
 def _text(column: Column, settings: EventSettings) -> Conversion:
-    return values.text(settings, lt.XML if column.type_name == "XML" else lt.STRING)
+    return values.text(settings, XML if column.type_name == "XML" else STRING)
 
 
 _TYPES: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {

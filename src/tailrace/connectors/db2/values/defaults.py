@@ -15,8 +15,8 @@ from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.db2.values.declaration import BYTES, DECIMALS, FLOATS, INTEGERS, TEXTS, TIMESTAMPS
 from tailrace.events.settings import EventSettings
-from tailrace.serde import scalar
 from tailrace.serde.conversion import Conversion
+from tailrace.values.decimals import plain_number
 
 _TEXT = re.compile(r"(?:[GNgn])?'((?:[^']|'')*)'", re.DOTALL)
 _HEXADECIMAL = re.compile(r"(?:[Bb]?[Xx])'((?:[0-9a-fA-F]{2})*)'")
@@ -58,9 +58,9 @@ def literal(column: Column, expression: str) -> str | None:
         return None
     try:
         if name in INTEGERS:
-            return str(int(Decimal(scalar.plain_number(expression))))
+            return str(int(Decimal(plain_number(expression))))
         if name in DECIMALS:
-            return scalar.plain_number(expression)
+            return plain_number(expression)
     except ValueError:
         # an exponent that no number has
         return None

@@ -17,7 +17,7 @@ from typing import Any
 from tailrace.connectors.mongodb.values.json_forms import STRICT
 from tailrace.connectors.mongodb.values.plain_json import escaped
 from tailrace.errors import ConversionError
-from tailrace.serde.double_kernels import double_text
+from tailrace.values.doubles import double_text
 
 
 @dataclass(frozen=True, slots=True)

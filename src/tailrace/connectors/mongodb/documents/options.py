@@ -89,8 +89,8 @@ def unwrap(names: list[str], given: Mapping[str, str], form: str) -> tuple[Unwra
             faults.append(f"{start}{name} is not supported: {_REFUSED[name]}")
         else:
             other = next((known for known in _DEFAULTS if name in _DEFAULTS[known]), "")
-            told = f"it belongs to event.format={other}" if other else "ExtractNewDocumentState has no such option"
-            faults.append(f"{start}{name} is not supported: {told}")
+            reason = f"it belongs to event.format={other}" if other else "ExtractNewDocumentState has no such option"
+            faults.append(f"{start}{name} is not supported: {reason}")
     for name, words in _WORDS.items():
         if name in values and values[name].lower() not in words:
             faults.append(f"{start}{name} must be one of {', '.join(words)}, not {values[name]!r}")

@@ -16,8 +16,8 @@ from typing import Any
 
 from tailrace.connectors.mongodb.documents.extended import Document, Typed
 from tailrace.errors import ConversionError
-from tailrace.serde.double_kernels import double_text
 from tailrace.serde.json_text import quoted
+from tailrace.values.doubles import double_text
 
 Schema = tuple[str, str | None, int | None, bool, Any]
 Shaped = tuple[Schema, Any]
@@ -58,8 +58,8 @@ class Shaper:
         for field, value in document.items():
             if _is_left_out(value):
                 continue
-            told = _sanitized(field) if self.sanitize else field
-            found.append((told, self.value(value, f"{name or 'null'}.{told}", inside)))
+            shown = _sanitized(field) if self.sanitize else field
+            found.append((shown, self.value(value, f"{name or 'null'}.{shown}", inside)))
         return found
 
     def struct(self, document: Document, name: str | None, inside: bool) -> Shaped:

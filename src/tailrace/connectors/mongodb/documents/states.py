@@ -15,9 +15,9 @@ _REMOVED = object()
 
 
 def state_after(before: Document | None, payload: dict[str, Any]) -> Document | None:
-    """The document after an event, of either format; None when there is none, or when nobody can tell.
+    """The document after an event, of either format; None when there is none, or when nobody can know.
 
-    `before` is the document as the events until then left it, None where they tell of none; it may be changed. An
+    `before` is the document as the events until then left it, None where they have none; it may be changed. An
     update alone, without the document that it changes, cannot be applied. Raises ConversionError for a patch of a form
     that no known server writes, or that does not fit the document.
     """
@@ -29,12 +29,12 @@ def state_after(before: Document | None, payload: dict[str, Any]) -> Document | 
     if operation != "u":
         return None
     if "updateDescription" in payload:
-        told = payload["updateDescription"]
-        if before is None or told is None:
+        description = payload["updateDescription"]
+        if before is None or description is None:
             return None
-        updated = Document() if told["updatedFields"] is None else _document(read(told["updatedFields"]))
-        sizes = [(part["field"], part["size"]) for part in told["truncatedArrays"] or ()]
-        return described(before, updated, told["removedFields"] or [], sizes)
+        updated = Document() if description["updatedFields"] is None else _document(read(description["updatedFields"]))
+        sizes = [(part["field"], part["size"]) for part in description["truncatedArrays"] or ()]
+        return described(before, updated, description["removedFields"] or [], sizes)
     patch = _document(read(payload["patch"]))
     return patched(before, patch)
 

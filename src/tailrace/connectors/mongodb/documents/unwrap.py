@@ -38,8 +38,8 @@ from tailrace.errors import ConversionError
 from tailrace.serde.json_text import dumps, quoted
 
 _TEXTS = ("op", "version", "connector", "name", "snapshot", "db", "sequence", "rs", "collection", "lsid", "id")
-_UNTOLD: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
-"""Types of fields in headers where headers have schemas and values, that would tell them, have none."""
+_UNDECLARED: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
+"""Types of fields in headers where headers have schemas and values, that would show them, have none."""
 
 _DATA = frozenset("crud")
 _MARK = b',"payload":'
@@ -214,18 +214,20 @@ class Unwrapping:
 
     def _added(self, field: Added, payload: dict[str, Any], types: dict[str, Any]) -> Shaped:
         """The schema and the value of a field of the envelope or one of its structs."""
-        within, told = payload, types
+        within, declared = payload, types
         struct_name = field.struct or ("" if field.field in payload else "source")
         if struct_name:
             within = payload.get(struct_name) or {}
-            told = {part["field"]: part for part in types.get(struct_name, {}).get("fields", ())}
+            declared = {part["field"]: part for part in types.get(struct_name, {}).get("fields", ())}
             if struct_name not in payload or (payload[struct_name] is not None and field.field not in within):
                 raise _unknown(field)
         value = within.get(field.field)
-        if isinstance(value, dict) or (types and field.field not in told):
+        if isinstance(value, dict) or (types and field.field not in declared):
             raise _unknown(field)
         schema = (
-            _schema(told[field.field], self._settings.format != "1.1") if types else _UNTOLD.get(field.field, INT64)
+            _schema(declared[field.field], self._settings.format != "1.1")
+            if types
+            else _UNDECLARED.get(field.field, INT64)
         )
         if types and isinstance(value, list):
             return schema, [None if item is None else dumps(item) for item in value]
@@ -236,7 +238,7 @@ class Unwrapping:
         return self._text(schema_json(schema), value_json(schema, value), self._schemas.header)
 
     def _operation(self, operation: str) -> list[tuple[str, bytes | None]]:
-        """The header that tells the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
+        """The header that names the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
         chosen = self._settings
         names = ["__debezium-operation"] if chosen.operation_header else []
         names += [field.name for field in chosen.headers if field.field == "op" and not field.struct]
@@ -271,11 +273,11 @@ def _unknown(field: Added) -> ConversionError:
     )
 
 
-def _schema(told: dict[str, Any], optional: bool) -> Schema:
+def _schema(declared: dict[str, Any], optional: bool) -> Schema:
     """The schema of a scalar, or of an array of them, as JsonConverter writes it."""
-    parts: Any = _schema(told["items"], False) if told["type"] == "array" else None
-    if "parameters" in told:
-        parts = f',"parameters":{dumps(told["parameters"])}'
+    parts: Any = _schema(declared["items"], False) if declared["type"] == "array" else None
+    if "parameters" in declared:
+        parts = f',"parameters":{dumps(declared["parameters"])}'
         # Debezium 3 makes the field optional anew, and the default is not taken along.
-        parts += f',"default":{dumps(told["default"])}' if "default" in told and not optional else ""
-    return (told["type"], told.get("name"), told.get("version"), optional or told["optional"], parts)
+        parts += f',"default":{dumps(declared["default"])}' if "default" in declared and not optional else ""
+    return (declared["type"], declared.get("name"), declared.get("version"), optional or declared["optional"], parts)

@@ -1,15 +1,15 @@
-"""The schemas of MongoDB's keys and values, of the 1.1 form and of today's."""
+"""The layouts of MongoDB's keys and values, of the 1.1 form and of today's."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from tailrace.columns.logical import BOOLEAN, INT32, INT64, JSON, STRING, Field, LogicalType, array, semantic, struct
+from tailrace.columns.logical import BOOLEAN, INT32, INT64, STRING, Field, array, semantic, struct
 from tailrace.columns.table import TableId
 from tailrace.connectors.mongodb.log.chunk import Namespace
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.events import names
-from tailrace.events.envelope import transaction_schema
+from tailrace.events.envelope import transaction_layout
+from tailrace.records.layout import MARKER, Column, Constant, Member, Struct
+from tailrace.values.strings import JSON
 
 _MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _OLD_MARKERS = "true,last,false"
@@ -34,49 +34,62 @@ def table_id(namespace: Namespace) -> TableId:
     return TableId("", *namespace)
 
 
-def source_schema(settings: MongoSettings) -> LogicalType:
+def source_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
     """The source block (document 003; `source.struct.version=v1` is that of Debezium before 0.10)."""
+    events, (database, collection) = settings.events, namespace
     if settings.old_source:
-        fields = [
-            Field("version", _TEXT), Field("connector", _TEXT), Field("name", STRING), Field("rs", STRING),
-            Field("ns", STRING), Field("sec", INT32), Field("ord", INT32), Field("h", _NUMBER),
-            Field("initsync", BOOLEAN.with_optional(True).with_default(False)),
-        ]  # fmt: skip
-        return struct(*fields, name="io.debezium.connector.mongo.Source", version=1)
+        members = [
+            Member("version", Constant(events.version, _TEXT)),
+            Member("connector", Constant(events.connector, _TEXT)),
+            Member("name", Constant(events.logical_name, STRING)),
+            Member("rs", Constant(settings.replica_set, STRING)),
+            Member("ns", Constant(f"{database}.{collection}", STRING)),
+            Member("sec", Column("seconds", INT32)),
+            Member("ord", Column("increment", INT32)),
+            Member("h", Column("hash", _NUMBER)),
+            Member("initsync", Column("initial", BOOLEAN.with_optional(True).with_default(False))),
+        ]
+        return Struct(tuple(members), "io.debezium.connector.mongo.Source", 1)
     allowed = _OLD_MARKERS if settings.legacy else _MARKERS
     marker = semantic(STRING, "io.debezium.data.Enum", allowed=allowed).with_optional(True).with_default("false")
-    fields = [
-        Field("version", STRING), Field("connector", STRING), Field("name", STRING), Field("ts_ms", INT64),
-        Field("snapshot", marker), Field("db", STRING),
-    ]  # fmt: skip
+    members = [
+        Member("version", Constant(events.version, STRING)),
+        Member("connector", Constant(events.connector, STRING)),
+        Member("name", Constant(events.logical_name, STRING)),
+        Member("ts_ms", Column("wall_ms", INT64)),
+        Member("snapshot", Column("marker", marker, MARKER)),
+        Member("db", Constant(database, STRING)),
+    ]
+    shown, place = Member("collection", Constant(collection, STRING)), Member("ord", Column("increment", INT32))
     if settings.legacy:
-        fields += [Field("rs", STRING), Field("collection", STRING), Field("ord", INT32)]
-        fields += [Field("h", _NUMBER), Field("tord", _NUMBER)]
+        members += [Member("rs", Constant(settings.replica_set, STRING)), shown, place]
+        members += [Member("h", Column("hash", _NUMBER)), Member("tord", Column("order", _NUMBER))]
     else:
-        fields += [Field("sequence", _TEXT), Field("ts_us", _NUMBER), Field("ts_ns", _NUMBER)]
-        fields += [Field("collection", STRING), Field("ord", INT32), Field("lsid", _TEXT)]
-        fields += [Field("txnNumber", _NUMBER), Field("wallTime", _NUMBER)]
-    name = names.schema_name(settings.events, "io.debezium.connector.mongo.Source")
-    return struct(*fields, name=name, version=None if settings.legacy else 1)
+        members.append(Member("sequence", Constant(None, _TEXT)))
+        members += [Member(f"ts_{unit}", Column(f"wall_{unit}", _NUMBER)) for unit in ("us", "ns")]
+        members += [shown, place, Member("lsid", Column("session", _TEXT))]
+        members.append(Member("txnNumber", Column("transaction_number", _NUMBER)))
+        members.append(Member("wallTime", Column("wall_time", _NUMBER)))
+    name = names.schema_name(events, "io.debezium.connector.mongo.Source")
+    return Struct(tuple(members), name, None if settings.legacy else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
-    key: LogicalType
-    value: LogicalType
+def key_layout(namespace: Namespace, settings: MongoSettings) -> Struct:
+    """The key: `_id` as text."""
+    members = [Member("id", Column("id", STRING))]
+    further = names.table_field(settings.events, table_id(namespace))
+    if further is not None:
+        members.append(Member(further[0], Constant(further[1], STRING)))
+    return Struct(tuple(members), f"{names.schema_prefix(settings.events, table_id(namespace))}.Key")
 
 
-def schemas(namespace: Namespace, settings: MongoSettings) -> Schemas:
-    """The schemas of a collection's keys and values."""
-    prefix = names.schema_prefix(settings.events, table_id(namespace))
+def value_layout(namespace: Namespace, settings: MongoSettings, op: str) -> Struct:
+    """The envelope of an operation."""
     images = ("after", "patch", "filter") if settings.legacy else ("before", "after")
-    fields = [Field(name, _DOCUMENT) for name in images]
+    members = [Member(name, Column(name, _DOCUMENT)) for name in images]
     if not settings.legacy:
-        fields.append(Field("updateDescription", _UPDATE))
-    fields += [Field("source", source_schema(settings)), Field("op", _TEXT), Field("ts_ms", _NUMBER)]
-    fields.append(Field("transaction", transaction_schema(settings.events)))
-    key = [Field("id", STRING)]
-    told = names.table_field(settings.events, table_id(namespace))
-    if told is not None:
-        key.append(Field(told[0], STRING))
-    return Schemas(struct(*key, name=f"{prefix}.Key"), struct(*fields, name=f"{prefix}.Envelope"))
+        members.append(Member("updateDescription", Column("update", _UPDATE)))
+    members.append(Member("source", source_layout(namespace, settings)))
+    members += [Member("op", Constant(op, _TEXT)), Member("ts_ms", Column("made_ms", _NUMBER))]
+    members.append(Member("transaction", Column("transaction", transaction_layout(settings.events).type)))
+    return Struct(tuple(members), f"{names.schema_prefix(settings.events, table_id(namespace))}.Envelope")

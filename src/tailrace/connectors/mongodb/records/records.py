@@ -1,43 +1,48 @@
 """From a segment to the rows that Spark gets: the columnar path from raw BSON to events. Runs in workers.
 
-A segment is worked off in blocks. Of each block every value that an event shows becomes a fragment (the JSON of all
-its values, one after another), and every record is put together from literals and fragments in one pass.
+A segment is worked off in blocks. A block gives the columns of its layouts when an encoding asks for them: BSON is
+written as JSON by kernels of its own, the rest are numbers and texts.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace import formats
 from tailrace.columns.batch import Int32s, Marker
-from tailrace.columns.logical import LogicalType
 from tailrace.columns.row import rows_of
 from tailrace.connectors.mongodb.log.chunk import Flags, Namespace
 from tailrace.connectors.mongodb.records import texts
-from tailrace.connectors.mongodb.records.envelope import schemas, table_id
+from tailrace.connectors.mongodb.records.envelope import key_layout, table_id, value_layout
 from tailrace.connectors.mongodb.records.images import Images, Values, images
 from tailrace.connectors.mongodb.records.quarantine import beyond, unconvertible
 from tailrace.connectors.mongodb.records.segment import OPLOG, READ, Segment
+from tailrace.connectors.mongodb.records.texts import Edit
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values.field_filters import field_filter
 from tailrace.connectors.mongodb.values.fields import Int64s
-from tailrace.connectors.mongodb.values.json_forms import STRICT
+from tailrace.connectors.mongodb.values.json_forms import STRICT, Form
 from tailrace.errors import ConversionError, DecodeError
 from tailrace.events import names
 from tailrace.events.envelope import marker_text
-from tailrace.events.headers import header_column
+from tailrace.events.headers import Pairs, compiled, constant_headers, context
+from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
-from tailrace.serde.assemble import CHANGE, KINDS, MARKER, NO_PROGRAM, RECORD, Fragment, Programs
-from tailrace.serde.fragments import integers_fragment, strings_fragment
-from tailrace.serde.json_text import dumps, quoted, schema_text
-from tailrace.serde.memory import binary_array, readonly, text_buffers
+from tailrace.records.columns import Same, Texts, Written
+from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn
+from tailrace.serde.assemble import KINDS
+from tailrace.serde.conversion import ColumnPlan
+from tailrace.serde.fragments import text_fragment
+from tailrace.serde.json_text import quoted
 
 _MAX_CHANGES = 4_096
 _MAX_BYTES = 16 << 20
@@ -47,37 +52,26 @@ _DELETE = ord("d")
 
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
-    """Everything about a collection's records that does not depend on the change.
-
-    Each `…_open` precedes a payload: its schema, or nothing; `…_close` follows it. `key_more` is the JSON of a key's
-    further field, which is the same in all of the collection's.
-    """
+    """Everything about a collection's records that does not depend on the change; `key` and `values`, by the code of
+    the operation, are documents of the encodings."""
 
     topic: str
-    key_open: bytes
-    key_more: bytes
-    key_close: bytes
-    value_open: bytes
-    value_close: bytes
+    key: Any
+    values: Mapping[int, Any]
+    headers: Pairs
 
 
 @lru_cache(maxsize=1024)
 def collection_plan(namespace: Namespace, settings: MongoSettings) -> CollectionPlan:
     """The plan of a collection's records."""
     events = settings.events
-    found = schemas(namespace, settings)
-    told = names.table_field(events, table_id(namespace))
-
-    def enclosure(schema: LogicalType, enabled: bool) -> tuple[bytes, bytes]:
-        return (f'{{"schema":{schema_text(schema)},"payload":'.encode(), b"}") if enabled else (b"", b"")
-
-    key_open, key_close = enclosure(found.key, events.key_schemas_enable)
+    keys, values = formats.find(events.key_format), formats.find(events.value_format)
+    schemas = events.value_schemas_enable
     return CollectionPlan(
         names.topic(events, table_id(namespace)),
-        key_open,
-        b"" if told is None else f",{quoted(told[0])}:{quoted(told[1])}".encode(),
-        key_close,
-        *enclosure(found.value, events.value_schemas_enable),
+        keys.compile(key_layout(namespace, settings), events.key_schemas_enable),
+        {ord(op): values.compile(value_layout(namespace, settings, op), schemas) for op in "crud"},
+        compiled(context(events), events),
     )
 
 
@@ -183,6 +177,9 @@ class _Block:
         self.seconds = segment.time[low:high] >> 32
         self.now = time.time_ns()
         self._ns = self._moments()
+        self.kept: dict[Hashable, Any] = {}
+        self._made: dict[str, pa.Array | Same | Written] = {}
+        self._blocks: dict[str, formats.Block] = {}
 
     def _moments(self) -> Int64s:
         """What the source block tells as the change's time, in ns since 1970."""
@@ -206,8 +203,8 @@ class _Block:
             {
                 "topic": lambda: _constant(self.plan.topic, count),
                 "key": self._keys,
-                "value": self._values,
-                "headers": lambda: header_column(events, np.zeros(count, np.uint8), pa.nulls(count, pa.binary())),
+                "value": self._encoded,
+                "headers": lambda: constant_headers(self.plan.headers, count),
                 "op": self._ops,
                 "database": lambda: _constant(database, count),
                 "schema": lambda: pa.nulls(count, pa.string()),
@@ -220,173 +217,128 @@ class _Block:
             },
         )
 
-    def _keys(self) -> pa.Array:
-        form = texts.key_form(self.settings)
-        ids = self._part(self.images.key)
-        fragment = texts.values(self.segment.data, ids, form)
-        programs = Programs()
-        program = np.full(len(self.change), programs.begin(), np.uint16)
-        programs.literal(self.plan.key_open + b'{"id":')
-        programs.fragment(fragment, CHANGE)
-        programs.literal(self.plan.key_more + b"}" + self.plan.key_close)
-        programs.end()
-        return binary_array(*programs.run(program, self.index))
-
     def _part(self, values: Values) -> Values:
         return values.part(self.low, self.high)
 
-    def _values(self) -> pa.Array:
-        programs = Programs()
-        program = np.full(len(self.change), NO_PROGRAM, np.uint16)
-        shown = self._shown()
-        source = self._source()
-        block = self._block()
-        for code in np.unique(self.op).tolist():
-            if code == _TOMBSTONE:
-                continue
-            program[self.op == code] = programs.begin()
-            separator = self.plan.value_open + b"{"
-            for name, fragment in shown:
-                programs.literal(separator + f'"{name}":'.encode())
-                separator = b","
-                if fragment is None:
-                    programs.literal(b"null")
-                else:
-                    programs.fragment(fragment, CHANGE)
-            programs.literal(b',"source":')
-            for literal, part, kind in source:
-                programs.literal(literal)
-                if part is not None:
-                    programs.fragment(part, kind)
-            programs.literal(f',"op":"{chr(code)}","ts_ms":{self.now // 1_000_000},"transaction":'.encode())
-            if block is None:
-                programs.literal(b"null")
-            else:
-                programs.fragment(block, CHANGE)
-            programs.literal(b"}" + self.plan.value_close)
-            programs.end()
-        data, offsets = programs.run(program, self.index)
-        present = self.op != _TOMBSTONE
-        return binary_array(data, offsets, None if present.all() else present)
+    def _block(self, name: str) -> formats.Block:
+        """The block of an encoding; keys and values of one share what is made of columns."""
+        if name not in self._blocks:
+            self._blocks[name] = formats.find(name).block(self)
+        return self._blocks[name]
 
-    def _shown(self) -> list[tuple[str, Fragment | None]]:
-        """The fields of the envelope before `source`; None where all are null."""
-        segment, found, settings = self.segment, self.images, self.settings
-        form = texts.document_form(settings)
+    def _keys(self) -> pa.Array:
+        block = self._block(self.settings.events.key_format)
+        return block.encode([self.plan.key], np.zeros(len(self.op), np.int32))
 
-        edits = self.edits
+    def _encoded(self) -> pa.Array:
+        codes = np.flatnonzero(np.bincount(self.op))
+        place = np.zeros(256, np.int32)
+        place[codes] = np.arange(len(codes))
+        documents = [self.plan.values.get(code) for code in codes.tolist()]
+        return self._block(self.settings.events.value_format).encode(documents, place[self.op])
 
-        def text(values: Values, edit: texts.Edit | None = None) -> Fragment | None:
-            part = self._part(values)
-            return texts.values(segment.data, part, form, edit) if (part.places >= 0).any() else None
+    # --- columns -------------------------------------------------------------------------------------------------
 
-        document = None if edits is None else edits.documents
-        entry = None if edits is None else edits.entries
+    def texts(self, leaf: ImageColumn) -> Texts:
+        """No layout here has columns of tables."""
+        raise NotImplementedError(leaf)
 
-        if settings.legacy:
-            return [
-                ("after", text(found.after, document)),
-                ("patch", text(found.patch, entry)),
-                ("filter", text(found.filter)),
-            ]
-        return [
-            ("before", text(found.before, document)),
-            ("after", text(found.after, document)),
-            ("updateDescription", self._update()),
-        ]
+    def lost(self, column: ColumnPlan, count: int) -> None:
+        """No layout here has columns of tables."""
+        raise NotImplementedError(column)
 
-    def _update(self) -> Fragment | None:
+    def values(self, leaf: Column) -> pa.Array | Same | Written:
+        """See records.columns.Columns."""
+        if leaf.name not in self._made:
+            self._made[leaf.name] = self._MAKERS[leaf.name](self)
+        return self._made[leaf.name]
+
+    def _written(self, values: Values, form: Form, edit: Edit | None = None) -> Same | Written:
+        """Values of BSON as JSON; none in the whole block is the same for all."""
+        part = self._part(values)
+        if not (part.places >= 0).any():
+            return Same(None)
+        return Written(texts.values(self.segment.data, part, form, edit))
+
+    def _document(self, values: Values) -> Same | Written:
+        form = texts.document_form(self.settings)
+        return self._written(values, form, None if self.edits is None else self.edits.documents)
+
+    def _patch(self) -> Same | Written:
+        form = texts.document_form(self.settings)
+        return self._written(self.images.patch, form, None if self.edits is None else self.edits.entries)
+
+    def _update(self) -> Same | Written:
         found = self.images
         updated, removed, truncated = (self._part(part) for part in (found.updated, found.removed, found.truncated))
         if not (updated.places >= 0).any():
-            return None
-        return texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits)
+            return Same(None)
+        return Written(texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits))
 
-    # --- source and transaction ----------------------------------------------------------------------------------
-
-    def _source(self) -> list[tuple[bytes, Fragment | None, int]]:
-        """The source block: literals, each with the fragment behind it and the kind of its index."""
-        settings, events = self.settings, self.settings.events
-        database, collection = self.segment.namespace
-        head = {"version": events.version, "connector": events.connector, "name": events.logical_name}
-        opening = dumps(head)[:-1]
-        increments = integers_fragment(self._orders())
-        if settings.old_source:
-            name = quoted(f"{database}.{collection}")
-            return [
-                (f'{opening},"rs":{quoted(settings.replica_set)},"ns":{name},"sec":'.encode(),
-                 integers_fragment(self.seconds), CHANGE),
-                (b',"ord":', increments, CHANGE),
-                (b',"h":', self._hashes(), CHANGE),
-                (f',"initsync":{dumps(self.segment.kind == READ)}}}'.encode(), None, CHANGE),
-            ]  # fmt: skip
-        parts: list[tuple[bytes, Fragment | None, int]] = [
-            (f'{opening},"ts_ms":'.encode(), integers_fragment(self._ns // 1_000_000), CHANGE),
-            self._marker(),
-        ]
-        if settings.legacy:
-            order = self.segment.order
-            orders = np.zeros(self.high - self.low, np.int64) if order is None else order[self.low : self.high]
-            parts += [
-                (f',"db":{quoted(database)},"rs":{quoted(settings.replica_set)},"collection":{quoted(collection)},"ord":'
-                 .encode(), increments, CHANGE),
-                (b',"h":', self._hashes(), CHANGE),
-                (b',"tord":', _numbers(orders, orders > 0), CHANGE),
-            ]  # fmt: skip
-        else:
-            parts += [
-                (f',"db":{quoted(database)},"sequence":null,"ts_us":'.encode(),
-                 integers_fragment(self._ns // 1000), CHANGE),
-                (b',"ts_ns":', integers_fragment(self._ns), CHANGE),
-                (f',"collection":{quoted(collection)},"ord":'.encode(), increments, CHANGE),
-                (b',"lsid":', self._sessions(), CHANGE),
-                (b',"txnNumber":', self._of_images(self.images.transaction, self.images.has_transaction), CHANGE),
-                (b',"wallTime":', self._of_images(self.images.wall_ms, self.images.has_wall), CHANGE),
-            ]  # fmt: skip
-        return [*parts, (b"}", None, CHANGE)]
-
-    def _orders(self) -> Int64s:
+    def _increments(self) -> pa.Array | Same:
         """The increments of the timestamps; -1 for documents that a snapshot has read (today's form)."""
         if self.segment.read_ns and not self.settings.legacy:
-            return np.full(self.high - self.low, -1, np.int64)
-        return self.segment.time[self.low : self.high] & 0xFFFFFFFF
+            return Same(-1)
+        return pa.array(self.segment.time[self.low : self.high] & 0xFFFFFFFF)
 
-    def _marker(self) -> tuple[bytes, Fragment | None, int]:
+    def _snapshots(self) -> pa.Array | Same:
         if self.segment.markers is None:
-            shown = dumps(marker_text(Marker.FALSE, self.settings.events))
-            return f',"snapshot":{shown}'.encode(), None, CHANGE
-        return b',"snapshot":', _marker_fragment(self.settings), MARKER
+            return Same(marker_text(Marker.FALSE, self.settings.events))
+        return _marker_texts(self.settings.events)
 
-    def _hashes(self) -> Fragment:
+    def _hashes(self) -> pa.Array | Same:
         segment = self.segment
         if segment.hash is None or segment.hashed is None:
-            return _nulls(self.high - self.low)
+            return Same(None)
         return _numbers(segment.hash[self.low : self.high], segment.hashed[self.low : self.high])
 
-    def _of_images(self, values: Int64s, known: npt.NDArray[np.bool_]) -> Fragment:
+    def _orders(self) -> pa.Array | Same:
+        if self.segment.order is None:
+            return Same(None)
+        orders = self.segment.order[self.low : self.high]
+        return _numbers(orders, orders > 0)
+
+    def _of_images(self, values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | Same:
         return _numbers(values[self.low : self.high], known[self.low : self.high])
 
-    def _sessions(self) -> Fragment:
-        part = self._part(self.images.session)
-        if not (part.places >= 0).any():
-            return _nulls(self.high - self.low)
-        return texts.values(self.segment.data, part, STRICT)
-
-    def _block(self) -> Fragment | None:
-        """The `transaction` block of each change; None where none has one."""
+    def _transaction(self) -> Same | Written:
+        """The `transaction` block of each change, null where it has none."""
         segment = self.segment
         if segment.total_order is None or segment.table_order is None:
-            return None
+            return Same(None)
         total, table = segment.total_order[self.low : self.high], segment.table_order[self.low : self.high]
         if not total.any():
-            return None
+            return Same(None)
         told = texts.transaction_names(segment, self.images, self.low, self.high)
         names_of = pa.array([None if name is None else quoted(name) for name in told], pa.string())
         parts = pc.binary_join_element_wise(
             '{"id":', names_of, ',"total_order":', pa.array(total).cast(pa.string()),
             ',"data_collection_order":', pa.array(table).cast(pa.string()), "}", "",
         )  # fmt: skip
-        return _text_fragment(pc.if_else(pa.array(total > 0), parts, "null"))
+        return Written(text_fragment(pc.if_else(pa.array(total > 0), parts, "null")))
+
+    _MAKERS: ClassVar[dict[str, Callable[[_Block], pa.Array | Same | Written]]] = {
+        "id": lambda self: self._written(self.images.key, texts.key_form(self.settings)),
+        "before": lambda self: self._document(self.images.before),
+        "after": lambda self: self._document(self.images.after),
+        "patch": _patch,
+        "filter": lambda self: self._written(self.images.filter, texts.document_form(self.settings)),
+        "update": _update,
+        "seconds": lambda self: pa.array(self.seconds),
+        "increment": _increments,
+        "hash": _hashes,
+        "order": _orders,
+        "initial": lambda self: Same(self.segment.kind == READ),
+        "marker": _snapshots,
+        "wall_ms": lambda self: pa.array(self._ns // 1_000_000),
+        "wall_us": lambda self: pa.array(self._ns // 1000),
+        "wall_ns": lambda self: pa.array(self._ns),
+        "session": lambda self: self._written(self.images.session, STRICT),
+        "transaction_number": lambda self: self._of_images(self.images.transaction, self.images.has_transaction),
+        "wall_time": lambda self: self._of_images(self.images.wall_ms, self.images.has_wall),
+        "made_ms": lambda self: Same(self.now // 1_000_000),
+        "transaction": _transaction,
+    }
 
     # --- plain columns -------------------------------------------------------------------------------------------
 
@@ -427,28 +379,16 @@ def _op_name(code: int) -> str:
     return "tombstone" if code == _TOMBSTONE else chr(code)
 
 
-def _text_fragment(column: pa.Array) -> Fragment:
-    return Fragment(*text_buffers(column))
-
-
-def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> Fragment:
-    """Numbers, `null` where they are not known."""
-    if known.all():
-        return integers_fragment(values)
+def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | Same:
+    """Numbers, null where they are not known."""
     if not known.any():
-        return _nulls(len(values))
-    return _text_fragment(pc.fill_null(pa.array(values, mask=~known).cast(pa.string()), "null"))
-
-
-@lru_cache(maxsize=64)
-def _nulls(count: int) -> Fragment:
-    text = np.frombuffer(b"null" * count + b"\0", np.uint8)
-    return Fragment(text, readonly(np.arange(count + 1, dtype=np.int32) * 4))
+        return Same(None)
+    return pa.array(values) if known.all() else pa.array(values, mask=~known)
 
 
 @lru_cache(maxsize=8)
-def _marker_fragment(settings: MongoSettings) -> Fragment:
-    return strings_fragment([dumps(marker_text(marker, settings.events)).encode() for marker in Marker])
+def _marker_texts(events: EventSettings) -> pa.Array:
+    return pa.array([marker_text(marker, events) for marker in Marker], pa.string())
 
 
 def _constant(text: str, count: int) -> pa.Array:

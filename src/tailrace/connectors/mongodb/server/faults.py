@@ -59,7 +59,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def explained_error(error: BaseException) -> TailraceError:
-    """The error in the words of tailrace. The server's text is told without what a document may hold."""
+    """The error in the words of tailrace. The server's text is shown without what a document may hold."""
     from pymongo.errors import OperationFailure, PyMongoError
 
     if isinstance(error, TailraceError):
@@ -90,7 +90,7 @@ def explained_error(error: BaseException) -> TailraceError:
                 "Start it with --replSet and run rs.initiate(), or connect to a mongos.",
             )
         name = str((error.details or {}).get("codeName") or "no name")
-        return ConnectionFailed(f"MongoDB refuses a command with code {code} ({name}).", "Its log tells more.")
+        return ConnectionFailed(f"MongoDB refuses a command with code {code} ({name}).", "Its log says more.")
     if isinstance(error, NotYetCommitted):
         return ConnectionFailed(
             "The primary does not show the position where reading stopped as known to a majority.",
@@ -122,7 +122,7 @@ def explained(call: Callable[..., Result]) -> Callable[..., Result]:
 
 
 def _tls_fault(error: BaseException) -> ConnectionFailed | None:
-    """What is wrong with a server's certificate or a client's, as OpenSSL's words within the driver's tell."""
+    """What is wrong with a server's certificate or a client's, as OpenSSL's words within the driver's say."""
     text = str(error)
     for expression, reason, remedy in _TLS:
         if re.search(expression, text):

@@ -14,7 +14,7 @@ import numpy as np
 
 from tailrace.connectors.mongodb.values import extended_json_kernels as kernels
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
-from tailrace.connectors.mongodb.values.json_forms import Compiled, Form
+from tailrace.connectors.mongodb.values.json_forms import Form
 from tailrace.connectors.mongodb.values.plain_json import plain_text
 from tailrace.errors import ConversionError
 from tailrace.serde.assemble import Fragment
@@ -36,7 +36,7 @@ def json_texts(data: Bytes, places: Int64s, kinds: Bytes, form: Form, within_str
     Raises DecodeError for a value that does not follow BSON, ConversionError for one that is nested more deeply than
     1,024 levels, for a type that the form refuses, and when the texts exceed 2 GiB.
     """
-    tables = _compiled(form, within_string)
+    compiled = _compiled(form, within_string)
     count = len(places)
     places = readonly(np.ascontiguousarray(places, np.int64).view())
     kinds = readonly(np.ascontiguousarray(kinds, np.uint8).view())
@@ -44,10 +44,10 @@ def json_texts(data: Bytes, places: Int64s, kinds: Bytes, form: Form, within_str
     data = readonly(data.view())
     offsets, left = np.zeros(count + 1, np.int64), np.zeros(count, np.uint8)
     out = np.empty(_first_guess(data, count), np.uint8)
-    serials, names = _names_seen()
+    seen = _seen()
     row = 0
     while True:
-        row = _write(data, places, kinds, row, tables, serials, names, out, offsets, left)
+        row = int(kernels.write(data, places, kinds, row, compiled, seen, out, offsets, left))
         if row == count:
             break
         if len(out) > _MOST + 1024:
@@ -68,33 +68,14 @@ def _first_guess(data: Bytes, count: int) -> int:
     return 2 * len(data) + 64 * count + 4096
 
 
-def _names_seen() -> tuple[Int64s, Int64s]:
-    """The thread's table of names: the serial number and the name of each slot.
-
-    Behind the serial numbers stand the last one and a secret.
-    """
-    if not hasattr(_local, "names"):
+def _seen() -> kernels.Seen:
+    """The thread's table of names."""
+    if not hasattr(_local, "seen"):
         serials = np.zeros(kernels.SLOTS + 2, np.int64)
         serials[kernels.SLOTS + 1] = secrets.randbits(32)
-        _local.names = serials, np.zeros(kernels.SLOTS, np.int64)
-    found: tuple[Int64s, Int64s] = _local.names
+        _local.seen = kernels.Seen(serials, np.zeros(kernels.SLOTS, np.int64))
+    found: kernels.Seen = _local.seen
     return found
-
-
-def _write(
-    data: Bytes,
-    places: Int64s,
-    kinds: Bytes,
-    row: int,
-    tables: Compiled,
-    serials: Int64s,
-    names: Int64s,
-    out: Bytes,
-    offsets: Int64s,
-    left: Bytes,
-) -> int:
-    form = (tables.pieces, tables.bounds, tables.actions, tables.escaped, tables.refused, tables.switches)
-    return int(kernels.write(data, places, kinds, row, *form, serials, names, out, offsets, left))
 
 
 def _with_plain(

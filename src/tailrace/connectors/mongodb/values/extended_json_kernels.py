@@ -5,15 +5,17 @@ It leaves to `plain_json`, by a mark, the values that it cannot write or that ar
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+import numpy.typing as npt
 
+from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values import json_forms as f
-from tailrace.connectors.mongodb.values.fields import load, value_size
+from tailrace.connectors.mongodb.values.fields import Bytes, Int64s, load, value_size
 from tailrace.connectors.mongodb.values.value_kernels import (
+    LEFT,
     load_long,
     put_binary,
     put_date,
@@ -24,9 +26,9 @@ from tailrace.connectors.mongodb.values.value_kernels import (
     put_text,
     put_unsigned,
 )
-from tailrace.serde.double_kernels import double_of, put_double
-from tailrace.serde.kernels import put_integer
-from tailrace.serde.leaf import leaf
+from tailrace.values.doubles import double_of, put_double
+from tailrace.values.integers import put_integer
+from tailrace.values.texts import Int
 
 SLOTS = 16_384
 """The size of the table in which names are looked up that a document has had; a power of two."""
@@ -36,7 +38,9 @@ _MOST_MET = 16 * _MOST_NAMES
 _SPARE = 256
 """No piece, and no number with its pieces, has more bytes; texts have at most seven for each of theirs."""
 
-_LEVELS = f.MOST_LEVELS
+NO_ROOM = -2
+"""Instead of a position: the output may not have room for what comes next."""
+
 (
     _DOUBLE, _STRING, _DOCUMENT, _ARRAY, _BINARY, _UNDEFINED, _OBJECT_ID, _BOOLEAN, _DATE, _NULL, _REGEX
 ) = range(1, 12)  # fmt: skip
@@ -44,15 +48,39 @@ _DB_POINTER, _CODE, _SYMBOL, _SCOPED, _INT32, _TIMESTAMP, _INT64, _DECIMAL = ran
 _MIN_KEY, _MAX_KEY = fields.MIN_KEY, fields.MAX_KEY
 
 
-@leaf
-def names_differ(data: Any, begin: Any, end: Any, serials: Any, names: Any, serial: Any) -> Any:
+class Seen(NamedTuple):
+    """The names that the documents of a thread have had, in a table of slots.
+
+    A slot belongs to the document whose serial number it has, and `names` is where its name begins. Behind the serial
+    numbers stand the last one that was given and a secret. Serial numbers go on from call to call, so the table is
+    never emptied.
+    """
+
+    serials: Int64s
+    names: Int64s
+
+
+class Levels(NamedTuple):
+    """The documents and arrays that are not finished: where each ends, the piece that closes it, whether its elements
+    have names. `scratch` is room for what a value is made of."""
+
+    ends: Int64s
+    closes: Int64s
+    named: npt.NDArray[np.bool_]
+    scratch: Bytes
+
+
+@kernel(leaf=True)
+def names_differ(data: Bytes, begin: int, end: int, seen: Seen) -> bool:
     """Whether the elements from `begin` to `end` are whole and have different names, as far as the table goes.
 
-    A slot belongs to the document whose serial number it has; `names` is where its name begins. Which names meet in a
-    slot depends on a secret, so that nobody can choose names that all do; if they should, the plain writer has them.
+    Which names meet in a slot depends on a secret, so that nobody can choose names that all do; if they should, the
+    plain writer has them.
     """
+    serial = seen.serials[np.uintp(SLOTS)] + 1
+    seen.serials[np.uintp(SLOTS)] = serial
     at, count, met = begin, 0, 0
-    secret = np.uint32(serials[np.uintp(SLOTS + 1)])
+    secret = np.uint32(seen.serials[np.uintp(SLOTS + 1)])
     while at < end:
         kind = data[np.uintp(at)]
         at += 1
@@ -62,39 +90,43 @@ def names_differ(data: Any, begin: Any, end: Any, serials: Any, names: Any, seri
             at += 1
         length = at - name
         at += 1
-        size = value_size(data, kind, at, end) if at <= end else np.int64(-1)
+        size = value_size(data, kind, at, end) if at <= end else -1
         count += 1
         if size < 0 or count > _MOST_NAMES:
             return False
         slot = np.int64((mixed ^ (mixed >> np.uint32(15))) & np.uint32(SLOTS - 1))
-        while serials[np.uintp(slot)] == serial:
+        while seen.serials[np.uintp(slot)] == serial:
             met += 1
-            if met > _MOST_MET:
-                return False
-            other, same = names[np.uintp(slot)], data[np.uintp(names[np.uintp(slot)] + length)] == 0
-            position = 0
-            while same and position < length:
-                same = data[np.uintp(other + position)] == data[np.uintp(name + position)]
-                position += 1
-            if same:
+            if met > _MOST_MET or same_name(data, seen.names[np.uintp(slot)], name, length):
                 return False
             slot = (slot + 1) & (SLOTS - 1)
-        serials[np.uintp(slot)] = serial
-        names[np.uintp(slot)] = name
+        seen.serials[np.uintp(slot)] = serial
+        seen.names[np.uintp(slot)] = name
         at += size
     return at == end
 
 
-@leaf
-def put_options(data: Any, begin: Any, end: Any, scratch: Any) -> Any:
-    """The letters of a regular expression's options in order, into `scratch`; -1 when they are no few ASCII letters."""
+@kernel(leaf=True)
+def same_name(data: Bytes, other: int, name: int, length: int) -> bool:
+    """Whether the name at `other` is the one at `name`, which has that length."""
+    same = bool(data[np.uintp(other + length)] == 0)
+    position = 0
+    while same and position < length:
+        same = bool(data[np.uintp(other + position)] == data[np.uintp(name + position)])
+        position += 1
+    return same
+
+
+@kernel(leaf=True)
+def put_options(data: Bytes, begin: int, end: int, scratch: Bytes) -> Int:
+    """The letters of a regular expression's options in order, to `scratch`; LEFT unless they are few and ASCII."""
     count = end - begin
     if count > 32:
-        return np.int64(-1)
+        return LEFT
     for position in range(count):
         byte = data[np.uintp(begin + position)]
         if byte >= 128:
-            return np.int64(-1)
+            return LEFT
         place = position
         while place > 0 and scratch[place - 1] > byte:
             scratch[place] = scratch[place - 1]
@@ -103,217 +135,257 @@ def put_options(data: Any, begin: Any, end: Any, scratch: Any) -> Any:
     return count
 
 
-@leaf
+@kernel(leaf=True, inlined=True)
+def put_string(data: Bytes, kind: int, place: int, size: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    """A string, code or symbol."""
+    if size < 5 or data[np.uintp(place + size - 1)] != 0:
+        return LEFT
+    opening = f.QUOTE if kind == _STRING else f.CODE if kind == _CODE else f.SYMBOL
+    closing = f.QUOTE if kind == _STRING else f.CODE_END if kind == _CODE else f.SYMBOL_END
+    at = put_piece(form, opening, out, at)
+    at = put_text(data, place + 4, place + size - 1, form, out, at)
+    return put_piece(form, closing, out, at) if at >= 0 else at
+
+
+@kernel(leaf=True)
+def put_float(data: Bytes, place: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    value = double_of(load_long(data, place))
+    if not np.isfinite(value):
+        at = put_piece(form, f.ODD, out, at)
+        at = put_special(value, out, at)
+        return put_piece(form, f.ODD_END, out, at)
+    at = put_piece(form, f.DOUBLE, out, at)
+    at = put_double(value, out, at)
+    return put_piece(form, f.DOUBLE_END, out, at)
+
+
+@kernel(leaf=True)
+def put_timestamp(data: Bytes, place: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    at = put_piece(form, f.STAMP, out, at)
+    at = put_unsigned(load(data, place + 4) & 0xFFFFFFFF, out, at)
+    at = put_piece(form, f.STAMP_ORDER, out, at)
+    at = put_unsigned(load(data, place) & 0xFFFFFFFF, out, at)
+    return put_piece(form, f.STAMP_END, out, at)
+
+
+@kernel(leaf=True)
+def put_regex(data: Bytes, place: int, size: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: Int) -> Int:
+    middle = place
+    while data[np.uintp(middle)] != 0:
+        middle += 1
+    at = put_piece(form, f.REGEXP, out, at)
+    at = put_text(data, place, middle, form, out, at)
+    count = put_options(data, middle + 1, place + size - 1, scratch)
+    if at < 0 or count < 0:
+        return LEFT
+    at = put_piece(form, f.OPTIONS, out, at)
+    at = put_text(scratch, 0, count, form, out, at)
+    return put_piece(form, f.REGEXP_END, out, at)
+
+
+@kernel(leaf=True)
+def put_pointer(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    """A DBPointer."""
+    if size < 17 or data[np.uintp(place + size - 13)] != 0:
+        return LEFT
+    at = put_piece(form, f.POINTER, out, at)
+    at = put_text(data, place + 4, place + size - 13, form, out, at)
+    if at < 0:
+        return at
+    at = put_piece(form, f.POINTER_ID, out, at)
+    at = put_hex(data, place + size - 12, 12, out, at)
+    return put_piece(form, f.POINTER_END, out, at)
+
+
+@kernel(leaf=True, inlined=True)
 def put_scalar(
-    data: Any, kind: Any, place: Any, size: Any, pieces: Any, bounds: Any, actions: Any, escaped: Any, switches: Any,
-    scratch: Any, out: Any, at: Any,
-) -> Any:  # fmt: skip
-    """A value that is no document; -1 for one that the plain writer must look at."""
+    data: Bytes, kind: int, place: int, size: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: Int
+) -> Int:  # fmt: skip
+    """A value that is no document; LEFT for one that the plain writer must look at."""
     if kind in (_STRING, _CODE, _SYMBOL):
-        if size < 5 or data[np.uintp(place + size - 1)] != 0:
-            return np.int64(-1)
-        opening = f.QUOTE if kind == _STRING else f.CODE if kind == _CODE else f.SYMBOL
-        closing = f.QUOTE if kind == _STRING else f.CODE_END if kind == _CODE else f.SYMBOL_END
-        at = put_piece(pieces, bounds, opening, out, at)
-        at = put_text(data, place + 4, place + size - 1, pieces, bounds, actions, escaped, switches, out, at)
-        return put_piece(pieces, bounds, closing, out, at) if at >= 0 else at
+        return put_string(data, kind, place, size, form, out, at)
     if kind == _INT32:
-        at = put_piece(pieces, bounds, f.INT, out, at)
+        at = put_piece(form, f.INT, out, at)
         at = put_integer(load(data, place), out, at)
-        return put_piece(pieces, bounds, f.INT_END, out, at)
+        return put_piece(form, f.INT_END, out, at)
     if kind == _OBJECT_ID:
-        at = put_piece(pieces, bounds, f.OBJECT_ID, out, at)
+        at = put_piece(form, f.OBJECT_ID, out, at)
         at = put_hex(data, place, 12, out, at)
-        return put_piece(pieces, bounds, f.OBJECT_ID_END, out, at)
+        return put_piece(form, f.OBJECT_ID_END, out, at)
     if kind == _DATE:
-        return put_date(np.int64(load_long(data, place)), pieces, bounds, switches, out, at)
+        return put_date(int(np.int64(load_long(data, place))), form, out, at)
     if kind == _INT64:
-        at = put_piece(pieces, bounds, f.LONG, out, at)
+        at = put_piece(form, f.LONG, out, at)
         at = put_integer(np.int64(load_long(data, place)), out, at)
-        return put_piece(pieces, bounds, f.LONG_END, out, at)
+        return put_piece(form, f.LONG_END, out, at)
     if kind == _DOUBLE:
-        bits = load_long(data, place)
-        value = double_of(bits)
-        if not np.isfinite(value):
-            at = put_piece(pieces, bounds, f.ODD, out, at)
-            at = put_special(value, out, at)
-            return put_piece(pieces, bounds, f.ODD_END, out, at)
-        at = put_piece(pieces, bounds, f.DOUBLE, out, at)
-        at = put_double(value, out, at)
-        return put_piece(pieces, bounds, f.DOUBLE_END, out, at)
+        return put_float(data, place, form, out, at)
     if kind == _BOOLEAN:
         if data[np.uintp(place)] > 1:
-            return np.int64(-1)
-        return put_piece(pieces, bounds, f.TRUE if data[np.uintp(place)] == 1 else f.FALSE, out, at)
+            return LEFT
+        return put_piece(form, f.TRUE if data[np.uintp(place)] == 1 else f.FALSE, out, at)
     if kind == _NULL:
-        return put_piece(pieces, bounds, f.NULL, out, at)
+        return put_piece(form, f.NULL, out, at)
     if kind == _BINARY:
-        return put_binary(data, place, pieces, bounds, switches, scratch, out, at)
+        return put_binary(data, place, form, scratch, out, at)
     if kind == _DECIMAL:
-        at = put_piece(pieces, bounds, f.DECIMAL, out, at)
+        at = put_piece(form, f.DECIMAL, out, at)
         at = put_decimal(data, place, scratch, out, at)
-        return put_piece(pieces, bounds, f.DECIMAL_END, out, at)
+        return put_piece(form, f.DECIMAL_END, out, at)
     if kind == _TIMESTAMP:
-        at = put_piece(pieces, bounds, f.STAMP, out, at)
-        at = put_unsigned(load(data, place + 4) & 0xFFFFFFFF, out, at)
-        at = put_piece(pieces, bounds, f.STAMP_ORDER, out, at)
-        at = put_unsigned(load(data, place) & 0xFFFFFFFF, out, at)
-        return put_piece(pieces, bounds, f.STAMP_END, out, at)
+        return put_timestamp(data, place, form, out, at)
     if kind == _REGEX:
-        middle = place
-        while data[np.uintp(middle)] != 0:
-            middle += 1
-        at = put_piece(pieces, bounds, f.REGEXP, out, at)
-        at = put_text(data, place, middle, pieces, bounds, actions, escaped, switches, out, at)
-        count = put_options(data, middle + 1, place + size - 1, scratch)
-        if at < 0 or count < 0:
-            return np.int64(-1)
-        at = put_piece(pieces, bounds, f.OPTIONS, out, at)
-        at = put_text(scratch, 0, count, pieces, bounds, actions, escaped, switches, out, at)
-        return put_piece(pieces, bounds, f.REGEXP_END, out, at)
+        return put_regex(data, place, size, form, scratch, out, at)
     if kind == _DB_POINTER:
-        if size < 17 or data[np.uintp(place + size - 13)] != 0:
-            return np.int64(-1)
-        at = put_piece(pieces, bounds, f.POINTER, out, at)
-        at = put_text(data, place + 4, place + size - 13, pieces, bounds, actions, escaped, switches, out, at)
+        return put_pointer(data, place, size, form, out, at)
+    if kind == _MIN_KEY:
+        return put_piece(form, f.MIN_KEY, out, at)
+    if kind == _MAX_KEY:
+        return put_piece(form, f.MAX_KEY, out, at)
+    return put_piece(form, f.UNDEFINED, out, at)
+
+
+@kernel(leaf=True)
+def put_code(data: Bytes, place: int, size: int, form: f.Compiled, out: Bytes, at: Int) -> tuple[Int, int]:
+    """Of code with a scope what stands before the scope, and where the scope begins."""
+    # Its own length, a text, and a document that goes up to the end.
+    length = load(data, place + 4) if size >= 14 else -1
+    scope = place + 8 + length
+    if length <= 0 or scope + 5 > place + size or data[np.uintp(scope - 1)] != 0:
+        return LEFT, scope
+    if scope + load(data, scope) != place + size:
+        return LEFT, scope
+    if at + 7 * length > len(out) - _SPARE:
+        return NO_ROOM, scope
+    at = put_piece(form, f.SCOPED, out, at)
+    at = put_text(data, place + 8, scope - 1, form, out, at)
+    if at < 0:
+        return LEFT, scope
+    return put_piece(form, f.SCOPE, out, at), scope
+
+
+@kernel(leaf=True, inlined=True)
+def open_level(
+    data: Bytes, kind: int, place: int, size: int, form: f.Compiled, seen: Seen, levels: Levels, depth: int,
+    out: Bytes, at: Int,
+) -> tuple[Int, int]:  # fmt: skip
+    """Write what opens a document, an array or code with a scope, and note the level; also where its elements begin."""
+    opening, closing, stop, inner = f.OPEN, f.CLOSE, place + size - 1, place
+    if kind == _ARRAY:
+        opening, closing = f.OPEN_ARRAY, f.CLOSE_ARRAY
+    elif kind == _SCOPED:
+        at, inner = put_code(data, place, size, form, out, at)
+        if at < 0:
+            return at, inner
+        closing = f.SCOPE_END
+        if form.without_scope:
+            opening, inner = -1, stop - 4
+    if depth >= f.MOST_LEVELS or data[np.uintp(stop)] != 0:
+        return LEFT, inner
+    if opening >= 0:
+        if kind != _ARRAY and not names_differ(data, inner + 4, stop, seen):
+            return LEFT, inner
+        at = put_piece(form, opening, out, at)
+    levels.ends[depth], levels.closes[depth], levels.named[depth] = stop, closing, kind != _ARRAY
+    return at, inner + 4
+
+
+@kernel(leaf=True, inlined=True)
+def put_name(data: Bytes, name: int, end: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    at = put_piece(form, f.QUOTE, out, at)
+    at = put_text(data, name, end, form, out, at)
+    return put_piece(form, f.COLON, out, at) if at >= 0 else at
+
+
+@kernel(leaf=True, inlined=True)
+def put_value(
+    data: Bytes, kind: int, position: int, form: f.Compiled, seen: Seen, levels: Levels, out: Bytes, at: Int
+) -> Int:
+    """The value of type `kind` at `position`, with all that is in it; LEFT or NO_ROOM where it cannot be written."""
+    room = len(out) - _SPARE
+    depth, first, end = 0, True, len(data)
+    while True:
+        # A value of type `kind` is at `position`, and may go up to `end`.
+        size = value_size(data, kind, position, end)
+        if size < 0 or form.refused[kind] != 0:
+            return LEFT
+        if kind in (_DOCUMENT, _ARRAY, _SCOPED):
+            if at > room:
+                return NO_ROOM
+            at, position = open_level(data, kind, position, size, form, seen, levels, depth, out, at)
+            depth += 1
+            first = True
+        else:
+            if at + 7 * size > room:
+                return NO_ROOM
+            at = put_scalar(data, kind, position, size, form, levels.scratch, out, at)
+            position += size
         if at < 0:
             return at
-        at = put_piece(pieces, bounds, f.POINTER_ID, out, at)
-        at = put_hex(data, place + size - 12, 12, out, at)
-        return put_piece(pieces, bounds, f.POINTER_END, out, at)
-    if kind == _MIN_KEY:
-        return put_piece(pieces, bounds, f.MIN_KEY, out, at)
-    if kind == _MAX_KEY:
-        return put_piece(pieces, bounds, f.MAX_KEY, out, at)
-    return put_piece(pieces, bounds, f.UNDEFINED, out, at)
+        while depth > 0 and position == levels.ends[depth - 1]:
+            if at > room:
+                return NO_ROOM
+            depth -= 1
+            at = put_piece(form, levels.closes[depth], out, at)
+            position += 1
+            first = False
+        if depth == 0:
+            return at
+        end = levels.ends[depth - 1]
+        kind = data[np.uintp(position)]
+        position += 1
+        name = position
+        while position < end and data[np.uintp(position)] != 0:
+            position += 1
+        if at + 7 * (position - name) > room:
+            return NO_ROOM
+        if not first:
+            at = put_piece(form, f.SEPARATOR, out, at)
+        first = False
+        if levels.named[depth - 1]:
+            at = put_name(data, name, position, form, out, at)
+        position += 1
+        if at < 0 or position > end:
+            return LEFT
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def write(
-    data: Any, places: Any, kinds: Any, start: Any, pieces: Any, bounds: Any, actions: Any, escaped: Any,
-    refused: Any, switches: Any, serials: Any, names: Any, out: Any, offsets: Any, left: Any,
-) -> Any:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, start: int, form: f.Compiled, seen: Seen, out: Bytes,
+    offsets: Int64s, left: Bytes,
+) -> Int:  # fmt: skip
     """Write the values from row `start` on into `out`; the row that has no room any more, or the count of rows.
 
     The value of row r is of type kinds[r] at places[r], ABSENT for none; its text ends at offsets[r + 1]. `left`
     becomes 1 for rows that the plain writer must write, which have no text here.
     """
-    ends = np.empty(_LEVELS + 1, np.int64)
-    closes = np.empty(_LEVELS + 1, np.int64)
-    named = np.empty(_LEVELS + 1, np.bool_)
-    scratch = np.empty(64, np.uint8)
-    # Serial numbers go on from call to call: the table is never emptied.
-    serial = serials[SLOTS]
-    limit, room = np.int64(len(data)), np.int64(len(out)) - _SPARE
-    at = np.int64(offsets[start])
+    levels = Levels(
+        np.empty(f.MOST_LEVELS + 1, np.int64),
+        np.empty(f.MOST_LEVELS + 1, np.int64),
+        np.empty(f.MOST_LEVELS + 1, np.bool_),
+        np.empty(64, np.uint8),
+    )
+    room = len(out) - _SPARE
+    at: Int = int(offsets[start])
     for row in range(start, len(places)):
-        kind, position = kinds[row], places[row]
-        if kind == fields.ABSENT:
-            if at > room:
-                serials[SLOTS] = serial
-                return row
-            at = put_piece(pieces, bounds, f.ABSENT, out, at)
+        if at > room:
+            return row
+        if kinds[row] == fields.ABSENT:
+            at = put_piece(form, f.ABSENT, out, at)
             offsets[row + 1] = at
             continue
-        begin, depth, first = at, 0, True
-        good: Any = True
-        if at > room:
-            serials[SLOTS] = serial
-            return row
-        if switches[4] != 0:
+        begin = at
+        if form.within_string:
             out[at] = 34
             at += 1
-        end = limit
-        while good:
-            # A value of type `kind` is at `position`, and may go up to `end`.
-            size = value_size(data, kind, position, end)
-            if size < 0 or refused[kind] != 0:
-                good = False
-                break
-            if kind in (_DOCUMENT, _ARRAY, _SCOPED):
-                if at > room:
-                    serials[SLOTS] = serial
-                    return row
-                opening, closing, stop, inner = f.OPEN, f.CLOSE, position + size - 1, position
-                if kind == _ARRAY:
-                    opening, closing = f.OPEN_ARRAY, f.CLOSE_ARRAY
-                elif kind == _SCOPED:
-                    # Its own length, a text, and a document that goes up to the end.
-                    length = load(data, position + 4) if size >= 14 else np.int64(-1)
-                    inner = position + 8 + length
-                    good = length > 0 and inner + 5 <= position + size and data[np.uintp(inner - 1)] == 0
-                    good = good and inner + load(data, inner) == position + size
-                    if not good:
-                        break
-                    if at + 7 * length > room:
-                        serials[SLOTS] = serial
-                        return row
-                    at = put_piece(pieces, bounds, f.SCOPED, out, at)
-                    at = put_text(data, position + 8, inner - 1, pieces, bounds, actions, escaped, switches, out, at)
-                    good = at >= 0
-                    if not good:
-                        break
-                    at = put_piece(pieces, bounds, f.SCOPE, out, at)
-                    closing = f.SCOPE_END
-                    if switches[3] != 0:
-                        opening, inner = -1, stop - 4
-                serial += 1
-                good = depth < _LEVELS and data[np.uintp(stop)] == 0
-                if good and kind != _ARRAY and opening >= 0:
-                    good = names_differ(data, inner + 4, stop, serials, names, serial)
-                if not good:
-                    break
-                if opening >= 0:
-                    at = put_piece(pieces, bounds, opening, out, at)
-                ends[depth], closes[depth], named[depth] = stop, closing, kind != _ARRAY
-                depth += 1
-                position = inner + 4
-                first = True
-            else:
-                if at + 7 * size > room:
-                    serials[SLOTS] = serial
-                    return row
-                at = put_scalar(
-                    data, kind, position, size, pieces, bounds, actions, escaped, switches, scratch, out, at
-                )  # fmt: skip
-                good = at >= 0
-                position += size
-            while good and depth > 0 and position == ends[depth - 1]:
-                if at > room:
-                    serials[SLOTS] = serial
-                    return row
-                depth -= 1
-                at = put_piece(pieces, bounds, closes[depth], out, at)
-                position += 1
-                first = False
-            if not good or depth == 0:
-                break
-            end = ends[depth - 1]
-            kind = data[np.uintp(position)]
-            position += 1
-            name = position
-            while position < end and data[np.uintp(position)] != 0:
-                position += 1
-            if at + 7 * (position - name) > room:
-                serials[SLOTS] = serial
-                return row
-            if not first:
-                at = put_piece(pieces, bounds, f.SEPARATOR, out, at)
-            first = False
-            if named[depth - 1]:
-                at = put_piece(pieces, bounds, f.QUOTE, out, at)
-                at = put_text(data, name, position, pieces, bounds, actions, escaped, switches, out, at)
-                good = at >= 0
-                if good:
-                    at = put_piece(pieces, bounds, f.COLON, out, at)
-            position += 1
-            good = good and position <= end
-        if not good:
+        at = put_value(data, kinds[row], places[row], form, seen, levels, out, at)
+        if at == NO_ROOM:
+            return row
+        if at < 0:
             at = begin
             left[row] = 1
-        elif switches[4] != 0:
+        elif form.within_string:
             out[at] = 34
             at += 1
         offsets[row + 1] = at
-    serials[SLOTS] = serial
     return len(places)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrace.connectors.mongodb.values import fields
-from tailrace.connectors.mongodb.values.field_kernels import Table, edited, table
+from tailrace.connectors.mongodb.values.field_kernels import Documents, Table, edited, table
 from tailrace.connectors.mongodb.values.field_plans import Plan, carried_out, names_of, spliced
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.plain_json import value_size
@@ -93,21 +93,21 @@ class FieldFilter:
     _names: dict[str, str | None] = field(default_factory=dict, compare=False, repr=False)
     _plans: dict[tuple[bytes, ...], Plan | None] = field(default_factory=dict, compare=False, repr=False)
 
-    def documents(self, data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
-        """A column of whole documents, in a buffer of its own, and their places; -1 for values that are none."""
+    def documents(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
+        """A column of whole documents after the rules."""
         found = None if self.table is None else edited(data, places, kinds, self.table)
         return filtered(data, places, kinds, self.document) if found is None else found
 
-    def entries(self, data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
+    def entries(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
         """The same for what oplog entries hold."""
         which = np.where(kinds == fields.DOCUMENT, places, -1)
         inside, inner = fields.locate(data, which, ("$set", "$unset"))
         is_update = np.logical_or(inside[0] >= 0, inside[1] >= 0)
         whole = self.documents(data, places, np.where(is_update, 0, kinds).astype(np.uint8))
-        parts = [self.changes(data, inside[row], inner[row]) for row in (0, 1)]
-        return spliced(data, places, kinds, is_update, whole, inside, parts)
+        sets, unsets = (self.changes(data, inside[row], inner[row]) for row in (0, 1))
+        return spliced(data, places, kinds, is_update, whole, inside, sets, unsets)
 
-    def changes(self, data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Bytes, Int64s]:
+    def changes(self, data: Bytes, places: Int64s, kinds: Bytes) -> Documents:
         """The same for `updatedFields`."""
         named = names_of(data, places, kinds)
         if named is not None:
@@ -318,11 +318,8 @@ def _rule(entry: str, new: bytes | None, database: str, collection: str) -> Rule
     return Rule(tuple(name.encode() for name in path), new)
 
 
-def filtered(data: Bytes, places: Int64s, kinds: Bytes, apply: Callable[[bytes], bytes]) -> tuple[Bytes, Int64s]:
-    """The documents at `places`, each given to `apply`, in a buffer of their own, and their places there.
-
-    Values that are no documents stay away, with place -1.
-    """
+def filtered(data: Bytes, places: Int64s, kinds: Bytes, apply: Callable[[bytes], bytes]) -> Documents:
+    """The documents at `places`, each given to `apply`."""
     content = data.tobytes()
     parts: list[bytes] = []
     found = np.full(len(places), -1, np.int64)
@@ -334,4 +331,4 @@ def filtered(data: Bytes, places: Int64s, kinds: Bytes, apply: Callable[[bytes],
         found[row] = at
         at += len(part)
         parts.append(part)
-    return readonly(np.frombuffer(b"".join(parts) or b"\0", np.uint8)), found
+    return Documents(readonly(np.frombuffer(b"".join(parts) or b"\0", np.uint8)), found)

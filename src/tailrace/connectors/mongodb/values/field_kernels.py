@@ -9,25 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import ARRAY, DOCUMENT, Bytes, Int64s, load, value_size
 from tailrace.serde.memory import readonly
 
 THROUGH, EXCLUDE, RENAME = range(3)
 GIVE_UP = -1
-# What a level of the stack tells: where the input ends, the node, whether it is an array, where the output begins,
-# where the input goes on behind what is inside, and how many edges' renames are done. Behind that, for each edge, the
-# place of its field, and whether its new name is taken.
-_END, _NODE, _IS_ARRAY, _BEGIN, _BACK, _DONE, _FIXED = range(7)
+# What a level of the stack holds: where the input ends, the node, whether it is an array, where the output begins,
+# the next field in the input, and how many edges' renames are done. Behind that, for each edge, the place of its field,
+# and whether its new name is taken.
+_END, _NODE, _IS_ARRAY, _BEGIN, _NEXT, _DONE, _FIXED = range(7)
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Documents(NamedTuple):
+    """Documents in a buffer of their own, and their places there; -1 for a value that is none."""
+
+    data: Bytes
+    places: Int64s
+
+
+class Table(NamedTuple):
     """Rules as trees of names: the edges of node n are `firsts[n]` to `firsts[n + 1]`, the first nodes are documents.
 
     An edge has a name and what is done to the field of that name; its `targets` is the node for what is in the field,
@@ -129,8 +135,8 @@ def _joined(texts: list[bytes]) -> tuple[Bytes, Int64s]:
     return readonly(np.frombuffer(b"".join(texts) + b"\0", np.uint8)), bounds
 
 
-@njit(cache=True, nogil=True)
-def equal(data: Any, at: Any, length: Any, names: Any, first: Any, last: Any) -> Any:
+@kernel(leaf=True, inlined=True)
+def equal(data: Bytes, at: int, length: int, names: Bytes, first: int, last: int) -> bool:
     if last - first != length:
         return False
     for byte in range(length):  # noqa: SIM110
@@ -139,154 +145,159 @@ def equal(data: Any, at: Any, length: Any, names: Any, first: Any, last: Any) ->
     return True
 
 
-@njit(cache=True, nogil=True)
-def copied(data: Any, first: Any, last: Any, out: Any, to: Any) -> Any:
+@kernel(leaf=True, inlined=True)
+def copied(data: Bytes, first: int, last: int, out: Bytes, to: int) -> int:
     for place in range(first, last):
         out[to + place - first] = data[place]
     return to + last - first
 
 
-@njit(cache=True, nogil=True)
+@kernel(leaf=True, inlined=True)
+def put_size(out: Bytes, begin: int, to: int) -> int:
+    """End the document at `begin`: its zero byte at `to`, and its size at its begin; the position behind it."""
+    out[to] = 0
+    to += 1
+    for byte in range(4):
+        out[begin + byte] = ((to - begin) >> (8 * byte)) & 255
+    return to
+
+
+@kernel(leaf=True, inlined=True)
+def _entered(data: Bytes, at: int, limit: int, node: int, is_array: bool, stack: Int64s, depth: int, to: int) -> int:
+    """Put the document or array at `at`, which must end by `limit`, on the stack; where its fields go, or GIVE_UP."""
+    if depth == len(stack) or at + 5 > limit:
+        return GIVE_UP
+    end = at + load(data, at) - 1
+    if end >= limit or end < at + 4 or data[end] != 0:
+        return GIVE_UP
+    stack[depth, _END] = end
+    stack[depth, _NODE] = node
+    stack[depth, _IS_ARRAY] = is_array
+    stack[depth, _BEGIN] = to
+    stack[depth, _NEXT] = at + 4
+    stack[depth, _DONE] = 0
+    width = (stack.shape[1] - _FIXED) // 2
+    for index in range(width):
+        stack[depth, _FIXED + index] = -1
+        stack[depth, _FIXED + width + index] = 0
+    return to + 4
+
+
+@kernel(leaf=True, inlined=True)
+def _ruled(data: Bytes, place: int, length: int, rules: Table, stack: Int64s, level: int) -> tuple[bool, int]:
+    """Whether the field at `place` stays where it is, and the node for what is in it, or -1.
+
+    A field that is renamed is written later: what the level notes of it is its place.
+    """
+    width = (stack.shape[1] - _FIXED) // 2
+    first, name = rules.firsts[stack[level, _NODE]], place + 1
+    for edge in range(first, rules.firsts[stack[level, _NODE] + 1]):
+        if equal(data, name, length, rules.names, rules.bounds[edge], rules.bounds[edge + 1]):
+            if rules.actions[edge] == THROUGH:
+                return True, int(rules.targets[edge])
+            stack[level, _FIXED + edge - first] = place
+            return False, -1
+        if rules.actions[edge] == RENAME and equal(
+            data, name, length, rules.new, rules.new_bounds[edge], rules.new_bounds[edge + 1]
+        ):
+            stack[level, _FIXED + width + edge - first] = 1
+    return True, -1
+
+
+@kernel(leaf=True, inlined=True)
+def _field(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
+    """Copy the level's next field, or enter it: the depth, and the position behind what was written or GIVE_UP."""
+    level = depth - 1
+    place, end = stack[level, _NEXT], stack[level, _END]
+    kind = data[place]
+    value = place + 1
+    while value < end and data[value] != 0:
+        value += 1
+    length = value - place - 1
+    value += 1
+    size = value_size(data, kind, value, end) if value <= end else -1
+    if size < 0:
+        return depth, GIVE_UP
+    stack[level, _NEXT] = value + size
+    if stack[level, _IS_ARRAY] == 1:
+        kept, child = True, int(stack[level, _NODE]) if kind == DOCUMENT else -1
+    else:
+        kept, child = _ruled(data, place, length, rules, stack, level)
+    if kept and child >= 0 and kind in (DOCUMENT, ARRAY):
+        to = copied(data, place, value, out, to)
+        return depth + 1, _entered(data, value, end, child, kind == ARRAY, stack, depth, to)
+    return depth, copied(data, place, value + size, out, to) if kept else to
+
+
+@kernel(leaf=True, inlined=True)
+def _renamed(data: Bytes, rules: Table, stack: Int64s, depth: int, out: Bytes, to: int) -> tuple[int, int]:
+    """Write the field of the level's next edge by its new name, if it is renamed and there; results as `_field`."""
+    level = depth - 1
+    index, end = stack[level, _DONE], stack[level, _END]
+    stack[level, _DONE] = index + 1
+    edge = rules.firsts[stack[level, _NODE]] + index
+    moved = stack[level, _FIXED + index]
+    if moved < 0 or rules.actions[edge] != RENAME:
+        return depth, to
+    if stack[level, _FIXED + (stack.shape[1] - _FIXED) // 2 + index] == 1:
+        return depth, GIVE_UP
+    kind = data[moved]
+    value = moved + 2 + rules.bounds[edge + 1] - rules.bounds[edge]
+    out[to] = kind
+    to = copied(rules.new, rules.new_bounds[edge], rules.new_bounds[edge + 1], out, to + 1)
+    out[to] = 0
+    to += 1
+    if rules.targets[edge] >= 0 and kind in (DOCUMENT, ARRAY):
+        return depth + 1, _entered(data, value, end, rules.targets[edge], kind == ARRAY, stack, depth, to)
+    return depth, copied(data, value, value + value_size(data, kind, value, end), out, to)
+
+
+@kernel(leaf=True, inlined=True)
 def edit_one(
-    data: Any, at: Any, limit: Any, node: Any, is_array: Any, firsts: Any, actions: Any, targets: Any, names: Any,
-    bounds: Any, new: Any, new_bounds: Any, stack: Any, out: Any, to: Any,
-) -> Any:  # fmt: skip
+    data: Bytes, at: int, limit: int, node: int, is_array: bool, rules: Table, stack: Int64s, out: Bytes, to: int
+) -> int:  # fmt: skip
     """Copy the document or array at `at`, which must end by `limit`, to `to`; the end of the copy, or GIVE_UP.
 
     A level of `stack` is a document or an array that is not finished. (numba cannot load a function from its cache
     that calls itself.)
     """
-    width = (stack.shape[1] - _FIXED) // 2
-    depth = 0
-    opening = True
-    place = at
-    while True:
-        if opening:
-            opening = False
-            if depth == len(stack) or at + 5 > limit:
-                return GIVE_UP
-            end = at + load(data, at) - 1
-            if end >= limit or end < at + 4 or data[end] != 0:
-                return GIVE_UP
-            stack[depth, _END] = end
-            stack[depth, _NODE] = node
-            stack[depth, _IS_ARRAY] = 1 if is_array else 0
-            stack[depth, _BEGIN] = to
-            stack[depth, _DONE] = 0
-            for index in range(width):
-                stack[depth, _FIXED + index] = -1
-                stack[depth, _FIXED + width + index] = 0
-            depth += 1
-            to += 4
-            place = at + 4
-            continue
+    depth = 1
+    to = _entered(data, at, limit, node, is_array, stack, 0, to)
+    while to >= 0 and depth > 0:
         level = depth - 1
-        end = stack[level, _END]
         node = stack[level, _NODE]
-        is_array = stack[level, _IS_ARRAY] == 1
-        first = firsts[node]
-        last = firsts[node + 1]
-        if place < end:
-            kind = data[place]
-            name = place + 1
-            value = name
-            while value < end and data[value] != 0:
-                value += 1
-            length = value - name
-            value += 1
-            size = value_size(data, kind, value, end) if value <= end else -1
-            if size < 0:
-                return GIVE_UP
-            child = -1
-            kept = True
-            if is_array:
-                child = node if kind == DOCUMENT else -1
-            else:
-                for edge in range(first, last):
-                    if equal(data, name, length, names, bounds[edge], bounds[edge + 1]):
-                        if actions[edge] == THROUGH:
-                            child = targets[edge]
-                        else:
-                            kept = False
-                            stack[level, _FIXED + edge - first] = place
-                        break
-                    if actions[edge] == RENAME and equal(
-                        data, name, length, new, new_bounds[edge], new_bounds[edge + 1]
-                    ):
-                        stack[level, _FIXED + width + edge - first] = 1
-            if kept and child >= 0 and kind in (DOCUMENT, ARRAY):
-                to = copied(data, place, value, out, to)
-                stack[level, _BACK] = value + size
-                at, limit, node, is_array, opening = value, end, child, kind == ARRAY, True
-                continue
-            if kept:
-                to = copied(data, place, value + size, out, to)
-            place = value + size
-            continue
-        if not is_array and first + stack[level, _DONE] < last:
-            index = stack[level, _DONE]
-            stack[level, _DONE] = index + 1
-            edge = first + index
-            moved = stack[level, _FIXED + index]
-            if moved < 0 or actions[edge] != RENAME:
-                continue
-            if stack[level, _FIXED + width + index] == 1:
-                return GIVE_UP
-            kind = data[moved]
-            value = moved + 2 + bounds[edge + 1] - bounds[edge]
-            out[to] = kind
-            to = copied(new, new_bounds[edge], new_bounds[edge + 1], out, to + 1)
-            out[to] = 0
-            to += 1
-            if targets[edge] >= 0 and kind in (DOCUMENT, ARRAY):
-                stack[level, _BACK] = end
-                at, limit, node, is_array, opening = value, end, targets[edge], kind == ARRAY, True
-                continue
-            to = copied(data, value, value + value_size(data, kind, value, end), out, to)
-            continue
-        out[to] = 0
-        to += 1
-        size = to - stack[level, _BEGIN]
-        for byte in range(4):
-            out[stack[level, _BEGIN] + byte] = (size >> (8 * byte)) & 255
-        depth -= 1
-        if depth == 0:
-            return to
-        place = stack[depth - 1, _BACK]
+        if stack[level, _NEXT] < stack[level, _END]:
+            depth, to = _field(data, rules, stack, depth, out, to)
+        elif stack[level, _IS_ARRAY] == 0 and rules.firsts[node] + stack[level, _DONE] < rules.firsts[node + 1]:
+            depth, to = _renamed(data, rules, stack, depth, out, to)
+        else:
+            to = put_size(out, stack[level, _BEGIN], to)
+            depth -= 1
+    return to
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _all_edited(
-    data: Any, places: Any, kinds: Any, firsts: Any, actions: Any, targets: Any, names: Any, bounds: Any, new: Any,
-    new_bounds: Any, stack: Any, out: Any, found: Any,
-) -> Any:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, rules: Table, stack: Int64s, out: Bytes, found: Int64s
+) -> int:  # fmt: skip
     to = 0
     for row in range(len(places)):
         if kinds[row] != DOCUMENT:
             found[row] = -1
             continue
         found[row] = to
-        to = edit_one(
-            data, places[row], len(data), 0, False, firsts, actions, targets, names, bounds, new, new_bounds, stack,
-            out, to,
-        )  # fmt: skip
+        to = edit_one(data, places[row], len(data), 0, False, rules, stack, out, to)
         if to < 0:
             return GIVE_UP
     return to
 
 
-def edited(data: Bytes, places: Int64s, kinds: Bytes, rules: Table) -> tuple[Bytes, Int64s] | None:
-    """The documents at `places` after the rules, in a buffer of their own, and their places there.
-
-    Values that are no documents stay away, with place -1. None when one of them is for `field_filters` to decide.
-    """
+def edited(data: Bytes, places: Int64s, kinds: Bytes, rules: Table) -> Documents | None:
+    """The documents at `places` after the rules. None when one of them is for `field_filters` to decide."""
     which = np.where(kinds == DOCUMENT, places, -1)
     # a document that lies about its length is found out below
     room = int(np.clip(fields.sizes_of(data, which), 0, len(data)).sum())
     out = np.empty(room * rules.growth + 1, np.uint8)
     found = np.empty(len(places), np.int64)
-    size = _all_edited(
-        data, places, kinds, rules.firsts, rules.actions, rules.targets, rules.names, rules.bounds, rules.new,
-        rules.new_bounds, rules.stack(), out, found,
-    )  # fmt: skip
-    return None if size < 0 else (readonly(out[: max(size, 1)]), found)
+    size = _all_edited(data, places, kinds, rules, rules.stack(), out, found)
+    return None if size < 0 else Documents(readonly(out[: max(size, 1)]), found)

@@ -7,14 +7,22 @@ names that occurs, and makes a plan: which fields stay, in which order and by wh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
-from tailrace.connectors.mongodb.values.field_kernels import GIVE_UP, copied, edit_one, table
+from tailrace.connectors.mongodb.values.field_kernels import (
+    GIVE_UP,
+    Documents,
+    Table,
+    copied,
+    edit_one,
+    put_size,
+    table,
+)
 from tailrace.connectors.mongodb.values.fields import ARRAY, DOCUMENT, Bytes, Int64s, load, value_size
 from tailrace.serde.memory import readonly
 
@@ -24,8 +32,8 @@ Plan = tuple[tuple[int, bytes, Rules], ...]
 """The fields that stay: each one's place among the document's, its name, and the rules for what is in it."""
 
 
-@njit(cache=True, nogil=True)
-def _names(data: Any, places: Any, kinds: Any, out: Any, bounds: Any) -> Any:
+@kernel
+def _names(data: Bytes, places: Int64s, kinds: Bytes, out: Bytes, bounds: Int64s) -> int:
     """Write the names of every document's fields, each with a zero byte; the first malformed document, or -1."""
     to = 0
     for row in range(len(places)):
@@ -66,16 +74,43 @@ def names_of(data: Bytes, places: Int64s, kinds: Bytes) -> tuple[Int64s, list[tu
     return codes, [tuple(text.split(b"\0")[:-1]) for text in texts]
 
 
-@njit(cache=True, nogil=True)
+class _Steps(NamedTuple):
+    """Plans as the kernel takes them: the steps of plan n are `starts[n]` to `starts[n + 1]`.
+
+    A step has the field that it takes, the node of the rules for what is in it, or -1, and the field's name. `most` is
+    the largest number of fields that a document has.
+    """
+
+    starts: Int64s
+    fields: Int64s
+    nodes: Int64s
+    names: Bytes
+    bounds: Int64s
+    most: int
+
+
+def _steps(plans: Sequence[Plan], node: dict[Rules, int], most: int) -> _Steps:
+    steps = [step for plan in plans for step in plan]
+    names = [name for _, name, _ in steps]
+    return _Steps(
+        np.cumsum([0, *map(len, plans)]).astype(np.int64),
+        np.array([field for field, _, _ in steps], np.int64),
+        np.array([node[rules] if rules else -1 for _, _, rules in steps], np.int64),
+        readonly(np.frombuffer(b"".join(names) + b"\0", np.uint8)),
+        np.cumsum([0, *map(len, names)]).astype(np.int64),
+        most,
+    )
+
+
+@kernel
 def _carried_out(
-    data: Any, places: Any, kinds: Any, codes: Any, starts: Any, chosen: Any, nodes: Any, own: Any, own_bounds: Any,
-    room: Any, firsts: Any, actions: Any, targets: Any, names: Any, bounds: Any, new: Any, new_bounds: Any, stack: Any,
-    out: Any, found: Any,
-) -> Any:  # fmt: skip
-    """Make the documents; the end of the last one, or GIVE_UP. `room` is the largest number of fields."""
-    types = np.empty(room, np.uint8)
-    values = np.empty(room + 1, np.int64)
-    sizes = np.empty(room, np.int64)
+    data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, steps: _Steps, rules: Table, stack: Int64s,
+    out: Bytes, found: Int64s,
+) -> int:  # fmt: skip
+    """Make the documents; the end of the last one, or GIVE_UP."""
+    types = np.empty(steps.most, np.uint8)
+    values = np.empty(steps.most + 1, np.int64)
+    sizes = np.empty(steps.most, np.int64)
     to = 0
     for row in range(len(places)):
         if kinds[row] != DOCUMENT:
@@ -98,32 +133,26 @@ def _carried_out(
             count += 1
         begin = to
         to += 4
-        for number in range(starts[codes[row]], starts[codes[row] + 1]):
-            field = chosen[number]
+        for number in range(steps.starts[codes[row]], steps.starts[codes[row] + 1]):
+            field = steps.fields[number]
             kind = types[field]
             out[to] = kind
-            to = copied(own, own_bounds[number], own_bounds[number + 1], out, to + 1)
+            to = copied(steps.names, steps.bounds[number], steps.bounds[number + 1], out, to + 1)
             out[to] = 0
             to += 1
-            if nodes[number] >= 0 and kind in (DOCUMENT, ARRAY):
-                to = edit_one(
-                    data, values[field], end, nodes[number], kind == ARRAY, firsts, actions, targets, names, bounds,
-                    new, new_bounds, stack, out, to,
-                )  # fmt: skip
+            if steps.nodes[number] >= 0 and kind in (DOCUMENT, ARRAY):
+                to = edit_one(data, values[field], end, steps.nodes[number], kind == ARRAY, rules, stack, out, to)
                 if to < 0:
                     return GIVE_UP
             else:
                 to = copied(data, values[field], values[field] + sizes[field], out, to)
-        out[to] = 0
-        to += 1
-        for byte in range(4):
-            out[begin + byte] = ((to - begin) >> (8 * byte)) & 255
+        to = put_size(out, begin, to)
     return to
 
 
 def carried_out(
     data: Bytes, places: Int64s, kinds: Bytes, codes: Int64s, plans: Sequence[Plan], listed: Sequence[Sequence[bytes]]
-) -> tuple[Bytes, Int64s] | None:
+) -> Documents | None:
     """The documents at `places`, made by the plans of their `listed` names; -1 for values that are none.
 
     None when one of them is for `field_filters` to decide.
@@ -132,9 +161,6 @@ def carried_out(
     tables = table(below)
     if tables is None:
         return None
-    node = {rules: number for number, rules in enumerate(below)}
-    steps = [step for plan in plans for step in plan]
-    own = [name for _, name, _ in steps]
     more = [
         sum(max(0, len(name) - len(given[field])) for field, name, _ in plan)
         for plan, given in zip(plans, listed, strict=True)
@@ -143,30 +169,24 @@ def carried_out(
     room = int(fields.sizes_of(data, which).sum()) * tables.growth + int(np.array([*more, 0])[codes].sum())
     out = np.empty(room + 1, np.uint8)
     found = np.empty(len(places), np.int64)
-    size = _carried_out(
-        data,
-        places,
-        kinds,
-        codes,
-        np.cumsum([0, *map(len, plans)]).astype(np.int64),
-        np.array([field for field, _, _ in steps], np.int64),
-        np.array([node[rules] if rules else -1 for _, _, rules in steps], np.int64),
-        readonly(np.frombuffer(b"".join(own) + b"\0", np.uint8)),
-        np.cumsum([0, *map(len, own)]).astype(np.int64),
-        max((len(given) for given in listed), default=0),
-        tables.firsts, tables.actions, tables.targets, tables.names, tables.bounds, tables.new, tables.new_bounds,
-        tables.stack(),
-        out,
-        found,
-    )  # fmt: skip
-    return None if size < 0 else (readonly(out[: max(size, 1)]), found)
+    node = {rules: number for number, rules in enumerate(below)}
+    steps = _steps(plans, node, max((len(given) for given in listed), default=0))
+    size = _carried_out(data, places, kinds, codes, steps, tables, tables.stack(), out, found)
+    return None if size < 0 else Documents(readonly(out[: max(size, 1)]), found)
 
 
-@njit(cache=True, nogil=True)
+@kernel(leaf=True, inlined=True)
+def _copied_document(documents: Documents, row: int, out: Bytes, to: int) -> int:
+    at = documents.places[row]
+    return copied(documents.data, at, at + load(documents.data, at), out, to)
+
+
+@kernel
 def _spliced(
-    data: Any, places: Any, kinds: Any, is_update: Any, whole: Any, whole_at: Any, sets: Any, set_data: Any,
-    set_at: Any, unsets: Any, unset_data: Any, unset_at: Any, out: Any, found: Any,
-) -> Any:  # fmt: skip
+    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Documents, inside: Int64s,
+    sets: Documents, unsets: Documents, out: Bytes, found: Int64s,
+) -> int:  # fmt: skip
+    """Make the documents; the end of the last one. `inside` has the places of `$set` and of `$unset`."""
     to = 0
     for row in range(len(places)):
         if kinds[row] != DOCUMENT:
@@ -174,7 +194,7 @@ def _spliced(
             continue
         found[row] = to
         if not is_update[row]:
-            to = copied(whole, whole_at[row], whole_at[row] + load(whole, whole_at[row]), out, to)
+            to = _copied_document(whole, row, out, to)
             continue
         at = places[row]
         end = at + load(data, at) - 1
@@ -189,34 +209,26 @@ def _spliced(
             value += 1
             size = value_size(data, kind, value, end)
             to = copied(data, place, value, out, to)
-            if value == sets[row] and set_at[row] >= 0:
-                to = copied(set_data, set_at[row], set_at[row] + load(set_data, set_at[row]), out, to)
-            elif value == unsets[row] and unset_at[row] >= 0:
-                to = copied(unset_data, unset_at[row], unset_at[row] + load(unset_data, unset_at[row]), out, to)
+            if value == inside[0, row] and sets.places[row] >= 0:
+                to = _copied_document(sets, row, out, to)
+            elif value == inside[1, row] and unsets.places[row] >= 0:
+                to = _copied_document(unsets, row, out, to)
             else:
                 to = copied(data, value, value + size, out, to)
             place = value + size
-        out[to] = 0
-        to += 1
-        for byte in range(4):
-            out[begin + byte] = ((to - begin) >> (8 * byte)) & 255
+        to = put_size(out, begin, to)
     return to
 
 
-Column = tuple[Bytes, Int64s]
-"""Documents in a buffer of their own, and their places there."""
-
-
 def spliced(
-    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Column, inside: Int64s, parts: Sequence[Column]
-) -> Column:
-    """The oplog's entries at `places`: those that are updates with the `parts` for what is `inside`, `$set` and
-    `$unset`, in its place, the others as `whole` has them; -1 for values that are no documents."""
+    data: Bytes, places: Int64s, kinds: Bytes, is_update: Bools, whole: Documents, inside: Int64s, sets: Documents,
+    unsets: Documents,
+) -> Documents:  # fmt: skip
+    """The oplog's entries at `places`: updates with `sets` and `unsets` for what is `inside`, their `$set` and
+    `$unset`, the others as `whole` has them."""
     which = np.where(kinds == DOCUMENT, places, -1)
-    room = int(fields.sizes_of(data, which).sum()) + sum(len(one[0]) for one in (whole, *parts))
+    room = int(fields.sizes_of(data, which).sum()) + sum(len(one.data) for one in (whole, sets, unsets))
     out = np.empty(room + 1, np.uint8)
     found = np.empty(len(places), np.int64)
-    size = _spliced(
-        data, places, kinds, is_update, *whole, inside[0], *parts[0], inside[1], *parts[1], out, found
-    )  # fmt: skip
-    return readonly(out[: max(size, 1)]), found
+    size = _spliced(data, places, kinds, is_update, whole, inside, sets, unsets, out, found)
+    return Documents(readonly(out[: max(size, 1)]), found)

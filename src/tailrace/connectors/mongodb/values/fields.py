@@ -7,12 +7,10 @@ the buffer. Walks look at lengths before they read, so a document that lies abou
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from tailrace.compiled import kernel
 from tailrace.errors import DecodeError
 from tailrace.serde.memory import readonly
 
@@ -47,25 +45,25 @@ for _type, _size in (
     _LEAST[_type] = _size
 
 
-@njit(cache=True, nogil=True)
-def load(data: Any, at: Any) -> Any:
+@kernel(leaf=True, inlined=True)
+def load(data: Bytes, at: int) -> int:
     """The int32 at `at`."""
     value = np.uint32(data[at]) | np.uint32(data[at + 1]) << np.uint32(8)
     value |= np.uint32(data[at + 2]) << np.uint32(16) | np.uint32(data[at + 3]) << np.uint32(24)
-    return np.int64(np.int32(value))
+    return int(np.int64(np.int32(value)))
 
 
-@njit(cache=True, nogil=True)
-def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
+@kernel(leaf=True)
+def value_size(data: Bytes, kind: int, at: int, end: int) -> int:
     """The bytes of the value of type `kind` at `at`, which must end by `end`; -1 where it does not."""
-    size = _SIZES[kind]
+    size = int(_SIZES[kind])
     if size == -1:
         if at + 4 > end:
-            return np.int64(-1)
+            return -1
         size = load(data, at)
         if size < _LEAST[kind]:
-            return np.int64(-1)
-        size += _EXTRA[kind]
+            return -1
+        size += int(_EXTRA[kind])
     elif size == -2:
         position = at
         for _ in range(2):
@@ -74,12 +72,12 @@ def value_size(data: Any, kind: Any, at: Any, end: Any) -> Any:
             position += 1
         size = position - at
     elif size == -3:
-        return np.int64(-1)
-    return size if at + size <= end else np.int64(-1)
+        return -1
+    return size if at + size <= end else -1
 
 
-@njit(cache=True, nogil=True)
-def _find(data: Any, starts: Any, names: Any, bounds: Any, places: Any, kinds: Any) -> Any:
+@kernel
+def _find(data: Bytes, starts: Int64s, names: Bytes, bounds: Int64s, places: Int64s, kinds: Bytes) -> int:
     """Fill `places` and `kinds`; the first document that is malformed, or -1."""
     count = len(bounds) - 1
     limit = len(data)
@@ -139,8 +137,8 @@ def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s,
     return places, kinds
 
 
-@njit(cache=True, nogil=True)
-def _elements(data: Any, start: Any, places: Any, kinds: Any) -> Any:
+@kernel
+def _elements(data: Bytes, start: int, places: Int64s, kinds: Bytes) -> int:
     end = start + load(data, start)
     if end > len(data) or end < start + 5 or data[end - 1] != 0:
         return -1
@@ -180,8 +178,8 @@ def elements(data: Bytes, start: int) -> tuple[Int64s, Bytes]:
         room = count
 
 
-@njit(cache=True, nogil=True)
-def _int64s(data: Any, places: Any, kinds: Any, out: Any) -> None:
+@kernel
+def _int64s(data: Bytes, places: Int64s, kinds: Bytes, out: Int64s) -> None:
     for row in range(len(places)):
         kind = kinds[row]
         at = places[row]
@@ -207,8 +205,8 @@ def text(data: Bytes, place: int) -> str:
     return data[place + 4 : place + 3 + int(load(data, place))].tobytes().decode("utf-8", "replace")
 
 
-@njit(cache=True, nogil=True)
-def sizes_of(data: Any, starts: Any) -> Any:
+@kernel
+def sizes_of(data: Bytes, starts: Int64s) -> Int64s:
     """The sizes in bytes of the documents at `starts`, 0 where there is none."""
     sizes = np.zeros(len(starts), np.int64)
     for row in range(len(starts)):
@@ -217,8 +215,8 @@ def sizes_of(data: Any, starts: Any) -> Any:
     return sizes
 
 
-@njit(cache=True, nogil=True)
-def _gather(data: Any, starts: Any, offsets: Any, out: Any) -> None:
+@kernel
+def _gather(data: Bytes, starts: Int64s, offsets: Int64s, out: Bytes) -> None:
     for row in range(len(starts)):
         size = offsets[row + 1] - offsets[row]
         out[offsets[row] : offsets[row + 1]] = data[starts[row] : starts[row] + size]
@@ -233,8 +231,8 @@ def gathered(data: Bytes, starts: Int64s) -> tuple[Bytes, Int64s]:
     return out, offsets
 
 
-@njit(cache=True, nogil=True)
-def _hashes(data: Any, offsets: Any, out: Any) -> None:
+@kernel
+def _hashes(data: Bytes, offsets: Int32s, out: Int64s) -> None:
     for row in range(len(out)):
         value = np.uint64(14695981039346656037)
         for byte in range(offsets[row], offsets[row + 1]):
@@ -259,8 +257,8 @@ def load_kernels() -> None:
     distinct(data, np.zeros(1, np.int64), np.ones(1, np.int64))
 
 
-@njit(cache=True, nogil=True)
-def _distinct(data: Any, places: Any, sizes: Any, codes: Any, first: Any) -> Any:
+@kernel
+def _distinct(data: Bytes, places: Int64s, sizes: Int64s, codes: Int64s, first: Int64s) -> int:
     """Number the byte strings at `places` by first appearance among the last few; the count of numbers."""
     count = 0
     for row in range(len(places)):

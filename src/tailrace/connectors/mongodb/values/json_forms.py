@@ -9,6 +9,7 @@ keys that the driver had up to version 3, `com.mongodb.util.JSON`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -38,18 +39,25 @@ MOST_LEVELS = 1024
 """Documents within documents, as deep as Java's writer goes."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Compiled:
-    """A form as the kernels take it: pieces one after another with their bounds, and tables of bytes and units."""
+class Compiled(NamedTuple):
+    """A form as the kernels take it: its pieces one after another with their bounds, its tables and its switches.
+
+    `actions` has what is done with each byte of a text, `escaped` a bit for each UTF-16 unit that is written as a
+    number, `refused` a 1 for each type of BSON that the form cannot write.
+    """
 
     pieces: Bytes
     bounds: Int64s
     actions: Bytes
     escaped: Bytes
     refused: Bytes
-    switches: Int64s
-    """Whether dates have texts, what becomes of UUIDs, whether subtypes are signed numbers, whether scopes are left
-    out, whether the text is to stand within a JSON string, whether characters are left as they are."""
+    text_dates: bool
+    uuid: int
+    signed_subtype: bool
+    without_scope: bool
+    raw: bool
+    within_string: bool
+    """The text stands within a JSON string, and is escaped once more."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,14 +89,14 @@ class Form:
             actions[ord(character)] = piece
         refused = np.zeros(256, np.uint8)
         refused[sorted(self.refused)] = 1
-        switches = (self.text_dates, self.uuid, self.signed_subtype, self.without_scope, within_string, self.raw)
         escaped = np.zeros(8192, np.uint8) if self.raw else escaped_units()
         arrays: list[npt.NDArray[np.uint8]] = [
             np.frombuffer(b"".join(encoded) + b"\0", np.uint8).copy(), actions, escaped, refused
         ]  # fmt: skip
         pieces, actions, escaped, refused = (readonly(array) for array in arrays)
         return Compiled(
-            pieces, readonly(bounds), actions, escaped, refused, readonly(np.array(switches, np.int64))
+            pieces, readonly(bounds), actions, escaped, refused, self.text_dates, self.uuid, self.signed_subtype,
+            self.without_scope, self.raw, within_string,
         )  # fmt: skip
 
     def short_escapes(self) -> dict[str, int]:

@@ -28,6 +28,13 @@ _NAMES = {
     fields.REGEX: "regular expression", fields.DB_POINTER: "DBPointer", fields.TIMESTAMP: "timestamp",
 }  # fmt: skip
 _ESCAPED = escaped_units()
+_SIMPLE = {
+    fields.NULL: f.NULL, fields.UNDEFINED: f.UNDEFINED, fields.MIN_KEY: f.MIN_KEY, fields.MAX_KEY: f.MAX_KEY,
+}  # fmt: skip
+_TEXTS = {
+    fields.STRING: (f.QUOTE, f.QUOTE), fields.CODE: (f.CODE, f.CODE_END), fields.SYMBOL: (f.SYMBOL, f.SYMBOL_END),
+}  # fmt: skip
+_INTEGERS = {fields.INT32: (f.INT, f.INT_END), fields.INT64: (f.LONG, f.LONG_END)}
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
@@ -122,26 +129,34 @@ class _Writer:
 
     def value(self, kind: int, at: int) -> None:
         """Write a value; of a document or array only what opens it, the rest is on the stack."""
-        data, form = self.data, self.form
-        size = value_size(data, kind, at)
-        body = data[at : at + size]
-        if kind in form.refused:
+        body = self.data[at : at + value_size(self.data, kind, at)]
+        if kind in self.form.refused:
             raise ConversionError(
                 f"A document has a {_NAMES[kind]} in its _id, which keys of event.format=1.1 have no text for.",
                 "Set event.format=3, or leave the collection out.",
             )
-        if kind in (fields.DOCUMENT, fields.ARRAY):
-            named = kind == fields.DOCUMENT
-            self.open(at, f.OPEN if named else f.OPEN_ARRAY, f.CLOSE if named else f.CLOSE_ARRAY, named)
-        elif kind == fields.STRING:
-            self.put(f.QUOTE)
+        if kind == fields.DOCUMENT:
+            self.open(at, f.OPEN, f.CLOSE, True)
+        elif kind == fields.ARRAY:
+            self.open(at, f.OPEN_ARRAY, f.CLOSE_ARRAY, False)
+        elif kind == fields.SCOPED_CODE:
+            self.scoped(at)
+        elif kind in _SIMPLE:
+            self.put(_SIMPLE[kind])
+        elif kind in _TEXTS:
+            begin, end = _TEXTS[kind]
+            self.put(begin)
             self.text(text_of(body[4:-1]))
-            self.put(f.QUOTE)
-        elif kind == fields.INT32:
-            self.between(f.INT, str(int.from_bytes(body, "little", signed=True)), f.INT_END)
-        elif kind == fields.INT64:
-            self.between(f.LONG, str(int.from_bytes(body, "little", signed=True)), f.LONG_END)
-        elif kind == fields.DOUBLE:
+            self.put(end)
+        elif kind in _INTEGERS:
+            begin, end = _INTEGERS[kind]
+            self.between(begin, str(int.from_bytes(body, "little", signed=True)), end)
+        else:
+            self.scalar(kind, body, at)
+
+    def scalar(self, kind: int, body: bytes, at: int) -> None:
+        """A value that is neither a document nor a text nor an integer."""
+        if kind == fields.DOUBLE:
             self.double(struct.unpack("<d", body)[0])
         elif kind == fields.BOOLEAN:
             if body[0] > 1:
@@ -158,7 +173,7 @@ class _Writer:
         elif kind == fields.TIMESTAMP:
             order, seconds = struct.unpack("<II", body)
             self.between(f.STAMP, str(seconds), f.STAMP_ORDER)
-            self.parts += (str(order), form.pieces[f.STAMP_END])
+            self.parts += (str(order), self.form.pieces[f.STAMP_END])
         elif kind == fields.REGEX:
             pattern, options, _ = body.split(b"\0")
             self.put(f.REGEXP)
@@ -166,27 +181,21 @@ class _Writer:
             self.put(f.OPTIONS)
             self.text("".join(sorted(text_of(options))))
             self.put(f.REGEXP_END)
-        elif kind in (fields.CODE, fields.SYMBOL):
-            begin, end = (f.CODE, f.CODE_END) if kind == fields.CODE else (f.SYMBOL, f.SYMBOL_END)
-            self.put(begin)
-            self.text(text_of(body[4:-1]))
-            self.put(end)
-        elif kind == fields.DB_POINTER:
+        else:
             self.put(f.POINTER)
             self.text(text_of(body[4:-13]))
             self.between(f.POINTER_ID, body[-12:].hex(), f.POINTER_END)
-        elif kind == fields.SCOPED_CODE:
-            length = value_size(data, fields.STRING, at + 4)
-            self.put(f.SCOPED)
-            self.text(text_of(data[at + 8 : at + 3 + length]))
-            self.put(f.SCOPE)
-            if form.without_scope:
-                self.put(f.SCOPE_END)
-            else:
-                self.open(at + 4 + length, f.OPEN, f.SCOPE_END, True)
+
+    def scoped(self, at: int) -> None:
+        """Code with a scope: its own length, a text, and a document."""
+        length = value_size(self.data, fields.STRING, at + 4)
+        self.put(f.SCOPED)
+        self.text(text_of(self.data[at + 8 : at + 3 + length]))
+        self.put(f.SCOPE)
+        if self.form.without_scope:
+            self.put(f.SCOPE_END)
         else:
-            simple = {fields.NULL: f.NULL, fields.UNDEFINED: f.UNDEFINED, fields.MIN_KEY: f.MIN_KEY}
-            self.put({**simple, fields.MAX_KEY: f.MAX_KEY}[kind])
+            self.open(at + 4 + length, f.OPEN, f.SCOPE_END, True)
 
     def open(self, at: int, begin: int, close: int, named: bool) -> None:
         if len(self.stack) == MOST_LEVELS:
@@ -282,7 +291,7 @@ def items(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def double_text(value: float) -> str:
-    """A finite double as Java before 19 writes it; `serde.double_kernels` says what that is."""
+    """A finite double as Java before 19 writes it; `values.doubles` says what that is."""
     sign = "-" if math.copysign(1, value) < 0 else ""
     value = abs(value)
     if value == 0:

@@ -1,36 +1,38 @@
 """Compiled text of single BSON values: texts, binary data, decimals, dates. Worker.
 
-`pieces` and `bounds` are those of `json_forms.Compiled`. Every function writes at `at` in `out` and gives the position
-behind what it wrote.
+`form` is a `json_forms.Compiled`. Every function writes at `at` in `out` and returns the position behind what it wrote.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import json_forms as f
-from tailrace.connectors.mongodb.values.fields import load
-from tailrace.serde.kernels import put_base64, put_integer, put_unit
-from tailrace.serde.leaf import leaf
+from tailrace.connectors.mongodb.values.fields import Bytes, load
 from tailrace.serde.memory import move
-from tailrace.serde.time_kernels import put_clock, put_day
+from tailrace.values.binaries import put_base64
+from tailrace.values.calendar import put_day
+from tailrace.values.clock import put_clock
+from tailrace.values.integers import put_integer
+from tailrace.values.strings import put_unit
+from tailrace.values.texts import Int
 
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _HEX_UPPER = np.frombuffer(b"0123456789ABCDEF", np.uint8).copy()
-_BYTE, _LOW_32 = np.uint64(255), np.uint64(0xFFFFFFFF)
+_LOW_32 = np.uint64(0xFFFFFFFF)
 _BILLION = np.uint64(1_000_000_000)
 _DAY_MS = 86_400_000
 LAST_TEXT_DATE = 253_402_300_799_999
 """The last ms of the year 9999."""
 
 _COPY, _UNIT, _LONGER, _DROP, _UNICODE = f.COPY, f.UNIT, f.LONGER, f.DROP, f.UNICODE_ESCAPE
-_ODD, _ODD_END = f.ODD, f.ODD_END
+LEFT = -1
+"""Instead of a position: the plain writer must write the value."""
 
 
-@leaf
-def load_long(data: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def load_long(data: Bytes, at: Int) -> np.uint64:
     """The eight bytes at `at` as uint64."""
     value = np.uint64(0)
     for position in range(8):
@@ -38,85 +40,96 @@ def load_long(data: Any, at: Any) -> Any:
     return value
 
 
-@leaf
-def put_piece(pieces: Any, bounds: Any, number: Any, out: Any, at: Any) -> Any:
-    begin = bounds[np.uintp(number)]
-    size = bounds[np.uintp(number + 1)] - begin
-    move(out.ctypes.data + at, pieces.ctypes.data + begin, size)
+@kernel(leaf=True)
+def put_piece(form: f.Compiled, number: int, out: Bytes, at: Int) -> Int:
+    begin = int(form.bounds[np.uintp(number)])
+    size = int(form.bounds[np.uintp(number + 1)]) - begin
+    move(out.ctypes.data + at, form.pieces.ctypes.data + begin, size)
     return at + size
 
 
-@leaf
-def put_escape(unit: Any, pieces: Any, bounds: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def put_escape(unit: Int, form: f.Compiled, out: Bytes, at: Int) -> Int:
     """The escape of a UTF-16 unit, in lower case."""
-    at = put_piece(pieces, bounds, _UNICODE, out, at)
+    at = put_piece(form, _UNICODE, out, at)
     for digit in range(4):
         out[np.uintp(at + digit)] = _HEX[np.uintp((unit >> (12 - 4 * digit)) & 15)]
     return at + 4
 
 
-@leaf
-def put_text(
-    data: Any, begin: Any, end: Any, pieces: Any, bounds: Any, actions: Any, escaped: Any, switches: Any, out: Any,
-    at: Any,
-) -> Any:  # fmt: skip
-    """The text in data[begin:end] with the form's escapes; -1 when it is not UTF-8."""
+@kernel(leaf=True)
+def put_text(data: Bytes, begin: int, end: Int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    """The text in data[begin:end] with the form's escapes; LEFT when it is not UTF-8."""
     source, target = data.ctypes.data, out.ctypes.data
     position = begin
     while position < end:
         run = position
-        while position < end and actions[data[np.uintp(position)]] == _COPY:
+        while position < end and form.actions[data[np.uintp(position)]] == _COPY:
             position += 1
         move(target + at, source + run, position - run)
         at += position - run
         if position == end:
             break
         byte = data[np.uintp(position)]
-        action = actions[byte]
+        action = form.actions[byte]
         if action == _LONGER:
-            point, size = np.int64(0), 0
-            if 0xC2 <= byte < 0xE0:
-                point, size = np.int64(byte & 31), 2
-            elif 0xE0 <= byte < 0xF0:
-                point, size = np.int64(byte & 15), 3
-            elif 0xF0 <= byte < 0xF5:
-                point, size = np.int64(byte & 7), 4
-            if size == 0 or position + size > end:
-                return np.int64(-1)
-            for following in range(1, size):
-                byte = data[np.uintp(position + following)]
-                if byte & 0xC0 != 0x80:
-                    return np.int64(-1)
-                point = (point << 6) | np.int64(byte & 63)
-            if size == 3 and (point < 0x800 or 0xD800 <= point < 0xE000):
-                return np.int64(-1)
-            if size == 4 and not 0x10000 <= point < 0x110000:
-                return np.int64(-1)
-            if size == 4 and (switches[5] == 0 or switches[4] != 0):
-                high, low = 0xD800 + ((point - 0x10000) >> 10), 0xDC00 + (point & 0x3FF)
-                if switches[5] != 0:
-                    # The text leaves it as it is, and the JSON string around it is Jackson's.
-                    at = put_unit(low, out, put_unit(high, out, at))
-                else:
-                    at = put_escape(low, pieces, bounds, out, put_escape(high, pieces, bounds, out, at))
-            elif size < 4 and escaped[np.uintp(point >> 3)] >> np.uint8(point & 7) & 1 != 0:
-                at = put_escape(point, pieces, bounds, out, at)
-            else:
-                for following in range(size):
-                    out[np.uintp(at + following)] = data[np.uintp(position + following)]
-                at += size
+            point, size = character_of(data, position, end)
+            if size == 0:
+                return LEFT
+            at = put_character(data, position, point, size, form, out, at)
             position += size
         else:
             if action == _UNIT:
-                at = put_escape(np.int64(byte), pieces, bounds, out, at)
+                at = put_escape(int(np.int64(byte)), form, out, at)
             elif action != _DROP:
-                at = put_piece(pieces, bounds, action, out, at)
+                at = put_piece(form, action, out, at)
             position += 1
     return at
 
 
-@leaf
-def put_hex(data: Any, begin: Any, count: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def character_of(data: Bytes, position: int, end: Int) -> tuple[Int, int]:
+    """The code point of the UTF-8 of several bytes at `position`, and how many they are; 0 when it is not UTF-8."""
+    byte = data[np.uintp(position)]
+    point, size = 0, 0
+    if 0xC2 <= byte < 0xE0:
+        point, size = int(np.int64(byte & 31)), 2
+    elif 0xE0 <= byte < 0xF0:
+        point, size = int(np.int64(byte & 15)), 3
+    elif 0xF0 <= byte < 0xF5:
+        point, size = int(np.int64(byte & 7)), 4
+    if size == 0 or position + size > end:
+        return point, 0
+    for following in range(1, size):
+        byte = data[np.uintp(position + following)]
+        if byte & 0xC0 != 0x80:
+            return point, 0
+        point = (point << 6) | int(np.int64(byte & 63))
+    if size == 3 and (point < 0x800 or 0xD800 <= point < 0xE000):
+        return point, 0
+    if size == 4 and not 0x10000 <= point < 0x110000:
+        return point, 0
+    return point, size
+
+
+@kernel(leaf=True)
+def put_character(data: Bytes, position: int, point: Int, size: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    """The character `point`, which has `size` bytes at `position`: as it is, or by its escapes."""
+    if size == 4 and (not form.raw or form.within_string):
+        high, low = 0xD800 + ((point - 0x10000) >> 10), 0xDC00 + (point & 0x3FF)
+        if form.raw:
+            # The text leaves it as it is, and the JSON string around it is Jackson's.
+            return int(put_unit(low, out, put_unit(high, out, at)))
+        return put_escape(low, form, out, put_escape(high, form, out, at))
+    if size < 4 and form.escaped[np.uintp(point >> 3)] >> np.uint8(point & 7) & 1 != 0:
+        return put_escape(point, form, out, at)
+    for following in range(size):
+        out[np.uintp(at + following)] = data[np.uintp(position + following)]
+    return at + size
+
+
+@kernel(leaf=True)
+def put_hex(data: Bytes, begin: int, count: int, out: Bytes, at: Int) -> Int:
     for position in range(count):
         byte = data[np.uintp(begin + position)]
         out[np.uintp(at)] = _HEX[np.uintp(byte >> 4)]
@@ -125,69 +138,75 @@ def put_hex(data: Any, begin: Any, count: Any, out: Any, at: Any) -> Any:
     return at
 
 
-@leaf
-def put_unsigned(value: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def put_unsigned(value: int, out: Bytes, at: Int) -> Int:
     """A uint32."""
-    return put_integer(np.int64(value), out, at)
+    return int(put_integer(np.int64(value), out, at))
 
 
-@leaf
-def put_date(ms: Any, pieces: Any, bounds: Any, switches: Any, out: Any, at: Any) -> Any:
-    if switches[0] != 0 and 0 <= ms <= LAST_TEXT_DATE:
-        at = put_piece(pieces, bounds, f.TEXT_DATE, out, at)
+@kernel(leaf=True)
+def put_date(ms: int, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    if form.text_dates and 0 <= ms <= LAST_TEXT_DATE:
+        at = put_piece(form, f.TEXT_DATE, out, at)
         day = ms // _DAY_MS
         at = put_day(day, out, at)
         out[at] = 84
         at = put_clock((ms - day * _DAY_MS) * 1000, -1, out, at + 1)
-        return put_piece(pieces, bounds, f.TEXT_DATE_END, out, at)
-    at = put_piece(pieces, bounds, f.DATE, out, at)
+        return put_piece(form, f.TEXT_DATE_END, out, at)
+    at = put_piece(form, f.DATE, out, at)
     at = put_integer(ms, out, at)
-    return put_piece(pieces, bounds, f.DATE_END, out, at)
+    return put_piece(form, f.DATE_END, out, at)
 
 
-@leaf
-def put_binary(data: Any, place: Any, pieces: Any, bounds: Any, switches: Any, scratch: Any, out: Any, at: Any) -> Any:
-    """Binary data, of which the length is at `place`; -1 when its two lengths differ."""
+@kernel(leaf=True)
+def put_binary(data: Bytes, place: int, form: f.Compiled, scratch: Bytes, out: Bytes, at: Int) -> Int:
+    """Binary data, of which the length is at `place`; LEFT when its two lengths differ."""
     size = load(data, place)
     subtype = np.int64(data[np.uintp(place + 4)])
     begin = place + 5
     if subtype == 2:
         if size < 4 or load(data, begin) != size - 4:
-            return np.int64(-1)
+            return LEFT
         size -= 4
         begin += 4
-    if size == 16 and subtype in (3, 4) and switches[1] != f.KEEP_UUID:
-        turned = subtype == 4 if switches[1] == f.OLD_UUID else subtype == 3
+    if size == 16 and subtype in (3, 4) and form.uuid != f.KEEP_UUID:
+        turned = subtype == 4 if form.uuid == f.OLD_UUID else subtype == 3
         for position in range(16):
             # Java kept both halves of a UUID with the last byte first.
             scratch[position] = data[np.uintp(begin + ((position & 8) + 7 - (position & 7) if turned else position))]
-        if switches[1] == f.NAME_UUID:
-            at = put_piece(pieces, bounds, f.UUID, out, at)
-            for part in range(5):
-                first, count = (0, 4) if part == 0 else (2 + 2 * part, 2) if part < 4 else (10, 6)
-                if part > 0:
-                    out[at] = 45
-                    at += 1
-                at = put_hex(scratch, first, count, out, at)
-            return put_piece(pieces, bounds, f.UUID_END, out, at)
-        at = put_piece(pieces, bounds, f.BINARY, out, at)
+        if form.uuid == f.NAME_UUID:
+            return put_uuid(scratch, form, out, at)
+        at = put_piece(form, f.BINARY, out, at)
         at = put_base64(scratch, 16, 0, out, at)
         subtype = np.int64(3)
     else:
-        at = put_piece(pieces, bounds, f.BINARY, out, at)
+        at = put_piece(form, f.BINARY, out, at)
         at = put_base64(data[begin : begin + size], size, 0, out, at)
-    at = put_piece(pieces, bounds, f.SUBTYPE, out, at)
-    if switches[2] != 0:
+    at = put_piece(form, f.SUBTYPE, out, at)
+    if form.signed_subtype:
         at = put_integer(subtype - 256 if subtype > 127 else subtype, out, at)
     else:
         out[at] = _HEX_UPPER[subtype >> 4]
         out[at + 1] = _HEX_UPPER[subtype & 15]
         at += 2
-    return put_piece(pieces, bounds, f.BINARY_END, out, at)
+    return put_piece(form, f.BINARY_END, out, at)
 
 
-@leaf
-def put_word(text: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def put_uuid(content: Bytes, form: f.Compiled, out: Bytes, at: Int) -> Int:
+    """The 16 bytes of `content` as a UUID's text."""
+    at = put_piece(form, f.UUID, out, at)
+    for part in range(5):
+        first, count = (0, 4) if part == 0 else (2 + 2 * part, 2) if part < 4 else (10, 6)
+        if part > 0:
+            out[at] = 45
+            at += 1
+        at = put_hex(content, first, count, out, at)
+    return put_piece(form, f.UUID_END, out, at)
+
+
+@kernel(leaf=True)
+def put_word(text: Bytes, out: Bytes, at: Int) -> Int:
     for position in range(len(text)):
         out[at + position] = text[position]
     return at + len(text)
@@ -197,8 +216,8 @@ _NAN = np.frombuffer(b"NaN", np.uint8).copy()
 _INFINITY = np.frombuffer(b"Infinity", np.uint8).copy()
 
 
-@leaf
-def put_decimal(data: Any, place: Any, scratch: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def put_decimal(data: Bytes, place: int, scratch: Bytes, out: Bytes, at: Int) -> Int:
     """The 16 bytes of a decimal128 at `place`."""
     low, high = load_long(data, place), load_long(data, place + 8)
     combination = np.int64((high >> np.uint64(58)) & np.uint64(31))
@@ -211,15 +230,21 @@ def put_decimal(data: Any, place: Any, scratch: Any, out: Any, at: Any) -> Any:
         return put_word(_INFINITY, out, at)
     if (high >> np.uint64(61)) & np.uint64(3) == np.uint64(3):
         # A coefficient of more than 34 digits counts as 0.
-        exponent = np.int64((high >> np.uint64(47)) & np.uint64(0x3FFF)) - 6176
+        exponent = int(np.int64((high >> np.uint64(47)) & np.uint64(0x3FFF))) - 6176
         low, high = np.uint64(0), np.uint64(0)
     else:
-        exponent = np.int64((high >> np.uint64(49)) & np.uint64(0x3FFF)) - 6176
+        exponent = int(np.int64((high >> np.uint64(49)) & np.uint64(0x3FFF))) - 6176
         high &= np.uint64((1 << 49) - 1)
-    # Nine digits at a time, from the last, by long division of four words of 32 bits.
+    return put_scaled(scratch, digits_of(low, high, scratch), exponent, out, at)
+
+
+@kernel(leaf=True)
+def digits_of(low: np.uint64, high: np.uint64, scratch: Bytes) -> Int:
+    """The decimal digits of a number of 128 bits into `scratch`, the last one first; their count."""
+    # Nine digits at a time by long division of four words of 32 bits.
     w3, w2 = high >> np.uint64(32), high & _LOW_32
     w1, w0 = low >> np.uint64(32), low & _LOW_32
-    count = np.int64(0)
+    count = 0
     while True:
         rest = w3 % _BILLION
         w3 //= _BILLION
@@ -237,10 +262,16 @@ def put_decimal(data: Any, place: Any, scratch: Any, out: Any, at: Any) -> Any:
             if not more and rest == np.uint64(0):
                 break
         if not more:
-            break
+            return count
+
+
+@kernel(leaf=True)
+def put_scaled(digits: Bytes, count: Int, exponent: int, out: Bytes, at: Int) -> Int:
+    """A decimal of `count` digits, the last one first, times ten to the `exponent`: plain, or with an exponent."""
     first = exponent + count - 1
-    if exponent > 0 or first < -6:
-        point = np.int64(1)
+    scientific = exponent > 0 or first < -6
+    if scientific:
+        point: Int = 1
     elif first >= 0:
         point = first + 1
     else:
@@ -254,20 +285,20 @@ def put_decimal(data: Any, place: Any, scratch: Any, out: Any, at: Any) -> Any:
         if position == point:
             out[at] = 46
             at += 1
-        out[at] = scratch[count - 1 - position]
+        out[at] = digits[count - 1 - position]
         at += 1
-    if exponent > 0 or first < -6:
+    if scientific:
         out[at] = 69
         at += 1
-        if first > 0 or first == 0:
+        if first >= 0:
             out[at] = 43
             at += 1
         at = put_integer(first, out, at)
     return at
 
 
-@leaf
-def put_special(value: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def put_special(value: float, out: Bytes, at: Int) -> Int:
     """A double that is no number, or infinite."""
     if np.isnan(value):
         return put_word(_NAN, out, at)

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import ChangeBatch, Column, Marker, TableSchema, Transactions
-from tailrace.columns.logical import INT64, STRING, Field
+from tailrace.columns import ChangeBatch, Marker, TableSchema, Transactions
+from tailrace.columns import Column as TableColumn
+from tailrace.columns.batch import position_texts
+from tailrace.columns.logical import INT64, STRING
 from tailrace.connectors.postgres.protocol.position import lsn_text
 from tailrace.connectors.postgres.protocol.segment import transactions_of
 from tailrace.connectors.postgres.values import declared
@@ -19,10 +21,9 @@ from tailrace.connectors.postgres.values.conversions import plan_columns, plan_k
 from tailrace.events.boundaries import numbered_name
 from tailrace.events.form import Place, PlainSource, Records
 from tailrace.events.settings import EventSettings
-from tailrace.serde.assemble import CHANGE, SOURCE, TRANSACTION, Programs
+from tailrace.records.columns import Same
+from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, Column, Constant, Member, Node, Text
 from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import integers_fragment, text_fragment
-from tailrace.serde.json_text import dumps
 
 
 class _Parts:
@@ -31,13 +32,14 @@ class _Parts:
     def __init__(self, batch: ChangeBatch, settings: EventSettings) -> None:
         self.batch, self.settings = batch, settings
         transactions = transactions_of(batch)
-        # One entry more than transactions: what rows of an incremental snapshot show instead.
-        self.name = pa.array(transactions.xid).cast(pa.string())
-        self.xid = text_fragment(pa.concat_arrays([self.name, pa.array(["null"])]))
+        xid = pa.array(transactions.xid)
+        self.name = xid.cast(pa.string())
+        # Beside snapshots, one entry more than transactions: what rows of an incremental snapshot show instead.
+        self.xid = xid if batch.marker is None else pa.concat_arrays([xid, pa.nulls(1, pa.int64())])
         seen = transactions.previous_end >= 0
-        ends = pc.binary_join_element_wise('\\"', pa.array(transactions.previous_end).cast(pa.string()), '\\"', "")
-        self.previous_end = text_fragment(pc.if_else(pa.array(seen), ends, "null"))
-        self.position = pa.array([f"{lsn:016X}" for lsn in transactions.commit_lsn.tolist()], pa.string())
+        ends = pc.binary_join_element_wise('"', pa.array(transactions.previous_end).cast(pa.string()), '"', "")
+        self.previous_end = pc.if_else(pa.array(seen), ends, "null")
+        self.position = position_texts(transactions.commit_lsn)
 
     def block(self, records: Records) -> _Block:
         return _Block(self, records)
@@ -50,32 +52,24 @@ class _Block:
         self.parts, self.records = parts, records
         batch = parts.batch
         lsn = batch.lsn[records.low : records.high]
-        self.lsn = self.shown_lsn = integers_fragment(lsn)
-        if records.marker is None or parts.settings.legacy:
-            # the 1.7 form shows the transaction and LSN of the window's end
-            return
-        hidden = records.marker == Marker.INCREMENTAL
-        if hidden.any():
+        shown_lsn = known_lsn = pa.array(lsn)
+        hidden = None if records.marker is None else records.marker == Marker.INCREMENTAL
+        # the 1.7 form shows the transaction and LSN of the window's end
+        if hidden is not None and hidden.any() and not parts.settings.legacy:
             records.index[SOURCE] = np.where(hidden, len(batch.transactions), records.transaction)
             flags = np.zeros(len(lsn), np.bool_)
             flags[records.index[CHANGE][hidden]] = True
-            self.shown_lsn = text_fragment(pc.fill_null(pa.array(lsn, mask=flags).cast(pa.string()), "null"))
+            shown_lsn = pa.array(lsn, mask=flags)
+        self._values = {
+            "previous_end": parts.previous_end,
+            "xid": parts.xid,
+            "lsn": known_lsn,
+            "shown_lsn": shown_lsn,
+            "xmin": Same(batch.xmin),
+        }
 
-    def sequence(self, programs: Programs) -> None:
-        programs.literal(b'"[')
-        programs.fragment(self.parts.previous_end, TRANSACTION)
-        programs.literal(b',\\"')
-        programs.fragment(self.lsn, CHANGE)
-        programs.literal(b'\\"]"')
-
-    def tail(self, programs: Programs) -> None:
-        programs.literal(b',"txId":')
-        programs.fragment(self.parts.xid, SOURCE)
-        programs.literal(b',"lsn":')
-        programs.fragment(self.shown_lsn, CHANGE)
-        programs.literal(f',"xmin":{dumps(self.parts.batch.xmin)}'.encode())
-        if not self.parts.settings.legacy:
-            programs.literal(b',"origin":null,"origin_lsn":null')
+    def values(self, name: str) -> pa.Array | Same:
+        return self._values[name]
 
     def positions(self) -> pa.Array:
         return self.parts.position.take(pa.array(self.records.transaction))
@@ -91,12 +85,20 @@ class _Block:
 class PostgresForm:
     """See events.form.Form."""
 
-    def source_fields(self, settings: EventSettings) -> tuple[Field, ...]:
-        number = INT64.with_optional(True)
-        fields = [Field(name, number) for name in ("txId", "lsn", "xmin")]
+    def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
+        number, text = INT64.with_optional(True), STRING.with_optional(True)
+        members = [
+            Member("txId", Column("xid", number, SOURCE)),
+            Member("lsn", Column("shown_lsn", number)),
+            Member("xmin", Column("xmin", number)),
+        ]
         if not settings.legacy:
-            fields += [Field("origin", STRING.with_optional(True)), Field("origin_lsn", number)]
-        return tuple(fields)
+            members += [Member("origin", Constant(None, text)), Member("origin_lsn", Constant(None, number))]
+        return tuple(members)
+
+    def sequence(self, settings: EventSettings) -> Node:
+        previous, lsn = Column("previous_end", STRING, TRANSACTION), Column("lsn", INT64)
+        return Text(("[", previous, ',"', lsn, '"]'), STRING.with_optional(True))
 
     def columns(self, table: TableSchema, settings: EventSettings) -> tuple[tuple[ColumnPlan, ...], tuple[str, ...]]:
         return plan_columns(table, settings)
@@ -104,7 +106,7 @@ class PostgresForm:
     def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
         return plan_key(table, settings)
 
-    def is_text(self, column: Column) -> bool:
+    def is_text(self, column: TableColumn) -> bool:
         return declared.is_text(column)
 
     def parts(self, batch: ChangeBatch, settings: EventSettings) -> _Parts:

@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from tailrace.columns.batch import Bytes, Image, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.compiled import kernel
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import scan
 from tailrace.connectors.postgres.protocol.decoder import decode
-from tailrace.connectors.postgres.protocol.kernel import frozen, kernel, pooled, uint16, uint32
+from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import DecodeError
 from tailrace.events.pool import Pool, Pooled
@@ -129,7 +130,7 @@ class _Layout:
         batch.before, batch.after = self._spread(batch.before), self._spread(batch.after)
         batch.total_order, batch.table_order = segment.total_order, segment.table_order
         batch.xmin = xmin
-        plans = TablePlans([table.plan for table in self._tables], segment.table, self._columns)
+        plans = TablePlans([table.plan for table in self._tables], segment.table)
         return rows_of_tables(batch, plans, settings, FORM)
 
     def _rewritten(self, segment: MixedSegment) -> Segment | None:

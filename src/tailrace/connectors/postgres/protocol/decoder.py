@@ -6,8 +6,8 @@ Three kernels, each one walk over the segment's bytes:
 2. `_measure` checks every byte and writes offsets, validity and unavailable flags of every column;
 3. `_fill` copies the values.
 
-`pgoutput.reference_decode` is the same thing said plainly; tests hold the two equal. A kernel that meets a message it
-does not accept stops, and `pgoutput.parse_change` says what is wrong with that message.
+Tests hold it equal to a plain decoder of their own. A kernel that meets a message it does not accept stops, and
+`pgoutput.parse_change` says what is wrong with that message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.columns.batch import Bytes, ChangeBatch, Flags, Image, Int32s, Int64s
-from tailrace.connectors.postgres.protocol.kernel import frozen, kernel, pooled, uint16, uint32
+from tailrace.compiled import kernel
+from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.pgoutput import check_column_bytes, check_offsets, parse_change
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError

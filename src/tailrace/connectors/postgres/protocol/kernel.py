@@ -1,27 +1,19 @@
-"""How this connector's hot loops are compiled, and the memory and the reads that they share.
+"""The memory and the reads that the kernels over pgoutput's messages share.
 
-A kernel is compiled on its first call in a process, for one set of argument types, and kept in numba's cache beside
-the source (or in the user's cache directory where that is not writable), from which later processes load it. Kernels
-never raise: they return the row at which they stopped, and plain Python says what is wrong there.
+Kernels never raise: they return the row at which they stopped, and plain Python says what is wrong there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numba import njit
 
-_Kernel = TypeVar("_Kernel", bound=Callable[..., Any])
+from tailrace.compiled import kernel
+
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-
-
-def kernel(function: _Kernel) -> _Kernel:
-    """The function, compiled on first use: without the GIL and without bounds checks, which it makes by hand."""
-    return cast(_Kernel, njit(cache=True, nogil=True, boundscheck=False)(function))
 
 
 def frozen(array: npt.NDArray[Any], dtype: type[_Scalar]) -> npt.NDArray[_Scalar]:
@@ -42,17 +34,15 @@ def pooled(size: int) -> npt.NDArray[np.uint8]:
 
 
 # np.int64 below: shifting int(byte) would give numba an unsigned number, and adding that to a position a float.
-# numba's cache sees no changes of functions that live in another file than the kernel that calls them: after a change
-# of these reads, remove the *.nbi and *.nbc files of the callers.
 
 
-@kernel
+@kernel(leaf=True, inlined=True)
 def uint16(data: npt.NDArray[np.uint8], at: int) -> int:
     """The big-endian number in the two bytes at `at`, which the caller has checked to be there."""
     return int((np.int64(data[at]) << 8) | np.int64(data[at + 1]))
 
 
-@kernel
+@kernel(leaf=True, inlined=True)
 def uint32(data: npt.NDArray[np.uint8], at: int) -> int:
     """The big-endian number in the four bytes at `at`, which the caller has checked to be there."""
     high = (np.int64(data[at]) << 24) | (np.int64(data[at + 1]) << 16)

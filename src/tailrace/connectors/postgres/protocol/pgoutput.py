@@ -1,9 +1,10 @@
-"""pgoutput, read plainly: every message of protocol versions 1 and 2, and the slow decoder, the fast one's oracle.
+"""pgoutput, read plainly: every message of protocol version 1, and what is wrong with one.
 
 `parse` follows "Logical Replication Message Formats" of the PostgreSQL manual. LSNs, transaction ids, OIDs, counts and
 lengths are unsigned, as they are in the server; timestamps are signed µs since 2000-01-01 UTC. The planner parses the
 rare messages (Begin, Commit, Relation, …) with it; for row messages tasks use `decoder.decode`, which comes back here
-only to say what is wrong with a message.
+only to say what is wrong with a message. Of protocol version 2, `log.gears` takes the blocks of transactions in
+progress apart: their messages come here as those of version 1.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 
-from tailrace.columns.batch import ChangeBatch, Flags, Image, Int64s
+from tailrace.columns.batch import Int64s
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.protocol.segment import Segment
 from tailrace.errors import DecodeError
@@ -86,7 +86,6 @@ class Relation:
     name: str
     replica_identity: str
     columns: tuple[RelationColumn, ...]
-    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,6 @@ class Type:
     type_oid: int
     namespace: str
     name: str
-    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,6 @@ class Insert:
 
     relation_id: int
     new: Row
-    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +113,6 @@ class Update:
     old_kind: OldKind | None
     old: Row | None
     new: Row
-    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +122,6 @@ class Delete:
     relation_id: int
     old_kind: OldKind
     old: Row
-    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +130,6 @@ class Truncate:
 
     options: int
     relation_ids: tuple[int, ...]
-    xid: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,57 +140,9 @@ class Message:
     lsn: int
     prefix: str
     content: bytes
-    xid: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StreamStart:
-    """Start of a block of a transaction in progress."""
-
-    xid: int
-    first_segment: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StreamStop:
-    """End of a block of a transaction in progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamCommit:
-    """Commit of a transaction that was streamed while in progress."""
-
-    xid: int
-    flags: int
-    commit_lsn: int
-    end_lsn: int
-    commit_timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class StreamAbort:
-    """Roll-back of a streamed transaction, or of its subtransaction `subxid` alone when the two ids differ."""
-
-    xid: int
-    subxid: int
-
-
-AnyMessage: TypeAlias = (
-    Begin
-    | Commit
-    | Origin
-    | Relation
-    | Type
-    | Insert
-    | Update
-    | Delete
-    | Truncate
-    | Message
-    | StreamStart
-    | StreamStop
-    | StreamCommit
-    | StreamAbort
-)
+AnyMessage: TypeAlias = Begin | Commit | Origin | Relation | Type | Insert | Update | Delete | Truncate | Message
 
 _UINT16 = struct.Struct(">H")
 _UINT32 = struct.Struct(">I")
@@ -276,27 +222,27 @@ class _Reader:
         return self.bytes(self.uint32("column length"), "column value")
 
 
-def _begin(reader: _Reader, xid: int | None) -> AnyMessage:
+def _begin(reader: _Reader) -> AnyMessage:
     return Begin(reader.uint64("final LSN"), reader.int64("commit timestamp"), reader.uint32("transaction id"))
 
 
-def _commit(reader: _Reader, xid: int | None) -> AnyMessage:
+def _commit(reader: _Reader) -> AnyMessage:
     return Commit(
         reader.uint8("flags"), reader.uint64("commit LSN"), reader.uint64("end LSN"), reader.int64("commit timestamp")
     )
 
 
-def _origin(reader: _Reader, xid: int | None) -> AnyMessage:
+def _origin(reader: _Reader) -> AnyMessage:
     return Origin(reader.uint64("commit LSN"), reader.string("origin name"))
 
 
-def _relation(reader: _Reader, xid: int | None) -> AnyMessage:
+def _relation(reader: _Reader) -> AnyMessage:
     relation_id = reader.uint32("relation id")
     namespace = reader.string("namespace")
     name = reader.string("relation name")
     identity = chr(reader.uint8("replica identity"))
     columns = tuple([_relation_column(reader) for _ in range(reader.uint16("column count"))])
-    return Relation(relation_id, namespace, name, identity, columns, xid)
+    return Relation(relation_id, namespace, name, identity, columns)
 
 
 def _relation_column(reader: _Reader) -> RelationColumn:
@@ -308,21 +254,21 @@ def _relation_column(reader: _Reader) -> RelationColumn:
     )
 
 
-def _type(reader: _Reader, xid: int | None) -> AnyMessage:
-    return Type(reader.uint32("type id"), reader.string("namespace"), reader.string("type name"), xid)
+def _type(reader: _Reader) -> AnyMessage:
+    return Type(reader.uint32("type id"), reader.string("namespace"), reader.string("type name"))
 
 
-def _insert(reader: _Reader, xid: int | None) -> AnyMessage:
+def _insert(reader: _Reader) -> AnyMessage:
     relation_id = reader.uint32("relation id")
     reader.letter("N", "tuple kind")
-    return Insert(relation_id, reader.row(), xid)
+    return Insert(relation_id, reader.row())
 
 
 def _old_kind(reader: _Reader) -> OldKind:
     return "K" if reader.letter("KO", "tuple kind") == "K" else "O"
 
 
-def _update(reader: _Reader, xid: int | None) -> AnyMessage:
+def _update(reader: _Reader) -> AnyMessage:
     relation_id = reader.uint32("relation id")
     old_kind: OldKind | None = None
     old = None
@@ -331,51 +277,29 @@ def _update(reader: _Reader, xid: int | None) -> AnyMessage:
         old_kind = _old_kind(reader)
         old = reader.row()
         reader.letter("N", "tuple kind")
-    return Update(relation_id, old_kind, old, reader.row(), xid)
+    return Update(relation_id, old_kind, old, reader.row())
 
 
-def _delete(reader: _Reader, xid: int | None) -> AnyMessage:
-    return Delete(reader.uint32("relation id"), _old_kind(reader), reader.row(), xid)
+def _delete(reader: _Reader) -> AnyMessage:
+    return Delete(reader.uint32("relation id"), _old_kind(reader), reader.row())
 
 
-def _truncate(reader: _Reader, xid: int | None) -> AnyMessage:
+def _truncate(reader: _Reader) -> AnyMessage:
     count = reader.uint32("relation count")
     options = reader.uint8("truncate options")
-    return Truncate(options, tuple([reader.uint32("relation id") for _ in range(count)]), xid)
+    return Truncate(options, tuple([reader.uint32("relation id") for _ in range(count)]))
 
 
-def _message(reader: _Reader, xid: int | None) -> AnyMessage:
+def _message(reader: _Reader) -> AnyMessage:
     flags, lsn = reader.uint8("flags"), reader.uint64("message LSN")
     if lsn >> 63:
         # no log is so long, and positions are signed
         raise DecodeError("The LSN of a logical message is beyond the end of any log.", reader.at - 8)
     prefix = reader.string("message prefix")
-    return Message(flags, lsn, prefix, reader.bytes(reader.uint32("content length"), "content"), xid)
+    return Message(flags, lsn, prefix, reader.bytes(reader.uint32("content length"), "content"))
 
 
-def _stream_start(reader: _Reader, xid: int | None) -> AnyMessage:
-    return StreamStart(reader.uint32("transaction id"), reader.uint8("first segment flag") == 1)
-
-
-def _stream_stop(reader: _Reader, xid: int | None) -> AnyMessage:
-    return StreamStop()
-
-
-def _stream_commit(reader: _Reader, xid: int | None) -> AnyMessage:
-    return StreamCommit(
-        reader.uint32("transaction id"),
-        reader.uint8("flags"),
-        reader.uint64("commit LSN"),
-        reader.uint64("end LSN"),
-        reader.int64("commit timestamp"),
-    )
-
-
-def _stream_abort(reader: _Reader, xid: int | None) -> AnyMessage:
-    return StreamAbort(reader.uint32("transaction id"), reader.uint32("subtransaction id"))
-
-
-_PARSERS: dict[int, Callable[[_Reader, int | None], AnyMessage]] = {
+_PARSERS: dict[int, Callable[[_Reader], AnyMessage]] = {
     ord("B"): _begin,
     ord("C"): _commit,
     ord("O"): _origin,
@@ -386,30 +310,21 @@ _PARSERS: dict[int, Callable[[_Reader, int | None], AnyMessage]] = {
     ord("D"): _delete,
     ord("T"): _truncate,
     ord("M"): _message,
-    ord("S"): _stream_start,
-    ord("E"): _stream_stop,
-    ord("c"): _stream_commit,
-    ord("A"): _stream_abort,
 }
 
-# Origin is not among them: the server writes it without an id, inside a stream block too.
-_WITH_XID_IN_STREAM = frozenset(b"RYIUDTM")
 
-
-def parse(data: bytes, *, streamed: bool = False) -> AnyMessage:
+def parse(data: bytes) -> AnyMessage:
     """The one message that `data` is.
 
-    `streamed` says that it stands between StreamStart and StreamStop, where row, relation, type, truncate and logical
-    messages carry the id of their (sub)transaction behind the kind byte. Raises DecodeError, and nothing else, with
-    the offset of the field that is wrong or cut off; bytes left over are an error.
+    Raises DecodeError, and nothing else, with the offset of the field that is wrong or cut off; bytes left over are an
+    error.
     """
     reader = _Reader(data)
     kind = reader.uint8("kind")
     parser = _PARSERS.get(kind)
     if parser is None:
         raise DecodeError(f"No message of pgoutput has kind byte {kind}.", 0)
-    xid = reader.uint32("transaction id") if streamed and kind in _WITH_XID_IN_STREAM else None
-    message = parser(reader, xid)
+    message = parser(reader)
     if reader.at != len(data):
         raise DecodeError(f"The message has {len(data) - reader.at} bytes too many.", reader.at)
     return message
@@ -467,69 +382,3 @@ def check_column_bytes(table: TableSchema, sizes: Sequence[int]) -> None:
                 f"Column {column.name} of {table.id} has {size} bytes in one batch and may have {MAX_COLUMN_BYTES}; "
                 "the batch must be smaller."
             )
-
-
-def reference_decode(segment: Segment) -> ChangeBatch:
-    """What `decoder.decode` must yield, message by message. Raises DecodeError with the offset into segment.data."""
-    check_offsets(segment.data, segment.offsets, len(segment))
-    ops = bytearray()
-    befores: list[Row | None] = []
-    afters: list[Row | None] = []
-    key_only: list[bool] = []
-    for index in range(len(segment)):
-        message = parse_change(segment, index)
-        before: Row | None = None
-        after: Row | None = None
-        kind: OldKind | None = None
-        match message:
-            case Insert():
-                ops += b"c"
-                after = message.new
-            case Update():
-                ops += b"u"
-                before, after, kind = message.old, message.new, message.old_kind
-                if before is not None and kind == "O":
-                    after = tuple(map(_restored, before, after))
-            case Delete():
-                ops += b"d"
-                before, kind = message.old, message.old_kind
-            case Truncate():
-                ops += b"t"
-        befores.append(before)
-        afters.append(after)
-        key_only.append(kind == "K")
-    before_image = _image(segment.table, befores)
-    return ChangeBatch(
-        table=segment.table,
-        op=np.frombuffer(bytes(ops), dtype=np.uint8),
-        lsn=segment.lsn,
-        transaction=segment.transaction,
-        ordinal=segment.ordinal,
-        transactions=segment.transactions,
-        before=before_image,
-        after=_image(segment.table, afters),
-        old_key_only=None if before_image is None else np.array(key_only, dtype=np.bool_),
-    )
-
-
-def _restored(old: Value, new: Value) -> Value:
-    """The new value; where the log left it out as unchanged, the old value, which REPLICA IDENTITY FULL carries."""
-    return old if new is UNAVAILABLE and isinstance(old, bytes) else new
-
-
-def _image(table: TableSchema, rows: list[Row | None]) -> Image | None:
-    present = np.array([row is not None for row in rows], dtype=np.bool_)
-    if not present.any():
-        return None
-    columns: list[pa.Array] = []
-    unavailable: list[Flags | None] = []
-    sizes: list[int] = []
-    for index in range(len(table.columns)):
-        values = [None if row is None else row[index] for row in rows]
-        texts = [value if isinstance(value, bytes) else None for value in values]
-        flags = np.array([value is UNAVAILABLE for value in values], dtype=np.bool_)
-        sizes.append(sum(len(text) for text in texts if text is not None))
-        columns.append(pa.array(texts, pa.binary()))
-        unavailable.append(flags if flags.any() else None)
-    check_column_bytes(table, sizes)
-    return Image(None if present.all() else present, columns, unavailable)

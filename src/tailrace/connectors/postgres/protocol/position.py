@@ -61,7 +61,7 @@ class LogPosition:
     `commit_lsn` is the LSN of the transaction's commit record. `consumed` is None when the whole transaction has
     been read, else the number of its changes that have been. `end_lsn` is the end of the last commit that was read
     completely, 0 when none was seen since the slot's creation or the last snapshot. `idle_lsn`, where it is not 0,
-    tells that the log holds no captured change from there up to it. `at_us` is the time of the last commit that was
+    says that the log holds no captured change from there up to it. `at_us` is the time of the last commit that was
     read completely, in µs since 1970, 0 where it is not known; it is no part of the position. The zero position
     stands before the first change that the slot holds.
 

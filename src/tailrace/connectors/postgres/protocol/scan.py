@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Flags, Int32s, Int64s
-from tailrace.connectors.postgres.protocol.kernel import frozen, kernel, pooled, uint16, uint32
+from tailrace.compiled import kernel
+from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.pgoutput import Delete, Insert, Update, check_offsets, check_widths, parse
 from tailrace.errors import DecodeError
 
@@ -52,9 +53,9 @@ def key_hashes(data: Bytes, offsets: Int64s, rows: Int64s, key_indexes: Int32s, 
 
     `rows` are the indexes of Insert, Update and Delete messages of one table with that many `columns`; `key_indexes`
     the positions of its key columns. The hash covers the key's values in the new tuple (Delete: in the old one), is
-    the same in every process and on every machine, and tells null from the empty string. `moved` is True where an
-    Update carries a K tuple, or an O tuple with other key values, and wherever the key is not wholly known: an
-    unavailable value, or a null in a Delete's K tuple (a key column outside the replica identity).
+    the same in every process and on every machine, and another one for a null than for the empty string. `moved` is
+    True where an Update carries a K tuple, or an O tuple with other key values, and wherever the key is not wholly
+    known: an unavailable value, or a null in a Delete's K tuple (a key column outside the replica identity).
 
     Raises DecodeError for a message that is not of that kind and width, as far as the key must be read; the rest of
     the message is the decoder's to check. Raises IndexError for rows or key indexes that do not exist.

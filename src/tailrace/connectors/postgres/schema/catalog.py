@@ -225,7 +225,7 @@ class Catalog:
 
     def alters(self, oid: int, xid: int) -> bool:
         """Whether the transaction with the 32-bit id `xid`, which is in progress now and still is afterwards, may have
-        altered the table. Of one that is over it tells nothing.
+        altered the table. Of one that is over it says nothing.
         """
         return self._connection.execute(_ALTERS, (str(xid), oid)).fetchone() is not None
 

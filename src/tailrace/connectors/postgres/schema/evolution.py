@@ -101,7 +101,7 @@ def is_after(xid: int, other: int) -> bool:
 
 
 class _Judge:
-    """Tells whether rows of the catalog are newer than a moment, and keeps the oldest id of those that are."""
+    """Says whether rows of the catalog are newer than a moment, and keeps the oldest id of those that are."""
 
     def __init__(self, present: Present, at: Moment) -> None:
         self._next = present.next_xid
@@ -141,7 +141,7 @@ def evolve(
 ) -> tuple[Attributes, int]:
     """The attributes in effect at `at`, and the oldest transaction id (32 bits) whose work was held back, else 0.
 
-    `older` are those before; `resent` tells that the message was sent because something about the table has changed,
+    `older` are those before; `resent` says that the message was sent because something about the table has changed,
     and not because a session began.
     """
     judge = _Judge(present, at)
@@ -218,7 +218,7 @@ def _column(
     altered = judge.newer(shown.xmin)
     facts = shown.facts
     nullable, default = facts.nullable, facts.default
-    # Of a column that nobody has seen before, the catalog tells most: few are altered again.
+    # Of a column that nobody has seen before, the catalog is mostly right: few are altered again.
     if known is not None:
         if altered:
             nullable = known.nullable

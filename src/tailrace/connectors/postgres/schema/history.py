@@ -1,6 +1,6 @@
-"""SchemaHistory: what the log does not tell of the captured tables, at each position of the log. Planner.
+"""SchemaHistory: what the log does not say of the captured tables, at each position of the log. Planner.
 
-A Relation message tells a table's columns, their types and its identity as of the position at which it stands. The
+A Relation message has a table's columns, their types and its identity as of the position at which it stands. The
 rest (nullability, defaults, keys, the structure of types) is an `Attributes`. It is known from the start of the query
 or from the catalog, changes with Relation messages, and travels in the offset, so that a restart, a replay and a
 reader far behind find the same schemas as the first reading did.
@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """One column: its number in the table (below 0: not known), its name, and what pgoutput does not tell of it."""
+    """One column: its number in the table (below 0: not known), its name, and what pgoutput does not say of it."""
 
     number: int
     name: str
@@ -42,7 +42,7 @@ class ColumnFacts:
 class IndexFacts:
     """A unique index over whole rows, by its oid, with the numbers of its columns in its own order.
 
-    `clustered` tells that the table is clustered on it. Its name decides among several.
+    `clustered` says that the table is clustered on it. Its name decides among several.
     """
 
     oid: int

@@ -37,7 +37,7 @@ class _Known:
 class Relations:
     """Turns Relation messages into table versions, whose ids are places in `versions`.
 
-    `captured(relation)` tells whether a table belongs to the capture; `admit` has the last word on each new schema: it
+    `captured(relation)` says whether a table belongs to the capture; `admit` has the last word on each new schema: it
     returns the one to use, or raises. `use` comes before everything else, and again for each new session. The catalog
     is read once for the messages of a run, again while it does not show what a transaction that the log has brought has
     altered, and not at all for messages that the history has decided.

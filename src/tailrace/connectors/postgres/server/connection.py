@@ -241,7 +241,7 @@ def is_lost(connection: psycopg.Connection[Any], runtime: Runtime = THREADS) -> 
 
 
 def explained(call: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """`call`, with what PostgreSQL refuses in it told as a TailraceError."""
+    """`call`, with what PostgreSQL refuses in it raised as a TailraceError."""
 
     @functools.wraps(call)
     def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -269,7 +269,7 @@ def refused(error: psycopg.Error) -> TailraceError:
         )
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
         return PrerequisiteError(
-            f"PostgreSQL refuses a statement: {text}.", "tailrace check tells which rights the user lacks."
+            f"PostgreSQL refuses a statement: {text}.", "tailrace check says which rights the user lacks."
         )
     if isinstance(error, psycopg.OperationalError):
         return ConnectionFailed(
@@ -281,7 +281,7 @@ def refused(error: psycopg.Error) -> TailraceError:
         )
     # the server's words may hold a value
     name = type(error).__name__
-    return TailraceError(f"A statement failed: {name} (SQLSTATE {error.sqlstate}).", "The server's log tells more.")
+    return TailraceError(f"A statement failed: {name} (SQLSTATE {error.sqlstate}).", "The server's log says more.")
 
 
 def explain(error: psycopg.Error, config: Mapping[str, Any]) -> TailraceError:
@@ -309,7 +309,7 @@ def explain_tls(text: str, address: str) -> TailraceError | None:
 
 
 def _of(causes: tuple[Cause, ...], text: str, names: Mapping[str, Any]) -> TailraceError | None:
-    """The first of `causes` that a server's or libpq's words on one line tell of."""
+    """The first of `causes` that a server's or libpq's words on one line name."""
     for expression, kind, message, remedy in causes:
         if re.search(expression, text, re.IGNORECASE):
             return kind(message.format(**names), remedy.format(**names))

@@ -10,15 +10,16 @@ from functools import lru_cache
 from typing import Any
 
 from tailrace.columns import Column, TableSchema
-from tailrace.columns import logical as lt
-from tailrace.columns.logical import LogicalType
+from tailrace.columns.logical import DOUBLE, STRING, LogicalType, array
 from tailrace.connectors.postgres.values import declared, plain, temporal
 from tailrace.connectors.postgres.values.defaults import default_value
 from tailrace.events.plans import Types, key_columns, shown_columns
 from tailrace.events.settings import EventSettings
-from tailrace.serde import scalar
-from tailrace.serde.conversion import ColumnPlan, Conversion, Elements, Kernel, Prepare
 from tailrace.serde.json_text import dumps
+from tailrace.values import binaries, booleans, decimals, floats, geometry, integers, lists, maps, strings
+from tailrace.values.conversion import ColumnPlan, Conversion
+from tailrace.values.dates import DATE
+from tailrace.values.prepared import Prepared
 
 # Types that are a string without a semantic name, as the server writes them.
 _STRINGS = frozenset(
@@ -26,8 +27,10 @@ _STRINGS = frozenset(
      "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange")
 )  # fmt: skip
 _ISN = frozenset(("isbn", "isbn13", "ean13", "issn", "issn13", "ismn", "ismn13", "upc"))
-_NAMED_STRINGS = {"json": lt.JSON, "jsonb": lt.JSON, "xml": lt.XML, "ltree": lt.LTREE, "uuid": lt.UUID}
-_INTEGERS = {"int2": lt.INT16, "int4": lt.INT32, "int8": lt.INT64, "oid": lt.INT64}
+_NAMED_STRINGS = {
+    "json": strings.JSON, "jsonb": strings.JSON, "xml": strings.XML, "ltree": strings.LTREE, "uuid": strings.UUID
+}  # fmt: skip
+_INTEGERS = {"int2": 16, "int4": 32, "int8": 64, "oid": 64}
 _GEOMETRIC = frozenset(("line", "lseg", "box", "path", "polygon", "circle"))
 # Arrays of these have no mapping in the reference, so they count as unknown types.
 _NO_ARRAYS = frozenset(("money", "name", "interval", "varbit", "xml", "point", "refcursor"))
@@ -53,23 +56,23 @@ def conversion(column: Column, settings: EventSettings) -> Conversion | None:
         # An array of a known type that has no mapping of its own stays out.
         return None
     of = _opaque(element, settings)
-    return _list_of(lt.array(of.logical), of, element, nulls=False)
+    return _list_of(array(of.logical), of, element, nulls=False)
 
 
 def _known(column: Column, settings: EventSettings) -> Conversion | None:
     if column.kind == "domain":
         return _known(column.element, settings) if column.element is not None else None
     if column.kind == "enum":
-        return _string(lt.enumeration(column.enum_labels), settings)
+        return _string(strings.enumeration(column.enum_labels), settings)
     if column.kind == "array":
         return _array(column, settings)
     if column.kind == "composite":
         return None
     name = column.type_name
     if name in _INTEGERS:
-        return Conversion(_INTEGERS[name], scalar.number, Kernel.VERBATIM, zero=0)
+        return integers.integer(_INTEGERS[name])
     if name in _STRINGS or (name in _ISN and not settings.legacy):
-        return _string(lt.STRING, settings)
+        return _string(STRING, settings)
     if name in _NAMED_STRINGS:
         zero = {"uuid": _NIL_UUID, "json": "{}", "jsonb": "{}"}.get(name, "")
         return replace(_string(_NAMED_STRINGS[name], settings, zero), missing="")
@@ -78,134 +81,80 @@ def _known(column: Column, settings: EventSettings) -> Conversion | None:
 
 
 def _string(schema: LogicalType, settings: EventSettings, zero: str = "") -> Conversion:
-    placeholder = settings.placeholder.decode("utf-8", "replace")
-    return Conversion(schema, scalar.string, Kernel.STRING, zero=zero, unavailable=placeholder)
-
-
-def _boolean(column: Column, settings: EventSettings) -> Conversion:
-    return Conversion(lt.BOOLEAN, scalar.boolean, Kernel.BOOLEAN, zero=False)
-
-
-def _float(single: bool) -> Callable[[Column, EventSettings], Conversion]:
-    schema = lt.FLOAT if single else lt.DOUBLE
-
-    def build(column: Column, settings: EventSettings) -> Conversion:
-        return Conversion(schema, scalar.floating(single), Kernel.FLOATING, int(single), zero=0.0)
-
-    return build
+    return strings.text(schema, zero, settings.placeholder.decode("utf-8", "replace"))
 
 
 def _numeric(column: Column, settings: EventSettings) -> Conversion:
     mode = settings.decimal_handling_mode
-    if mode == "string" and settings.legacy:
-        return Conversion(lt.STRING, scalar.decimal_scientific, Kernel.PLAIN, zero="")
     if mode == "string":
-        return Conversion(lt.STRING, scalar.decimal_text, Kernel.DECIMAL_TEXT, zero="")
+        return decimals.as_scientific_text() if settings.legacy else decimals.as_text()
     if mode == "double":
-        return Conversion(lt.DOUBLE, scalar.decimal_double, Kernel.FLOATING, prepare=Prepare.DOUBLE, zero=0.0)
+        return decimals.as_double()
     if column.modifier < 4:
-        zero = {"scale": 0, "value": "AA=="}
-        return Conversion(lt.VARIABLE_DECIMAL, scalar.variable_decimal, Kernel.VARIABLE_DECIMAL, zero=zero)
+        return decimals.variable()
     precision, scale = plain.precision_and_scale(column.modifier)
-    schema = lt.decimal(scale, precision)
-    return Conversion(schema, scalar.fixed_decimal(scale), Kernel.DECIMAL, scale, zero="AA==")
+    return decimals.fixed(scale, precision)
 
 
 def _money(column: Column, settings: EventSettings) -> Conversion:
     # In the 1.7 form money is a Decimal whatever decimal.handling.mode says.
     mode = "precise" if settings.legacy else settings.decimal_handling_mode
-    scale = settings.money_fraction_digits
     if mode == "string":
-
-        def text(value: str) -> str:
-            return plain.money_digits(value)
-
-        return Conversion(lt.STRING, text, Kernel.STRING, prepare=Prepare.MONEY, zero="")
+        return Conversion(STRING, plain.money_digits, Prepared(plain.money_numbers, strings.STRINGS), zero="")
     if mode == "double":
 
         def double(value: str) -> float:
             return float(plain.money_digits(value))
 
-        return Conversion(lt.DOUBLE, double, Kernel.FLOATING, prepare=Prepare.MONEY_DOUBLE, zero=0.0)
-    fixed = scalar.fixed_decimal(scale)
+        return Conversion(DOUBLE, double, Prepared(plain.money_doubles, floats.DOUBLES), zero=0.0)
+    fixed = decimals.fixed(settings.money_fraction_digits, None)
 
-    def precise(value: str) -> str | None:
-        return fixed(plain.money_digits(value))
+    def precise(value: str) -> Any:
+        return fixed.plain(plain.money_digits(value))
 
-    return Conversion(lt.decimal(scale, None), precise, Kernel.DECIMAL, scale, Prepare.MONEY, zero="AA==")
+    return replace(fixed, plain=precise, family=Prepared(plain.money_numbers, fixed.family))
 
 
 def _bytea(column: Column, settings: EventSettings) -> Conversion:
-    shown = scalar.binary_text(settings.binary_handling_mode)
-    schema = lt.BYTES if settings.binary_handling_mode == "bytes" else lt.STRING
-    argument = {"base64-url-safe": 1, "hex": 2}.get(settings.binary_handling_mode, 0)
-
-    def convert(text: str) -> str:
-        return shown(scalar.hexadecimal(text))
-
+    mode = settings.binary_handling_mode
     # Hexadecimal is text to consumers of today's format, and so is its placeholder.
-    as_text = settings.binary_handling_mode == "hex" and not settings.legacy
-    unavailable = settings.placeholder.decode("utf-8", "replace") if as_text else shown(settings.placeholder)
-    return Conversion(schema, convert, Kernel.BINARY, argument, zero="", unavailable=unavailable)
+    if mode == "hex" and not settings.legacy:
+        return binaries.binary(mode, settings.placeholder.decode("utf-8", "replace"))
+    return binaries.binary(mode, binaries.binary_text(mode)(settings.placeholder))
 
 
 def _opaque(column: Column, settings: EventSettings) -> Conversion:
-    shown = scalar.binary_text(settings.binary_handling_mode)
-    schema = lt.BYTES if settings.binary_handling_mode == "bytes" else lt.STRING
+    mode = settings.binary_handling_mode
+    shown = binaries.binary_text(mode)
     base = column.element if column.kind == "domain" and column.element is not None else column
     geometric = base.kind == "base" and base.type_name in _GEOMETRIC
 
     def convert(text: str) -> str:
         return shown(plain.geometric_bytes(text) if geometric else text.encode())
 
-    return Conversion(schema, convert, Kernel.PLAIN, zero="", unavailable=shown(settings.placeholder))
+    return Conversion(binaries.binary_type(mode), convert, zero="", unavailable=shown(settings.placeholder))
 
 
 def _bits(column: Column, settings: EventSettings) -> Conversion:
     if column.type_name == "bit" and column.modifier in (-1, 1):
-        return Conversion(lt.BOOLEAN, plain.bit, Kernel.BITS, 1, zero=False)
-    length = column.modifier if column.modifier > 0 else 2**31 - 1
-    return Conversion(lt.bits(length), plain.bit_string, Kernel.BITS, zero="")
+        return booleans.single_bit()
+    return booleans.bits(column.modifier if column.modifier > 0 else 2**31 - 1)
 
 
 def _hstore(column: Column, settings: EventSettings) -> Conversion:
     placeholder = settings.placeholder.decode("utf-8", "replace")
     if settings.hstore_handling_mode == "map":
-        schema = LogicalType("map", items=lt.STRING.with_optional(True))
-        return Conversion(schema, plain.hstore, Kernel.PLAIN, zero={}, unavailable={placeholder: placeholder})
-    unavailable = placeholder if settings.legacy else dumps({placeholder: placeholder})
-    return Conversion(lt.JSON, plain.hstore_json, Kernel.PLAIN, zero="{}", unavailable=unavailable)
+        return maps.hstore_map({placeholder: placeholder})
+    return maps.hstore_text(placeholder if settings.legacy else dumps({placeholder: placeholder}))
+
+
+def _today(conversion: Callable[[], Conversion]) -> Callable[[Column, EventSettings], Conversion | None]:
+    """A type that the 1.7 form does not know."""
+    return lambda column, settings: None if settings.legacy else conversion()
 
 
 def _tsvector(column: Column, settings: EventSettings) -> Conversion | None:
-    return None if settings.legacy else _string(lt.TSVECTOR, settings)
-
-
-def _point(column: Column, settings: EventSettings) -> Conversion:
-    parts = Elements(Conversion(lt.DOUBLE, scalar.floating(False), Kernel.FLOATING), "(", ")")
-    return Conversion(lt.POINT, plain.point, Kernel.POINT, zero=plain.point("(0,0)"), elements=parts)
-
-
-def _geometry(schema: LogicalType) -> Callable[[Column, EventSettings], Conversion]:
-    empty = "010700000000000000"
-    return lambda column, settings: Conversion(schema, plain.geometry, Kernel.PLAIN, zero=plain.geometry(empty))
-
-
-def _vector(schema: LogicalType, single: bool) -> Callable[[Column, EventSettings], Conversion | None]:
-    def build(column: Column, settings: EventSettings) -> Conversion | None:
-        if settings.legacy:
-            return None
-        element = lt.FLOAT if single else lt.DOUBLE
-        parts = Elements(Conversion(element, scalar.floating(single), Kernel.FLOATING, int(single)), "[", "]")
-        return Conversion(schema, plain.vector(single), Kernel.LIST, zero=[], elements=parts)
-
-    return build
-
-
-def _sparse_vector(column: Column, settings: EventSettings) -> Conversion | None:
-    if settings.legacy:
-        return None
-    return Conversion(lt.SPARSE_VECTOR, plain.sparse_vector, Kernel.PLAIN, zero={"dimensions": 0, "vector": []})
+    return None if settings.legacy else _string(strings.TSVECTOR, settings)
 
 
 def _array(column: Column, settings: EventSettings) -> Conversion | None:
@@ -225,9 +174,9 @@ def _array(column: Column, settings: EventSettings) -> Conversion | None:
     if of is None or element.kind == "domain":
         return None
     if column.type_name in _PLAIN_VECTORS:
-        return Conversion(lt.array(of.logical), plain.vector_of(of.plain), Kernel.PLAIN, zero=[])
+        return Conversion(array(of.logical), plain.vector_of(of.plain), zero=[])
     nulls = element.kind != "enum" and element.type_name not in _SURE_ELEMENTS
-    schema = lt.array(of.logical.with_optional(nulls))
+    schema = array(of.logical.with_optional(nulls))
     unavailable = None if settings.legacy else _unavailable_array(element, of, settings)
     return _list_of(schema, of, element, nulls, unavailable)
 
@@ -237,10 +186,7 @@ def _list_of(
 ) -> Conversion:
     """An array of what `of` converts, `nulls` among it or not."""
     base = element.element if element.kind == "domain" and element.element is not None else element
-    delimiter = _DELIMITERS.get(base.type_name, ",")
-    convert = plain.array_of(of.plain, nulls, delimiter)
-    elements = Elements(of, delimiter=delimiter, nulls=nulls)
-    return Conversion(schema, convert, Kernel.LIST, zero=[], unavailable=unavailable, elements=elements)
+    return lists.list_of(schema, of, _DELIMITERS.get(base.type_name, ","), nulls, unavailable)
 
 
 def _signed(data: bytes) -> list[int]:
@@ -252,10 +198,10 @@ def _unavailable_array(element: Column, of: Conversion, settings: EventSettings)
     name = element.type_name
     if name in ("int2", "int4", "int8", "oid"):
         return _signed(settings.placeholder)
-    if name == "date" and of.logical == lt.DATE:
+    if name == "date" and of.logical == DATE:
         return _signed(settings.placeholder)
     if name == "bytea":
-        return [scalar.binary_text(settings.binary_handling_mode)(settings.placeholder)]
+        return [binaries.binary_text(settings.binary_handling_mode)(settings.placeholder)]
     if name == "uuid":
         digest = hashlib.md5(settings.placeholder, usedforsecurity=False).digest()
         return [str(uuid.UUID(bytes=digest, version=3))]
@@ -265,9 +211,9 @@ def _unavailable_array(element: Column, of: Conversion, settings: EventSettings)
 
 
 _SPECIAL: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
-    "bool": _boolean,
-    "float4": _float(True),
-    "float8": _float(False),
+    "bool": lambda column, settings: booleans.boolean_type(),
+    "float4": lambda column, settings: floats.floating(True),
+    "float8": lambda column, settings: floats.floating(False),
     "numeric": _numeric,
     "money": _money,
     "bytea": _bytea,
@@ -281,12 +227,12 @@ _SPECIAL: dict[str, Callable[[Column, EventSettings], Conversion | None]] = {
     "interval": temporal.interval,
     "hstore": _hstore,
     "tsvector": _tsvector,
-    "point": _point,
-    "geometry": _geometry(lt.GEOMETRY),
-    "geography": _geometry(lt.GEOGRAPHY),
-    "vector": _vector(lt.DOUBLE_VECTOR, False),
-    "halfvec": _vector(lt.FLOAT_VECTOR, True),
-    "sparsevec": _sparse_vector,
+    "point": lambda column, settings: geometry.point_type(),
+    "geometry": lambda column, settings: geometry.geometry_type(geometry.GEOMETRY),
+    "geography": lambda column, settings: geometry.geometry_type(geometry.GEOGRAPHY),
+    "vector": _today(lambda: lists.vector(False)),
+    "halfvec": _today(lambda: lists.vector(True)),
+    "sparsevec": _today(maps.sparse),
 }
 
 

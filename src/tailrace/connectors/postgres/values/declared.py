@@ -66,7 +66,7 @@ def scale(column: Column) -> int:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that tell the column's type in the database; the 1.7 form leaves out its name."""
+    """The schema parameters that show the column's type in the database; the 1.7 form leaves out its name."""
     told = {"type": column.type_name.upper(), "length": str(length(column)), "scale": str(scale(column))}
     if not settings.legacy:
         told["name"] = column.name

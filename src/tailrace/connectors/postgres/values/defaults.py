@@ -15,8 +15,8 @@ from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.postgres.values import plain
 from tailrace.events.settings import EventSettings
-from tailrace.serde import scalar
-from tailrace.serde.conversion import Conversion
+from tailrace.values.conversion import Conversion
+from tailrace.values.decimals import unscaled
 
 _LITERAL = re.compile(r"(?:B)?'((?:[^']|'')*)'(?:::.+)?$", re.DOTALL)
 _NUMBER = re.compile(r"\(?(-?\d+(?:\.\d+)?)\)?(?:::.+)?$")
@@ -83,7 +83,7 @@ def _stored(literal: str, column: Column) -> str:
         return literal
     if not value.is_finite():
         return literal
-    sign, digits, _ = Decimal(scalar.unscaled(value, scale)).as_tuple()
+    sign, digits, _ = Decimal(unscaled(value, scale)).as_tuple()
     return f"{Decimal((sign, digits, -scale)):f}"
 
 

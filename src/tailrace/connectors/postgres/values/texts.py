@@ -7,18 +7,18 @@ a third less time for a row of usual columns then. Sessions have `DateStyle=ISO`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from tailrace.columns.table import Column
-from tailrace.serde.kernels import put_integer
-from tailrace.serde.leaf import leaf
-from tailrace.serde.memory import binary_array, readonly, text_buffers, valid_flags
-from tailrace.serde.time_kernels import put_clock, put_day, put_two
+from tailrace.compiled import kernel
+from tailrace.serde.memory import Bytes, Offsets, binary_array, readonly, text_buffers, valid_flags
+from tailrace.values.calendar import put_day, put_two, two_digits
+from tailrace.values.clock import put_clock
+from tailrace.values.integers import put_integer
+from tailrace.values.texts import Bool, Int
 
 # The server's own types, whose oids are the same everywhere, and what a query asks for.
 _AS_THEY_ARE = frozenset({16, 20, 21, 23, 25, 1043})
@@ -62,8 +62,8 @@ def texts(values: pa.Array, column: Column) -> pa.Array:
     return binary_array(out[:end], offsets, valid_flags(values))
 
 
-@leaf
-def _number(data: Any, begin: Any, end: Any) -> Any:
+@kernel(leaf=True)
+def _number(data: Bytes, begin: Int, end: Int) -> Int:
     """The bytes as a signed number, the highest first."""
     value = np.int64(np.int8(data[begin]))
     for place in range(begin + 1, end):
@@ -71,29 +71,29 @@ def _number(data: Any, begin: Any, end: Any) -> Any:
     return value
 
 
-@leaf
-def _put_infinity(negative: Any, infinity: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def _put_infinity(negative: Bool, infinity: Bytes, out: Bytes, at: Int) -> Int:
     for place in range(0 if negative else 1, 9):
         out[at] = infinity[place]
         at += 1
     return at
 
 
-@leaf
-def _put_date(day: Any, out: Any, at: Any) -> Any:
+@kernel(leaf=True)
+def _put_date(day: Int, out: Bytes, at: Int) -> Int:
     """Write days since 1970 as the server does, without what tells that a year is before Christ."""
     if _FIRST_DAY <= day <= _LAST_DAY:
         return put_day(day, out, at)
     # the same day of a year that has four digits, and then the year in its place
     eras = (day + 719_468) // _ERA - 5
     put_day(day - eras * _ERA, out, at)
-    year = np.int64(0)
+    year: Int = np.int64(0)
     for place in range(4):
-        year = year * 10 + out[at + place] - 48
+        year = year * 10 + np.int64(out[at + place]) - 48
     year += eras * 400
     if year < 1:
         year = 1 - year
-    high, low = (out[at + 5] - 48) * 10 + out[at + 6] - 48, (out[at + 8] - 48) * 10 + out[at + 9] - 48
+    high, low = two_digits(out, at + 5), two_digits(out, at + 8)
     if year > 9999:
         at = put_integer(np.int64(year), out, at)
     else:
@@ -105,11 +105,11 @@ def _put_date(day: Any, out: Any, at: Any) -> Any:
     return put_two(low, out, at + 1)
 
 
-@njit(cache=True, nogil=True)
-def _moments(data: Any, bounds: Any, size: Any, zoned: Any, out: Any, offsets: Any) -> Any:
+@kernel
+def _moments(data: Bytes, bounds: Offsets, size: int, zoned: bool, out: Bytes, offsets: Offsets) -> Int:
     """The texts of values of `size` bytes: 4, days since 2000, or 8, µs. Those of other lengths are null. Where they
     end."""
-    at = 0
+    at: Int = 0
     most = _INT32_MAX if size == 4 else _INT64_MAX
     for row in range(len(bounds) - 1):
         offsets[row] = at

@@ -86,7 +86,7 @@ _CAUSES = (
     _cause(
         r"browser did not respond|locating server/instance",
         ConnectionFailed,
-        "The instance {place} is not found: the server's Browser service does not tell its port.",
+        "The instance {place} is not found: the server's Browser service does not name its port.",
         "Check database.instance, start the service SQL Server Browser, or give the port in database.port.",
     ),
     _cause(
@@ -187,14 +187,14 @@ _CAUSES = (
         r"permission (?:was )?denied|does not have permission|not have the required permission|access is denied",
         PrerequisiteError,
         "The login {user} lacks a right: {text}.",
-        "tailrace check tells which rights it needs; a capture instance with a gating role needs membership of it.",
+        "tailrace check says which rights it needs; a capture instance with a gating role needs membership of it.",
     ),
     # 208, 4902
     _cause(
         r"invalid object name '(?P<object>[^']*)'",
         PrerequisiteError,
         "There is no {object}, or the login {user} may not see it.",
-        "Check whether change data capture is enabled for it: tailrace check tells.",
+        "Check whether change data capture is enabled for it: tailrace check says so.",
     ),
     # 207
     _cause(
@@ -237,7 +237,7 @@ def refused(
 ) -> TailraceError:
     """The deliberate error that an exception of the driver stands for.
 
-    A statement that names no known cause may quote a row's value in its message, so only SQLSTATE's meaning is told;
+    A statement that names no known cause may quote a row's value in its message, so only SQLSTATE's meaning is shown;
     of a failed log-in (`connecting`) the message itself is.
     """
     meaning = str(getattr(error, "driver_error", "") or "")
@@ -264,7 +264,7 @@ def refused(
         )
     return TailraceError(
         f"SQL Server refuses a statement in {database}: {meaning or type(error).__name__}.",
-        "The server's log tells more, or an Extended Events session with the event error_reported.",
+        "The server's log says more, or an Extended Events session with the event error_reported.",
     )
 
 

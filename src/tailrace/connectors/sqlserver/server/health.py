@@ -53,7 +53,7 @@ class Health:
             runs = self._session.one(question)
         except TailraceError:
             runs = None
-        # The capture job has a trace of its own, which tells of a job that is stopped or fails, too.
+        # The capture job has a trace of its own, which shows a job that is stopped or fails, too.
         silent = self._session.one(statements.SILENCE)
         if runs is not None and not int(runs):
             yield Finding(

@@ -199,7 +199,7 @@ def _among(numbers: Sequence[int]) -> str:
 def columns(objects: Sequence[int]) -> str:
     """The columns of tables by object id: name, id, type, sizes, nullability, default, whether computed, an identity.
 
-    An alias type is resolved by its system_type_id; CLR types share one system_type_id and are told by user_type_id.
+    An alias type is resolved by its system_type_id; CLR types share one system_type_id and differ by user_type_id.
     "sys.columns", "sys.types": for system types other than CLR types user_type_id equals system_type_id;
     "sys.default_constraints"."""
     return (

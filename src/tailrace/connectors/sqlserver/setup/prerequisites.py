@@ -105,7 +105,7 @@ class _Inspection:
         self.mode = snapshot_mode(config)
         self.captured: list[TableId] = []
         self.user = config["database.user"] or "of this process"
-        # Findings of several databases must tell which one they are about.
+        # Findings of several databases must name the one that they are about.
         self.of = f" in {session.database}" if several else ""
         self.health = Health(session, config["database.sqlserver.agent.status.query"], self.of)
 

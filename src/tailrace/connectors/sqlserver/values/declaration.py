@@ -3,7 +3,7 @@
 `Column.type_name` is the name of the system type in small letters (`nvarchar`, `decimal`, `hierarchyid`): an alias
 type is resolved to the type that it stands for, so `sysname` is `nvarchar`. `type_oid` is `sys.types.system_type_id`,
 `default` the definition of the default constraint as the server keeps it (`((0))`, `(N'x')`, `(getdate())`),
-`generated` tells that the column is computed, and `kind` is `base`. `modifier` is:
+`generated` says that the column is computed, and `kind` is `base`. `modifier` is:
 
 =====================================================  ================================================================
 type                                                   modifier

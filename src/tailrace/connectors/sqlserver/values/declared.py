@@ -1,4 +1,4 @@
-"""Declared types: the JDBC type, name, length and scale of a column's type as SQL Server's JDBC driver tells them.
+"""Declared types: the JDBC type, name, length and scale of a column's type as SQL Server's JDBC driver names them.
 
 Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and into schema changes, and goes by
 them for masks and hashes. The driver asks `sp_columns_100` and turns ODBC's codes of types into those of
@@ -71,13 +71,13 @@ def scale(column: Column) -> int | None:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that tell the column's type in the database; the 1.0 form leaves out its name."""
-    told = {"type": type_name(column).upper(), "length": str(length(column))}
+    """The schema parameters that show the column's type in the database; the 1.0 form leaves out its name."""
+    parameters = {"type": type_name(column).upper(), "length": str(length(column))}
     digits = scale(column)
     if digits is not None:
-        told["scale"] = str(digits)
+        parameters["scale"] = str(digits)
     if not settings.legacy:
-        told["name"] = column.name
+        parameters["name"] = column.name
     if settings.shaping.comments and column.comment is not None:
-        told["comment"] = column.comment
-    return tuple((f"__debezium.source.column.{name}", value) for name, value in told.items())
+        parameters["comment"] = column.comment
+    return tuple((f"__debezium.source.column.{name}", value) for name, value in parameters.items())

@@ -14,8 +14,8 @@ from typing import Any
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.events.settings import EventSettings
-from tailrace.serde import scalar
 from tailrace.serde.conversion import Conversion
+from tailrace.values.decimals import plain_number
 
 _TEXT = re.compile(r"[Nn]?'((?:[^']|'')*)'", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -80,8 +80,8 @@ def _closes_last(text: str) -> bool:
 def _number(expression: str, type_name: str) -> str:
     """The number as the server stores it: whole in a column of whole numbers."""
     if type_name in ("tinyint", "smallint", "int", "bigint"):
-        return str(int(Decimal(scalar.plain_number(expression))))
-    return expression.removeprefix("+") if type_name in ("float", "real") else scalar.plain_number(expression)
+        return str(int(Decimal(plain_number(expression))))
+    return expression.removeprefix("+") if type_name in ("float", "real") else plain_number(expression)
 
 
 def moment(literal: str, type_name: str) -> str | None:

@@ -12,7 +12,8 @@ Raffaello Giulietti's "The Schubfach way to render doubles". Java differs from t
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -20,8 +21,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tailrace.serde.kernels import put_eight, put_integer, put_short
-from tailrace.serde.leaf import leaf
+from tailrace.compiled import kernel
+from tailrace.serde.memory import Bytes
+from tailrace.values.integers import put_integer, put_unsigned
+from tailrace.values.texts import Int
 
 LONGEST_DOUBLE = 26
 """No double's text has more bytes."""
@@ -102,14 +105,15 @@ def _trailing_zeros(typing_context: Any, value: Any) -> Any:
     return signature, generate
 
 
-bits_of: Any = _bits_of
-double_of: Any = _double_of
-high_product: Any = _high_product
-trailing_zeros: Any = _trailing_zeros
+# An intrinsic's own signature begins with the typing context, which its callers do not pass.
+bits_of: Callable[[float], np.uint64] = cast(Any, _bits_of)
+double_of: Callable[[np.uint64], float] = cast(Any, _double_of)
+high_product: Callable[[np.uint64, np.uint64], np.uint64] = cast(Any, _high_product)
+trailing_zeros: Callable[[np.uint64], np.int64] = cast(Any, _trailing_zeros)
 
 
-@leaf
-def scaled(high: Any, low: Any, factor: Any) -> Any:
+@kernel(leaf=True)
+def scaled(high: np.uint64, low: np.uint64, factor: np.uint64) -> np.uint64:
     """The product of a power's 126 bits and `factor`, over 2^127; its last bit is set when anything was cut off."""
     below = high_product(low, factor)
     middle = high * factor
@@ -119,8 +123,8 @@ def scaled(high: Any, low: Any, factor: Any) -> Any:
     return above | (((whole & _LOW_63) + _LOW_63) >> np.uint64(63))
 
 
-@leaf
-def decimal_of(mantissa: Any, exponent: Any) -> Any:
+@kernel(leaf=True)
+def decimal_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
     """The shortest decimal of mantissa * 2^exponent: its digits as a uint64, and the power of ten of the last one."""
     if mantissa & (mantissa - np.uint64(1)) == np.uint64(0):
         # A power of two: half the distance to its neighbour below, on both sides.
@@ -149,8 +153,8 @@ def decimal_of(mantissa: Any, exponent: Any) -> Any:
     return digits + np.uint64(value > middle or (value == middle and (digits & np.uint64(1)) != np.uint64(0))), k
 
 
-@leaf
-def whole_of(mantissa: Any, exponent: Any) -> Any:
+@kernel(leaf=True)
+def whole_of(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
     """A whole number below 2^63, without the digits that one unit of its last bit goes beyond; as decimal_of."""
     value = mantissa << np.uint64(exponent) if exponent > 0 else mantissa >> np.uint64(-exponent)
     # Of a unit of 2^p, the last floor(p * log10(2)) digits mean nothing; Java counts from half of that unit.
@@ -165,20 +169,9 @@ def whole_of(mantissa: Any, exponent: Any) -> Any:
     return value, cut
 
 
-@leaf
-def put_double(value: Any, out: Any, at: Any) -> Any:
-    """Write a finite double, up to LONGEST_DOUBLE bytes; the position behind it."""
-    bits = bits_of(value)
-    if bits >> np.uint64(63) != np.uint64(0):
-        out[at] = _MINUS
-        at += 1
-    mantissa, biased = bits & _MANTISSA, np.int64((bits >> np.uint64(52)) & np.uint64(0x7FF))
-    if biased != 0:
-        mantissa |= _MANTISSA + np.uint64(1)
-    if mantissa == np.uint64(0):
-        out[at], out[at + 1], out[at + 2] = _ZERO, _POINT, _ZERO
-        return at + 3
-    exponent = (biased if biased > 0 else np.int64(1)) - 1075
+@kernel(leaf=True, inlined=True)
+def shortest_digits(mantissa: np.uint64, exponent: Int) -> tuple[np.uint64, Int]:
+    """The digits that Java shows of mantissa * 2^exponent as a uint64, without zeros at their end; as decimal_of."""
     whole = exponent >= 0 or (exponent > -53 and trailing_zeros(mantissa) >= -exponent)
     if whole and exponent <= 10:
         digits, last = whole_of(mantissa, exponent)
@@ -187,28 +180,27 @@ def put_double(value: Any, out: Any, at: Any) -> Any:
     while digits % np.uint64(10) == np.uint64(0):
         digits //= np.uint64(10)
         last += 1
-    # The digits go two places further right than they stand in the end, at most; then the point is put in.
-    begin = at
-    if digits < np.uint64(100_000_000):
-        at = put_short(np.uint32(digits), out, at)
-    else:
-        above = digits // np.uint64(100_000_000)
-        if above < np.uint64(100_000_000):
-            at = put_short(np.uint32(above), out, at)
-        else:
-            at = put_short(np.uint32(above // np.uint64(100_000_000)), out, at)
-            at = put_eight(np.uint32(above % np.uint64(100_000_000)), out, at)
-        at = put_eight(np.uint32(digits % np.uint64(100_000_000)), out, at)
-    count = at - begin
-    first = last + count - 1
+    return digits, last
+
+
+@kernel(leaf=True, inlined=True)
+def put_tiny(mantissa: np.uint64, out: Bytes, at: Int) -> Int:
+    """Write two digits of one of the smallest doubles, of which Java shows two where one is enough; the power of ten of
+    the first one, or 0 where it is none of these."""
     one, ten, eighteen = np.uint64(1), np.uint64(10), np.uint64(18)
-    if count == 1 and biased == 0 and (mantissa == one or ten <= mantissa <= eighteen):
-        # So far below that one digit is enough to tell them apart: 4.94e-324 times 1, 10, 12, 14, 16 or 18.
-        pair = np.int64(49) if mantissa == one else (np.int64(mantissa) * 494 + 50) // 100
-        first = np.int64(-324) if mantissa == one else np.int64(-323)
-        out[begin] = _ZERO + pair // 10
-        out[begin + 1] = _ZERO + pair % 10
-        count = 2
+    if not (mantissa == one or ten <= mantissa <= eighteen):
+        return np.int64(0)
+    # So far below that one digit is enough to set them apart: 4.94e-324 times 1, 10, 12, 14, 16 or 18.
+    pair = np.int64(49) if mantissa == one else (np.int64(mantissa) * 494 + 50) // 100
+    out[at] = _ZERO + pair // 10
+    out[at + 1] = _ZERO + pair % 10
+    return np.int64(-324) if mantissa == one else np.int64(-323)
+
+
+@kernel(leaf=True, inlined=True)
+def put_point(out: Bytes, begin: Int, count: Int, first: Int) -> Int:
+    """Put the point and the exponent into the `count` digits that stand at `begin`, the first of which stands for 10 to
+    the `first`; the position behind them."""
     if -3 <= first < 0:
         skipped = -first + 1
         for position in range(begin + count - 1, begin - 1, -1):
@@ -233,6 +225,31 @@ def put_double(value: Any, out: Any, at: Any) -> Any:
         out[at] = _E
         at = put_integer(np.int64(first), out, at + 1)
     return at
+
+
+@kernel(leaf=True)
+def put_double(value: float, out: Bytes, at: Int) -> Int:
+    """Write a finite double, up to LONGEST_DOUBLE bytes; the position behind it."""
+    bits = bits_of(value)
+    if bits >> np.uint64(63) != np.uint64(0):
+        out[at] = _MINUS
+        at += 1
+    mantissa, biased = bits & _MANTISSA, np.int64((bits >> np.uint64(52)) & np.uint64(0x7FF))
+    if biased != 0:
+        mantissa |= _MANTISSA + np.uint64(1)
+    if mantissa == np.uint64(0):
+        out[at], out[at + 1], out[at + 2] = _ZERO, _POINT, _ZERO
+        return at + 3
+    digits, last = shortest_digits(mantissa, (biased if biased > 0 else np.int64(1)) - 1075)
+    # The digits go two places further right than they stand in the end, at most; then the point is put in.
+    begin = at
+    count = put_unsigned(digits, out, at) - begin
+    first = last + count - 1
+    if count == 1 and biased == 0:
+        tiny = put_tiny(mantissa, out, begin)
+        if tiny != 0:
+            first, count = tiny, 2
+    return put_point(out, begin, count, first)
 
 
 def double_text(value: float) -> str:

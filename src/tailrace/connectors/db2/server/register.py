@@ -1,0 +1,89 @@
+"""The register of the capture program: which tables have a change table, and what is in it. Any process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tailrace.config import Config
+from tailrace.connectors.db2.server.catalog import Described, quoted
+from tailrace.connectors.db2.server.connection import Connection
+
+CONTROL_COLUMNS = "IBMSNAP_"
+"""What the names of a change table's own columns begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A row of IBMSNAP_REGISTER. `old` is CD_OLD_SYNCHPOINT, `pairs` CHG_UPD_TO_DEL_INS, `prefix` that of before
+    images, empty where there are none."""
+
+    schema: str
+    table: str
+    change_schema: str
+    change_table: str
+    old: bytes | None
+    state: str
+    pairs: bool
+    prefix: str
+
+    @property
+    def name(self) -> str:
+        """The change table with its schema."""
+        return f"{self.change_schema}.{self.change_table}"
+
+
+def control_table(config: Config, table: str) -> str:
+    """A control table's full name."""
+    return quoted(config["cdc.control.schema"], table)
+
+
+def registered(connection: Connection, config: Config) -> list[Registered]:
+    """Rows of IBMSNAP_REGISTER for tables with a change table, in the order of the tables."""
+    rows = connection.rows(
+        "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CD_OLD_SYNCHPOINT, STATE, CHG_UPD_TO_DEL_INS, "
+        f"BEFORE_IMG_PREFIX FROM {control_table(config, 'IBMSNAP_REGISTER')} WHERE SOURCE_OWNER <> '' "
+        "AND GLOBAL_RECORD <> 'Y' AND CD_TABLE IS NOT NULL ORDER BY SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL"
+    )
+    set_schema = config["cdc.change.tables.schema"]
+    found: dict[tuple[str, str], Registered] = {}
+    for owner, table, cd_owner, cd_table, old, state, pairs, prefix in rows:
+        # CD_TABLE is written with its quotes by some tools; names may be padded, as CHAR columns are
+        row = Registered(
+            _name(owner),
+            _name(table),
+            set_schema or _name(cd_owner or config["cdc.control.schema"]),
+            _name(cd_table).strip('"'),
+            None if old is None else bytes(old),
+            state or "",
+            (pairs or "N") == "Y",
+            (prefix or "").strip(),
+        )
+        # further rows are of views over the same table
+        found.setdefault((row.schema, row.table), row)
+    return list(found.values())
+
+
+def _name(text: str) -> str:
+    return text.rstrip()
+
+
+def captured_columns(columns: Sequence[Described], source: Sequence[Described], prefix: str) -> list[str]:
+    """Which columns of a change table are those of the source: neither the program's own nor before images.
+
+    Of a large object the program may note only that it was changed, in a column of one character under its name: such
+    a column is left out, since its values are not the table's.
+    """
+    of_source = {column.name: column for column in source}
+    found = []
+    for column in columns:
+        if column.name.startswith(CONTROL_COLUMNS):
+            continue
+        known = of_source.get(column.name)
+        is_image = prefix and column.name.startswith(prefix) and column.name[len(prefix) :] in of_source
+        if known is None and is_image:
+            continue
+        if known is not None and known.is_lob and not column.is_lob:
+            continue
+        found.append(column.name)
+    return found

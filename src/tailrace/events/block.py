@@ -1,0 +1,254 @@
+"""A block of records: the columns that fill their layouts, and the rows that Spark gets. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace import formats
+from tailrace.columns import ChangeBatch, Marker
+from tailrace.columns.row import rows_of
+from tailrace.events.envelope import marker_text
+from tailrace.events.form import Form
+from tailrace.events.form import Records as Shown
+from tailrace.events.headers import header_column
+from tailrace.events.kinds import KnownRecords
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import TablePlan, TablePlans
+from tailrace.formats.arrow import computed
+from tailrace.records.columns import Same, Texts
+from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, Computed, ImageColumn
+from tailrace.serde.assemble import KINDS
+from tailrace.serde.conversion import ColumnPlan
+
+MAX_RECORDS = 8_192
+# For so many records a column is made, and not cut from one that is kept for more.
+_FEW = 256
+
+
+class BatchColumns:
+    """What belongs to a batch and not to its blocks: the columns by transaction and by marker, made when asked for.
+
+    `kept` is where encodings keep what they have made of them.
+    """
+
+    def __init__(self, batch: ChangeBatch, settings: EventSettings, form: Form) -> None:
+        self.batch, self.settings = batch, settings
+        self.source = form.parts(batch, settings)
+        self.kept: dict[Hashable, Any] = {}
+        self._made: dict[str, pa.Array | Same] = {}
+
+    def values(self, name: str) -> pa.Array | Same | None:
+        """A column by its name; None where the batch has none of that name."""
+        if name not in self._made:
+            make = self._MAKERS.get(name)
+            if make is None:
+                return None
+            self._made[name] = make(self)
+        return self._made[name]
+
+    def _markers(self) -> pa.Array | Same:
+        if self.batch.marker is None:
+            return Same(marker_text(Marker.FALSE, self.settings))
+        return pa.array([marker_text(marker, self.settings) for marker in Marker], pa.string())
+
+    _MAKERS: ClassVar[dict[str, Callable[[BatchColumns], pa.Array | Same]]] = {
+        "marker": _markers,
+        "commit_ms": lambda self: pa.array(self.batch.transactions.commit_us // 1000),
+        "commit_us": lambda self: pa.array(self.batch.transactions.commit_us),
+        "commit_ns": lambda self: pa.array(self.batch.transactions.commit_us * 1000),
+    }
+
+
+class Block:
+    """Some records of a batch: those of the changes `low` to `high`. See records.columns.Columns.
+
+    `lost` is told of values that do not fit their column's type, with their number; `now` is the envelope's moment in
+    ns since 1970.
+    """
+
+    def __init__(
+        self,
+        of_batch: BatchColumns,
+        tables: TablePlans,
+        records: KnownRecords,
+        changes: tuple[int, int],
+        now: int,
+        lost: Callable[[ColumnPlan, int], None],
+    ) -> None:
+        batch = of_batch.batch
+        self.batch, self.settings, self.plans = batch, of_batch.settings, tables.plans
+        self.kept, self.lost = of_batch.kept, lost
+        self._of_batch, self._now = of_batch, now
+        self.low, self.high = changes
+        self.change, self.op, self._kinds, self._of = records.change, records.op, records.kinds, records.of
+        # which of the plans each record has; None where there is one
+        self.table = None if tables.of is None else tables.of[self.change]
+        self.transaction = batch.transaction[self.change]
+        self.index = np.zeros((KINDS, len(self.change)), np.int32)
+        self.index[CHANGE] = self.change - self.low
+        self.index[RECORD] = np.arange(len(self.change))
+        self.index[TRANSACTION] = self.index[SOURCE] = self.transaction
+        marker: npt.NDArray[np.uint8] | None = None
+        if batch.marker is not None:
+            marker = batch.marker[self.change]
+            self.index[MARKER] = marker
+        shown = Shown(self.low, self.high, self.change, self.transaction, marker, self.index)
+        self.source = of_batch.source.block(shown)
+        self._values: dict[str, pa.Array | Same] = {}
+        self._blocks: dict[int, formats.Block] = {}
+
+    # --- columns -------------------------------------------------------------------------------------------------
+
+    def texts(self, leaf: ImageColumn) -> Texts:
+        image = self.batch.before if leaf.image == BEFORE else self.batch.after
+        assert image is not None
+        index = leaf.column.index
+        flags = image.unavailable[index]
+        texts = image.columns[index].slice(self.low, self.high - self.low)
+        return Texts(texts, None if flags is None else flags[self.low : self.high])
+
+    def values(self, leaf: Column) -> pa.Array | Same:
+        name = leaf.name
+        found = self._of_batch.values(name)
+        if found is not None:
+            return found
+        if name not in self._values:
+            make = self._MAKERS.get(name)
+            if make is None:
+                return self.source.values(name)
+            self._values[name] = make(self)
+        return self._values[name]
+
+    def _order(self, order: npt.NDArray[np.int64] | None) -> pa.Array:
+        """The numbers of the records; the create of a key change is the second event of its change, where there is the
+        delete before it."""
+        assert order is not None
+        deletes = "d" not in self.settings.skipped_operations
+        second = (self.op == ord("c")) & (self.batch.op[self.change] == ord("u")) & deletes
+        return pa.array(order[self.change] + second)
+
+    _MAKERS: ClassVar[dict[str, Callable[[Block], pa.Array | Same]]] = {
+        "made_ms": lambda self: Same(self._now // 1_000_000),
+        "made_us": lambda self: Same(self._now // 1000),
+        "made_ns": lambda self: Same(self._now),
+        "transaction_name": lambda self: self.source.transaction_names(),
+        "total_order": lambda self: self._order(self.batch.total_order),
+        "table_order": lambda self: self._order(self.batch.table_order),
+    }
+
+    # --- rows ----------------------------------------------------------------------------------------------------
+
+    def rows(self) -> pa.RecordBatch:
+        """The block as rows of `settings.row_schema`."""
+        settings, commit_us = self.settings, self.batch.transactions.commit_us
+        return rows_of(
+            settings.columns,
+            {
+                "topic": self._topics,
+                "key": self._key_column,
+                "value": self._value_column,
+                "headers": lambda: header_column([kind.headers for kind in self._kinds], self._of, self._block),
+                "op": lambda: self._by_word([kind.op for kind in self._kinds]),
+                "database": lambda: self._by_table(lambda plan: plan.table.database),
+                "schema": lambda: self._by_table(lambda plan: plan.table.schema),
+                "table": lambda: self._by_table(lambda plan: plan.table.table),
+                "position": self.source.positions,
+                "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
+                "transaction": self._transaction_names,
+                "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
+                "snapshot": self._markers,
+            },
+        )
+
+    def _block(self, encoding: formats.Encoding) -> formats.Block:
+        """The block of an encoding; keys, values and headers of one share what is made of columns."""
+        found = self._blocks.get(id(encoding))
+        if found is None:
+            found = self._blocks[id(encoding)] = encoding.block(self)
+        return found
+
+    def _key_column(self) -> pa.Array:
+        return self._encoded(self.settings.key_format, [kind.key for kind in self._kinds])
+
+    def _value_column(self) -> pa.Array:
+        return self._encoded(self.settings.value_format, [kind.value for kind in self._kinds])
+
+    def encoded(self) -> tuple[pa.Array, pa.Array]:
+        """The keys and the values of the records as their formats make them."""
+        return self._key_column(), self._value_column()
+
+    def _encoded(self, name: str, documents: Sequence[Any]) -> pa.Array:
+        return self._block(formats.find(name)).encode(documents, self._of)
+
+    def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
+        """What `text` says of each record's table."""
+        if self.table is None:
+            return _constant(text(self.plans[0]), len(self.change))
+        return pa.array([text(plan) for plan in self.plans], pa.string()).take(pa.array(self.table))
+
+    def _by_word(self, words: Sequence[str]) -> pa.Array:
+        """The word of each record's kind; constant in most blocks."""
+        if len(set(words)) == 1:
+            return _constant(words[0], len(self.change))
+        return pa.array(words, pa.string()).take(pa.array(self._of))
+
+    def _topics(self) -> pa.Array:
+        topics = [kind.topic for kind in self._kinds]
+        words = [topic for topic in topics if isinstance(topic, str)]
+        if len(words) == len(topics):
+            return self._by_word(words)
+        parts, order = [], []
+        for number, topic in enumerate(topics):
+            records = np.flatnonzero(self._of == number).astype(np.int32)
+            order.append(records)
+            parts.append(_constant(topic, len(records)) if isinstance(topic, str) else self._computed(topic, records))
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+    def _computed(self, leaf: Computed, records: npt.NDArray[np.int32]) -> pa.Array:
+        return computed(leaf, self, records)
+
+    def delivered(self) -> npt.NDArray[np.bool_] | None:
+        """Which records are delivered; None where all are."""
+        if all(kind.keep is None for kind in self._kinds):
+            return None
+        kept = np.ones(len(self.change), np.bool_)
+        for number, kind in enumerate(self._kinds):
+            if kind.keep is not None:
+                records = np.flatnonzero(self._of == number).astype(np.int32)
+                kept[records] = pc.fill_null(self._computed(kind.keep, records), False).to_numpy(zero_copy_only=False)
+        return kept
+
+    def _transaction_names(self) -> pa.Array:
+        """The transaction ids as text, null in snapshot rows."""
+        name = self._of_batch.source.name
+        if self.batch.marker is None:
+            return name.take(pa.array(self.transaction))
+        return name.take(pa.array(self.transaction, mask=self.index[MARKER] != Marker.FALSE))
+
+    def _markers(self) -> pa.Array:
+        if self.batch.marker is None:
+            return _constant("false", len(self.change))
+        return _marker_names().take(pa.array(self.index[MARKER]))
+
+
+@lru_cache(maxsize=1)
+def _marker_names() -> pa.Array:
+    return pa.array([marker.name.lower() for marker in Marker], pa.string())
+
+
+@lru_cache(maxsize=256)
+def _repeated(text: str) -> pa.Array:
+    return pa.array([text] * MAX_RECORDS, pa.string())
+
+
+def _constant(text: str, count: int) -> pa.Array:
+    if count <= _FEW:
+        return pa.array([text] * count, pa.string())
+    return _repeated(text).slice(0, count) if count <= MAX_RECORDS else pa.array([text] * count, pa.string())

@@ -1,0 +1,27 @@
+"""Formats: each an encoding, which turns a layout and the columns that fill it into bytes or into Arrow.
+
+`find` gives one by its name. Other packages bring more, by entry points of the group `tailrace.formats`.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tailrace.config.formats import KNOWN
+from tailrace.formats.base import Block, Document, Encoding
+
+__all__ = ["Block", "Document", "Encoding", "find"]
+
+
+@lru_cache(maxsize=16)
+def find(name: str) -> Encoding:
+    """The encoding of the format called `name`; `typed` is the one of typed rows, which no configuration names.
+
+    Raises ConfigError where there is none.
+    """
+    if name == "typed":
+        from tailrace.formats.typed import TYPED
+
+        return TYPED
+    found: Encoding = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
+    return found

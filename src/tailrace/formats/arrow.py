@@ -1,0 +1,81 @@
+"""Leaves as Arrow arrays, one value for each record: what typed rows, and what depends on values, are made of. Worker.
+
+A value is converted as its column's plan says, so it is the one that JSON shows; null is what JSON shows for it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import LogicalType
+from tailrace.records.columns import Columns, Indexes, Same, Written
+from tailrace.records.layout import CHANGE, Column, Computed, Constant, ImageColumn, Node, Struct, Text
+from tailrace.serde.assemble import Fragment
+from tailrace.serde.fragments import json_array
+from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value, typed
+
+
+def array_of(node: Node, columns: Columns | None, records: Indexes) -> pa.Array:
+    """The values of a layout, or of a leaf of it, in these records of the block; of constants alone without columns."""
+    match node:
+        case Constant():
+            return _repeated(node.value, node.type, len(records))
+        case Struct():
+            kind = arrow_type_of(node.type)
+            parts = [array_of(member.node, columns, records) for member in node.members]
+            return pa.StructArray.from_arrays(parts, fields=list(kind))
+        case Computed():
+            return computed(node, columns, records)
+    assert columns is not None
+    return _filled(node, columns, records)
+
+
+def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
+    match node:
+        case ImageColumn():
+            texts = columns.texts(node)
+            found, lost = typed(node.column, texts.texts, texts.unavailable)
+            if lost.any():
+                columns.lost(node.column, int(lost.sum()))
+            return found.take(pa.array(columns.index[CHANGE][records]))
+        case Column():
+            values = columns.values(node)
+            if isinstance(values, Same):
+                return _repeated(values.value, node.type, len(records))
+            if isinstance(values, Written):
+                values = _read(values.json, node.type)
+            return values.cast(arrow_type_of(node.type)).take(pa.array(columns.index[node.by][records]))
+        case Text():
+            texts_of = (_part(part, columns, records) for part in node.parts)
+            return pc.binary_join_element_wise(*texts_of, "", null_handling="replace", null_replacement="null")
+
+
+def computed(leaf: Computed, columns: Columns | None, records: Indexes) -> pa.Array:
+    """What the leaf's function makes of its inputs."""
+    made = leaf.function(*(array_of(node, columns, records) for node in leaf.inputs))
+    return made.cast(arrow_type_of(leaf.type))
+
+
+def _read(written: Fragment, kind: LogicalType) -> pa.Array:
+    """The values of a column that is JSON already."""
+    quote = '"' if written.quoted else ""
+    texts = json_array(written).to_pylist()
+    return arrow_array([arrow_value(json.loads(f"{quote}{text}{quote}"), kind) for text in texts], kind)
+
+
+def _part(part: str | Column, columns: Columns, records: Indexes) -> pa.Array:
+    if isinstance(part, str):
+        return pa.repeat(part, len(records))
+    return array_of(part, columns, records).cast(pa.string())
+
+
+def _repeated(value: Any, kind: LogicalType, count: int) -> pa.Array:
+    if value is None:
+        return pa.nulls(count, arrow_type_of(kind))
+    one = arrow_array([arrow_value(value, kind)], kind)
+    return one.take(pa.array(np.zeros(count, np.int32)))

@@ -1,0 +1,62 @@
+"""The encoding of typed rows: the layout as nested Arrow structs. It makes no bytes, and carries no schema in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.formats.arrow import array_of
+from tailrace.records.columns import Columns
+from tailrace.records.layout import Node
+from tailrace.values import arrow_type_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A layout and the Arrow type of its values."""
+
+    layout: Node
+    type: pa.DataType
+    size: int = 0
+
+
+class Typed:
+    """See formats.base.Encoding. The layouts of a block have one schema."""
+
+    def compile(self, layout: Node, schemas: bool) -> _Document:
+        return _Document(layout, arrow_type_of(layout.type))
+
+    def block(self, columns: Columns) -> _Block:
+        return _Block(columns)
+
+    def one(self, layout: Node, schemas: bool) -> Any:
+        return array_of(layout, None, np.zeros(1, np.int32))[0].as_py()
+
+
+class _Block:
+    """See formats.base.Block."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+
+    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+        kind = next((document.type for document in documents if document is not None), pa.null())
+        places, parts = [], []
+        for number, document in enumerate(documents):
+            records = np.flatnonzero(of == number).astype(np.int32)
+            places.append(records)
+            if document is None:
+                parts.append(pa.nulls(len(records), kind))
+            else:
+                parts.append(array_of(document.layout, self._columns, records))
+        if not parts:
+            return pa.nulls(0, kind)
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(places))))
+
+
+TYPED = Typed()

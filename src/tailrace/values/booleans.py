@@ -1,0 +1,176 @@
+"""Booleans, and strings of bits, of which one alone is a boolean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import BOOLEAN, BYTES, LogicalType, semantic
+from tailrace.compiled import kernel
+from tailrace.serde.assemble import Fragment
+from tailrace.serde.memory import Bytes, Offsets, readonly
+from tailrace.values.binaries import base64_text, put_base64
+from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, is_word, put_literal, word, written
+
+_ZERO, _QUOTE = 48, 34
+_TRUE, _FALSE = word(b"true"), word(b"false")
+_BOOLEANS = {"t": True, "f": False, "true": True, "false": False}
+_BITS = {"1": True, "0": False}
+
+
+def bits_type(length: int) -> LogicalType:
+    """A bit string as little-endian bytes; `length` in bits."""
+    return semantic(BYTES, "io.debezium.data.Bits", length=str(length))
+
+
+def boolean_type() -> Conversion:
+    return Conversion(BOOLEAN, boolean, Booleans(), zero=False)
+
+
+def single_bit() -> Conversion:
+    """One bit, as a boolean."""
+    return Conversion(BOOLEAN, bit, Bits(True), zero=False)
+
+
+def bits(length: int) -> Conversion:
+    """A string of up to `length` bits."""
+    return Conversion(bits_type(length), bit_string, Bits(False), zero="")
+
+
+def boolean(text: str) -> bool:
+    return _BOOLEANS[text]
+
+
+def bit(text: str) -> bool:
+    return _BITS[text]
+
+
+def bit_string(text: str) -> str:
+    """Bits as little-endian bytes without trailing zero bytes."""
+    if text.strip("01"):
+        raise ValueError("not bits")
+    value = int(text or "0", 2)
+    return base64_text(value.to_bytes((value.bit_length() + 7) // 8, "little"))
+
+
+@dataclass(frozen=True, slots=True)
+class Booleans(Family):
+    """`t` and `f`, or `true` and `false`."""
+
+    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+        return written(booleans, texts, shown, 0)
+
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
+        return _typed_words(texts, _BOOLEANS)
+
+
+@dataclass(frozen=True, slots=True)
+class Bits(Family):
+    """Zeros and ones; `single`: one of them, as a boolean."""
+
+    single: bool
+
+    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+        return written(bit_strings, texts, shown, int(self.single))
+
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+        return _typed_words(texts, _BITS) if self.single else None
+
+
+def _typed_words(texts: Texts, meaning: dict[str, bool]) -> Typed:
+    """Texts that are words for true and false."""
+
+    def among(wanted: Callable[[str], bool]) -> pa.Array:
+        words = pa.array([text.encode() for text in meaning if wanted(text)], pa.binary())
+        return pc.is_in(texts.column, words)
+
+    outcome = np.zeros(len(texts), np.uint8)
+    outcome[: len(texts.state)] = texts.state
+    known = among(lambda text: True).to_numpy(zero_copy_only=False)
+    outcome[(outcome == VALUE) & ~known] = LOST
+    return Typed(among(meaning.__getitem__), readonly(outcome))
+
+
+@kernel(leaf=True)
+def put_boolean(value: bool, out: Bytes, at: Int) -> Int:
+    """Write true or false; the position behind it."""
+    if value:
+        out[at] = 116
+        out[at + 1] = 114
+        out[at + 2] = 117
+        out[at + 3] = 101
+        return at + 4
+    out[at] = 102
+    out[at + 1] = 97
+    out[at + 2] = 108
+    out[at + 3] = 115
+    out[at + 4] = 101
+    return at + 5
+
+
+@kernel
+def booleans(
+    data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
+) -> int:
+    """`t` and `f`, or `true` and `false`, as true and false."""
+    at: Int = 0
+    lost = 0
+    for row in range(len(bounds) - 1):
+        begin, end = bounds[row], bounds[row + 1]
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+        elif (end - begin == 1 and data[begin] == 116) or is_word(data, begin, end, _TRUE):
+            at = put_boolean(True, out, at)
+        elif (end - begin == 1 and data[begin] == 102) or is_word(data, begin, end, _FALSE):
+            at = put_boolean(False, out, at)
+        else:
+            lost += 1
+            at = put_literal(literals, ends, 2, out, at)
+        offsets[row + 1] = at
+    return lost
+
+
+@kernel
+def bit_strings(
+    data: Bytes, bounds: Offsets, state: Bytes, literals: Bytes, ends: Ends, argument: int, out: Bytes, offsets: Offsets
+) -> int:
+    """Zeros and ones as base64 of little-endian bytes without trailing zero bytes (argument 0), or one of them as a
+    boolean (1)."""
+    longest = 0
+    for row in range(len(bounds) - 1):
+        longest = max(longest, bounds[row + 1] - bounds[row])
+    scratch = np.zeros(longest // 8 + 1, np.uint8)
+    at: Int = 0
+    lost = 0
+    for row in range(len(bounds) - 1):
+        if len(state) > 0 and state[row] != 0:
+            at = put_literal(literals, ends, state[row] - 1, out, at)
+            offsets[row + 1] = at
+            continue
+        begin, end = bounds[row], bounds[row + 1]
+        count, wrong = 0, argument == 1 and end - begin != 1
+        # The last digit is the lowest bit.
+        for place in range(end - begin):
+            digit = np.int64(data[end - 1 - place]) - _ZERO
+            wrong = wrong or digit < 0 or digit > 1
+            if digit == 1:
+                scratch[place >> 3] |= np.uint8(1 << (place & 7))
+                count = (place >> 3) + 1
+        if wrong:
+            lost += 1
+            at = put_literal(literals, ends, 2, out, at)
+        elif argument == 1:
+            at = put_boolean(count > 0, out, at)
+        else:
+            out[at] = _QUOTE
+            at = put_base64(scratch, count, 0, out, at + 1)
+            out[at] = _QUOTE
+            at += 1
+        scratch[:count] = 0
+        offsets[row + 1] = at
+    return lost

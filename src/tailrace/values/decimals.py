@@ -1,0 +1,307 @@
+"""Decimal numbers: of a fixed scale, of a scale of their own, and as text or doubles under decimal.handling.mode."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import BYTES, DOUBLE, INT32, STRING, Field, LogicalType, semantic, struct
+from tailrace.serde.assemble import Fragment
+from tailrace.serde.memory import readonly
+from tailrace.values.arrow import stored, strings_of
+from tailrace.values.binaries import base64_text
+from tailrace.values.conversion import Conversion, Family, Typed
+from tailrace.values.decimal_kernels import VARIABLE_SCALE, decimal_texts, decimal_values, decimals
+from tailrace.values.floats import DOUBLES
+from tailrace.values.integers import is_integer
+from tailrace.values.prepared import Prepared
+from tailrace.values.texts import Shown, Texts, written
+
+MOST_DIGITS = 147_455
+"""The most digits of a number: 131,072 before the point and 16,383 behind it, more than which no database has."""
+VARIABLE_DECIMAL = struct(
+    Field("scale", INT32),
+    Field("value", BYTES),
+    name="io.debezium.data.VariableScaleDecimal",
+    version=1,
+    doc="Variable scaled decimal",
+)
+
+_DECIMAL = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+# of decimal floating-point numbers, whose exponents end at 6,144
+_DECIMAL_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
+# of decimals that are shown as doubles: what Arrow casts to one; too large a number is infinite, however it is written
+_DOUBLE = re.compile(
+    r"([+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|(?i:nan|inf(?:inity)?)))(?:(?<=[nN])\([0-9A-Za-z_]*\))?"
+)
+_NOT_FINITE = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
+# Python's own conversion is quadratic, and refuses more than 4,300 digits; of fewer than these it is the faster one.
+_DIGITS_AT_ONCE = 1_000
+# The time of the kernel grows with the square of a text's length, so columns with a longer one are converted plainly.
+_LONG = 2_000
+# The most digits of Arrow's decimals of 128 and of 256 bits.
+_MOST_128, _MOST_256 = 38, 76
+_CANONICAL, _NEGATIVE_ZERO = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?$", r"^-0(\.0+)?$"
+_EXACT = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+
+def decimal_type(scale: int, precision: int | None) -> LogicalType:
+    """A fixed-point number as the big-endian two's complement of its unscaled value."""
+    name = "org.apache.kafka.connect.data.Decimal"
+    if precision is None:
+        return semantic(BYTES, name, scale=str(scale))
+    return semantic(BYTES, name, scale=str(scale), connect__decimal__precision=str(precision))
+
+
+def fixed(scale: int, precision: int | None) -> Conversion:
+    """A number with a fixed scale."""
+    return Conversion(decimal_type(scale, precision), fixed_decimal(scale), FixedDecimals(scale), zero="AA==")
+
+
+def variable() -> Conversion:
+    """A number whose scale is its value's own."""
+    return Conversion(VARIABLE_DECIMAL, variable_decimal, VariableDecimals(), zero=variable_decimal("0"))
+
+
+def as_text() -> Conversion:
+    """A number as text in plain digits."""
+    return Conversion(STRING, decimal_text, DecimalTexts(), zero="")
+
+
+def as_scientific_text() -> Conversion:
+    """A number as text, with an exponent where Java's BigDecimal.toString has one."""
+    return Conversion(STRING, decimal_scientific, zero="")
+
+
+def as_double() -> Conversion:
+    return Conversion(DOUBLE, decimal_double, Prepared(shortest_texts, DOUBLES), zero=0.0)
+
+
+def floating_as_text() -> Conversion:
+    """A decimal floating-point number as text in plain digits."""
+    return Conversion(STRING, decimal_float, zero="")
+
+
+def floating_as_double() -> Conversion:
+    return Conversion(DOUBLE, decimal_double, zero=0.0)
+
+
+def floating_variable() -> Conversion:
+    """A decimal floating-point number with its own scale."""
+    return Conversion(VARIABLE_DECIMAL, variable_decimal_float, zero=variable_decimal("0"))
+
+
+# --- plain conversions ----------------------------------------------------------------------------------------------
+
+
+def whole_number(digits: str) -> int:
+    """The number of decimal digits, in less than quadratic time. ValueError for more than MOST_DIGITS."""
+    if len(digits) > MOST_DIGITS:
+        raise ValueError("more digits than any number has")
+    powers = {0: 1}
+
+    def power(exponent: int) -> int:
+        if exponent not in powers:
+            powers[exponent] = 10**exponent
+        return powers[exponent]
+
+    def halves(part: str) -> int:
+        if len(part) <= _DIGITS_AT_ONCE:
+            return int(part or "0")
+        low = len(part) // 2
+        return halves(part[:-low]) * power(low) + halves(part[-low:])
+
+    return halves(digits)
+
+
+def unscaled_bytes(unscaled: int) -> bytes:
+    """Two's complement, big-endian, as few bytes as hold the sign: Java's BigInteger.toByteArray."""
+    length = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+    return unscaled.to_bytes(length, "big", signed=True)
+
+
+def unscaled(value: Decimal, scale: int) -> int:
+    """`value` times 10 to the `scale`, halves away from zero."""
+    sign, digits, exponent = value.as_tuple()
+    return _unscaled(bool(sign), "".join(map(str, digits)), int(exponent) + scale)
+
+
+def _unscaled(negative: bool, digits: str, shift: int) -> int:
+    """The number of the digits, times 10 to the `shift`, halves away from zero."""
+    if shift > MOST_DIGITS:
+        raise ValueError("more digits than any number has")
+    up = shift < 0 and digits[shift : len(digits) + shift + 1] >= "5" if -shift <= len(digits) else False
+    kept = digits + "0" * shift if shift >= 0 else digits[:shift]
+    whole = whole_number(kept) + up
+    return -whole if negative else whole
+
+
+def _is_number(text: str) -> bool:
+    """Whether the text is a finite number in plain digits; ValueError where it is none at all."""
+    if text in _NOT_FINITE:
+        return False
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError("not a number")
+    return True
+
+
+def fixed_decimal(scale: int) -> Callable[[str], str | None]:
+    def convert(text: str) -> str | None:
+        if not _is_number(text):
+            return None
+        whole, _, fraction = text.removeprefix("-").partition(".")
+        shown = _unscaled(text[0] == "-", whole + fraction, scale - len(fraction))
+        return base64_text(unscaled_bytes(shown))
+
+    return convert
+
+
+def variable_decimal(text: str) -> dict[str, Any] | None:
+    return _variable(text) if _is_number(text) else None
+
+
+def _variable(text: str) -> dict[str, Any]:
+    """A number in plain digits as its scale, without zeros at its end, and its unscaled value."""
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    fraction = fraction.rstrip("0")
+    value = _unscaled(text[0] == "-", whole + fraction, 0)
+    return {"scale": len(fraction), "value": base64_text(unscaled_bytes(value))}
+
+
+def decimal_text(text: str) -> str:
+    return text if _is_number(text) else _NOT_FINITE[text]
+
+
+def decimal_scientific(text: str) -> str:
+    """A decimal text with an exponent where Java's BigDecimal.toString has one; Python's rule is the same."""
+    return str(Decimal(text)) if _is_number(text) else _NOT_FINITE[text]
+
+
+def decimal_double(text: str) -> float:
+    number = _DOUBLE.fullmatch(text)
+    if number is None:
+        raise ValueError("not a number")
+    return float(number[1])
+
+
+def decimal_float(text: str) -> str:
+    """A decimal floating-point number in plain digits, or the name of one that is not finite.
+
+    Without the sign of a negative zero, as Java has none.
+    """
+    if text in _NOT_FINITE:
+        return _NOT_FINITE[text]
+    if not _DECIMAL_FLOAT.fullmatch(text):
+        raise ValueError("not a number")
+    value = Decimal(text)
+    return f"{value or value.copy_abs():f}"
+
+
+def plain_number(literal: str) -> str:
+    """A number as a statement has it, in the form of texts: without a plus sign, an exponent or zeros before it."""
+    return literal if is_integer(literal) or _DECIMAL.fullmatch(literal) else decimal_float(literal)
+
+
+def variable_decimal_float(text: str) -> dict[str, Any] | None:
+    return None if text in _NOT_FINITE else _variable(decimal_float(text))
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+def shortest_texts(column: pa.Array) -> pa.Array:
+    """The shortest texts of the doubles that are nearest to the numbers. Raises pa.ArrowInvalid where one is none."""
+    return column.cast(pa.string()).cast(pa.float64()).cast(pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class FixedDecimals(Family):
+    """Numbers of a fixed scale."""
+
+    scale: int
+
+    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+        if texts.longest > _LONG:
+            return None
+        return written(decimals, texts, shown, self.scale, each=48 + max(self.scale, 0))
+
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+        if not pa.types.is_decimal(of) or texts.longest > _LONG:
+            return None
+        width = of.byte_width
+        out, outcome = np.zeros((len(texts), width), np.uint8), np.zeros(len(texts), np.uint8)
+        decimal_values(texts.data, texts.bounds, texts.state, self.scale, of.precision, out, outcome)
+        return Typed(pa.Array.from_buffers(of, len(texts), [None, pa.py_buffer(out)]), readonly(outcome))
+
+
+@dataclass(frozen=True, slots=True)
+class VariableDecimals(Family):
+    """Numbers with a scale of their own."""
+
+    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+        return None if texts.longest > _LONG else written(decimals, texts, shown, VARIABLE_SCALE)
+
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+        numbers = texts.column.cast(pa.string())
+        usual = pc.all(pc.match_substring_regex(numbers, _CANONICAL)).as_py()
+        signed = pc.any(pc.match_substring_regex(numbers, _NEGATIVE_ZERO)).as_py()
+        if not usual or signed or texts.longest > MOST_DIGITS:
+            return None
+        shorter = pc.replace_substring_regex(numbers, r"(\.[0-9]*?)0+$", r"\1")
+        return Typed(pc.utf8_rtrim(shorter, "."), texts.state)
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalTexts(Family):
+    """Numbers as text in plain digits."""
+
+    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
+        return written(decimal_texts, texts, shown, 0)
+
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+        return strings_of(self, texts)
+
+
+def _arrow_decimal(logical: LogicalType) -> pa.DataType:
+    """A decimal of 128 or 256 bits; text for more digits than these have. Without a precision, 38 digits."""
+    precision = int(dict(logical.parameters).get("connect.decimal.precision", _MOST_128))
+    if precision > _MOST_256:
+        return pa.string()
+    of = pa.decimal128 if precision <= _MOST_128 else pa.decimal256
+    return of(precision, _scale(logical))
+
+
+def _scale(logical: LogicalType) -> int:
+    return int(dict(logical.parameters)["scale"])
+
+
+def _arrow_number(value: str, logical: LogicalType) -> Decimal | str:
+    of = _arrow_decimal(logical)
+    whole = int.from_bytes(base64.b64decode(value), "big", signed=True)
+    number = _scaled(whole, _scale(logical))
+    if not pa.types.is_decimal(of):
+        return f"{number:f}"
+    if abs(whole) >= 10**of.precision:
+        raise ValueError("more digits than the type has")
+    return number
+
+
+def _scaled(whole: int, scale: int) -> Decimal:
+    return Decimal(whole).scaleb(-scale, _EXACT)
+
+
+def _arrow_variable(value: dict[str, Any], logical: LogicalType) -> str:
+    whole = int.from_bytes(base64.b64decode(value["value"]), "big", signed=True)
+    return f"{_scaled(whole, value['scale']):f}"
+
+
+stored("org.apache.kafka.connect.data.Decimal", _arrow_decimal, _arrow_number)
+stored("io.debezium.data.VariableScaleDecimal", pa.string(), _arrow_variable)

@@ -1,0 +1,36 @@
+"""Texts that Arrow changes before a family converts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tailrace.columns.logical import LogicalType
+from tailrace.serde.assemble import Fragment
+from tailrace.values.conversion import Family, Typed
+from tailrace.values.texts import Shown, Texts
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Family):
+    """The family of what `prepare` makes of a column; that raises pa.ArrowInvalid where a text is none of its kind."""
+
+    prepare: Callable[[pa.Array], pa.Array]
+    family: Family
+
+    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
+        prepared = self._prepared(texts)
+        return None if prepared is None else self.family.json(prepared, shown)
+
+    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
+        prepared = self._prepared(texts)
+        return None if prepared is None else self.family.arrow(prepared, logical, of)
+
+    def _prepared(self, texts: Texts) -> Texts | None:
+        try:
+            return texts.replaced(self.prepare(texts.column))
+        except pa.ArrowInvalid:
+            # Which text it is, Arrow does not say.
+            return None

@@ -1,0 +1,86 @@
+"""How long files and functions may be, how many parameters a function may have, and how functions are compiled."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "tailrace"
+MOST_LINES_OF_A_FILE = 500
+MOST_LINES = 60
+MOST_PARAMETERS = 10
+
+# What is still over a limit. Nothing is added here: a file or a function on its way out is taken off the list.
+LONG_FILES = {
+    "connectors/mongodb/log/oplog.py",
+    "connectors/mongodb/planner.py",
+    "connectors/postgres/log/gears.py",
+    "connectors/postgres/log/indexing.py",
+    "connectors/postgres/log/reader.py",
+    "connectors/postgres/planner.py",
+}
+LONG_FUNCTIONS = {
+    "__init__ of LogReader",
+    "index of Indexer",
+}
+MANY_PARAMETERS = {"__init__ of LogReader", "__init__ of PostgresFeed"}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """The sources, parsed."""
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def functions() -> Iterator[tuple[Path, str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Every function of the sources with its file and its name, a method's with its class."""
+    for path, tree in trees().items():
+        yield from ((path, name, found) for name, found in _functions(tree, ""))
+
+
+def _functions(node: ast.AST, within: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child.name + within, child
+            yield from _functions(child, within)
+        else:
+            yield from _functions(child, f" of {child.name}" if isinstance(child, ast.ClassDef) else within)
+
+
+def place(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
+
+
+def test_no_file_is_long() -> None:
+    sizes = {place(path): len(path.read_text("utf-8").splitlines()) for path in trees()}
+    assert len(sizes) > 100
+    long = {name: size for name, size in sizes.items() if size > MOST_LINES_OF_A_FILE and name not in LONG_FILES}
+    assert long == {}
+
+
+def test_no_function_is_long() -> None:
+    sizes = [(place(path), name, (node.end_lineno or 0) - node.lineno + 1) for path, name, node in functions()]
+    assert len(sizes) > 1000
+    assert [found for found in sizes if found[2] > MOST_LINES and found[1] not in LONG_FUNCTIONS] == []
+
+
+def test_no_function_has_many_parameters() -> None:
+    counts = []
+    for path, name, node in functions():
+        given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        named = [parameter for parameter in given if parameter.arg not in ("self", "cls")]
+        counts.append((place(path), name, len(named)))
+    assert [found for found in counts if found[2] > MOST_PARAMETERS and found[1] not in MANY_PARAMETERS] == []
+
+
+def test_functions_are_compiled_in_one_way() -> None:
+    found = []
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and node.module == "numba"):
+                names = {alias.name for alias in node.names}
+                if names & {"numba", "njit", "jit", "vectorize", "guvectorize", "generated_jit"}:
+                    found.append(place(path))
+    assert set(found) <= {"compiled.py"}

@@ -1,0 +1,69 @@
+"""What it takes to add an encoding or a transform, and where records become bytes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tailrace.config import formats, transforms
+
+PRODUCT = Path(__file__).parents[2] / "src" / "tailrace"
+TABLE = "config/formats.py"
+HEADERS = "events/headers.py"
+"""Headers are always JSON, so these name it."""
+KINDS = ("formats/", "records/", "serde/")
+OWN_RECORD = "connectors/mongodb/records/texts.py"
+"""It puts the update descriptions of MongoDB together, which are a column written as JSON."""
+
+
+def imported(name: str, tree: ast.Module) -> Iterator[str]:
+    """Every module that a module imports, as far as it says so."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PRODUCT.rglob("*.py")):
+        yield path.relative_to(PRODUCT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+def test_an_encoding_touches_one_file_outside_its_own() -> None:
+    """Nothing but the table of formats says where one is; but for headers, no other module imports one."""
+    touched: dict[str, set[str]] = {place: set() for place in formats.KNOWN.places.values()}
+    for name, tree in modules():
+        for place, files in touched.items():
+            room = place.partition(":")[0]
+            if name.startswith(room.removeprefix("tailrace.").replace(".", "/")):
+                continue
+            texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+            if place in texts or any(found == room or found.startswith(f"{room}.") for found in imported(name, tree)):
+                files.add(name)
+    assert {place: files - {HEADERS} for place, files in touched.items()} == {place: {TABLE} for place in touched}
+
+
+def test_a_transform_touches_no_file_outside_its_own() -> None:
+    """The table of our own is empty: each is found by its entry point."""
+    assert not transforms.KNOWN.places
+
+
+def test_only_encodings_put_documents_together() -> None:
+    """Connectors and events give columns: none of them writes into the programs of documents."""
+    found = {
+        name
+        for name, tree in modules()
+        if not name.startswith((*KINDS, OWN_RECORD)) and "tailrace.serde.assemble.Programs" in imported(name, tree)
+    }
+    assert not found
+
+
+def test_a_layout_is_known_to_be_pure_data() -> None:
+    """Layouts import no Arrow, and nothing that fills or encodes them."""
+    tree = ast.parse((PRODUCT / "records" / "layout.py").read_text("utf-8"))
+    rooms = {name.split(".")[1] for name in imported("records/layout.py", tree) if name.startswith("tailrace.")}
+    assert rooms == {"columns", "serde"}
+    assert not any(name.startswith("pyarrow") for name in imported("records/layout.py", tree))
