@@ -102,7 +102,6 @@ class Block:
         shown = Shown(self.low, self.high, self.change, self.transaction, marker, self.index)
         self.source = of_batch.source.block(shown)
         self._values: dict[str, pa.Array | Same] = {}
-        self._blocks: dict[int, formats.Block] = {}
 
     # --- columns -------------------------------------------------------------------------------------------------
 
@@ -148,13 +147,14 @@ class Block:
     def rows(self) -> pa.RecordBatch:
         """The block as rows of `settings.row_schema`."""
         settings, commit_us = self.settings, self.batch.transactions.commit_us
+        blocks = formats.Blocks(self)
         return rows_of(
             settings.columns,
             {
                 "topic": self._topics,
-                "key": self._key_column,
-                "value": self._value_column,
-                "headers": lambda: header_column([kind.headers for kind in self._kinds], self._of, self._block),
+                "key": lambda: self._key_column(blocks),
+                "value": lambda: self._value_column(blocks),
+                "headers": lambda: header_column([kind.headers for kind in self._kinds], self._of, blocks.of),
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),
@@ -167,25 +167,18 @@ class Block:
             },
         )
 
-    def _block(self, encoding: formats.Encoding) -> formats.Block:
-        """The block of an encoding; keys, values and headers of one share what is made of columns."""
-        found = self._blocks.get(id(encoding))
-        if found is None:
-            found = self._blocks[id(encoding)] = encoding.block(self)
-        return found
+    def _key_column(self, blocks: formats.Blocks) -> pa.Array:
+        encoding = formats.find(self.settings.key_format)
+        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self._of)
 
-    def _key_column(self) -> pa.Array:
-        return self._encoded(self.settings.key_format, [kind.key for kind in self._kinds])
-
-    def _value_column(self) -> pa.Array:
-        return self._encoded(self.settings.value_format, [kind.value for kind in self._kinds])
+    def _value_column(self, blocks: formats.Blocks) -> pa.Array:
+        encoding = formats.find(self.settings.value_format)
+        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self._of)
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
         """The keys and the values of the records as their formats make them."""
-        return self._key_column(), self._value_column()
-
-    def _encoded(self, name: str, documents: Sequence[Any]) -> pa.Array:
-        return self._block(formats.find(name)).encode(documents, self._of)
+        blocks = formats.Blocks(self)
+        return self._key_column(blocks), self._value_column(blocks)
 
     def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
         """What `text` says of each record's table."""

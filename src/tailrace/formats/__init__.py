@@ -9,8 +9,9 @@ from functools import lru_cache
 
 from tailrace.config.formats import KNOWN
 from tailrace.formats.base import Block, Document, Encoding
+from tailrace.records.columns import Columns
 
-__all__ = ["Block", "Document", "Encoding", "find"]
+__all__ = ["Block", "Blocks", "Document", "Encoding", "find"]
 
 
 @lru_cache(maxsize=16)
@@ -25,3 +26,21 @@ def find(name: str) -> Encoding:
         return TYPED
     found: Encoding = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
     return found
+
+
+class Blocks:
+    """One block of records in every encoding that is asked for: keys, values and headers share what is made of columns.
+
+    The columns may not hold it: a circle would keep the memory of both until the garbage is collected.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._made: dict[int, Block] = {}
+
+    def of(self, encoding: Encoding) -> Block:
+        """The block in this encoding."""
+        found = self._made.get(id(encoding))
+        if found is None:
+            found = self._made[id(encoding)] = encoding.block(self._columns)
+        return found

@@ -64,16 +64,20 @@ class Programs:
 
         `index[k, r]` is the row's index for fragments of kind k. Raises ExceedsArrow beyond 2 GiB.
         """
-        # Rows of the table: literal's address and length, fragment's bytes and bounds, the kind of its index.
-        table = np.zeros((5, len(self._parts)), np.int64)
         literals = np.frombuffer(b"".join(part[0] for part in self._parts) + b"\0", np.uint8)
-        base, position = literals.ctypes.data, 0
-        for number, (text, fragment, kind) in enumerate(self._parts):
-            table[0, number], table[1, number], table[4, number] = base + position, len(text), kind
-            position += len(text)
-            if fragment is not None:
-                table[2, number] = fragment.data.ctypes.data
-                table[3, number] = fragment.offsets.ctypes.data
+        at = literals.ctypes.data
+        # Many programs share few fragments, and to ask for an address takes as long as all the rest of a part.
+        places: dict[int, tuple[int, int]] = {id(None): (0, 0)}
+        # Of each part: literal's address and length, fragment's bytes and bounds, the kind of its index.
+        rows: list[tuple[int, int, int, int, int]] = []
+        for text, fragment, kind in self._parts:
+            place = places.get(id(fragment))
+            if place is None:
+                assert fragment is not None
+                place = places[id(fragment)] = fragment.data.ctypes.data, fragment.offsets.ctypes.data
+            rows.append((at, len(text), *place, kind))
+            at += len(text)
+        table = np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, 5).T)
         starts = np.array([*self._starts, len(self._parts)], np.int64)
         offsets = np.zeros(len(program) + 1, np.int32)
         total = measure(table, starts, program, index, offsets)

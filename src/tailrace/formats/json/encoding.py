@@ -38,12 +38,12 @@ from tailrace.serde.memory import binary_array
 @dataclass(frozen=True, slots=True)
 class _Hole:
     """The place of a leaf's value. `by` is what there is a value for, `inner` whether it is within a JSON string, `key`
-    what tells a column of an image from others."""
+    what tells its column from others of the block; None where it is not shared."""
 
     leaf: ImageColumn | Column | Computed
     by: int
-    inner: bool = False
-    key: Hashable = None
+    inner: bool
+    key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,11 @@ def _parts(node: Node) -> Iterator[bytes | _Hole]:
         case Text():
             yield b'"'
             for part in node.parts:
-                yield quoted(part)[1:-1].encode() if isinstance(part, str) else _Hole(part, part.by, inner=True)
+                yield (
+                    quoted(part)[1:-1].encode()
+                    if isinstance(part, str)
+                    else _Hole(part, part.by, True, ("column", part.name, True))
+                )
             yield b'"'
         case Struct():
             separator = "{"
@@ -111,11 +115,11 @@ def _parts(node: Node) -> Iterator[bytes | _Hole]:
                 separator = ","
             yield b"}" if node.members else b"{}"
         case ImageColumn():
-            yield _Hole(node, CHANGE, key=(node.image, node.column.index, node.apart))
+            yield _Hole(node, CHANGE, False, (node.image, node.column.index, node.apart))
         case Column():
-            yield _Hole(node, node.by)
+            yield _Hole(node, node.by, False, ("column", node.name, False))
         case Computed():
-            yield _Hole(node, RECORD)
+            yield _Hole(node, RECORD, False, None)
 
 
 class _Block:
@@ -123,7 +127,9 @@ class _Block:
 
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
-        self._made: dict[Hashable, tuple[object, Fragment]] = {}
+        # what is written for holes, and the fragments of arrays, which several columns may share
+        self._found: dict[Hashable, Fragment | bytes] = {}
+        self._made: dict[Hashable, tuple[pa.Array, Fragment]] = {}
 
     def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
         programs = Programs()
@@ -144,22 +150,21 @@ class _Block:
         programs.literal(document.opening)
         for literal, hole in document.steps:
             programs.literal(literal)
-            found = self._made.get(hole.key) if hole.key else None
-            made = self._filled(hole, place, of) if found is None else found[1]
-            if isinstance(made, bytes):
-                programs.literal(made)
+            found = self._found.get(hole.key)
+            if found is None:
+                found = self._filled(hole, place, of)
+            if isinstance(found, bytes):
+                programs.literal(found)
             else:
-                programs.fragment(made, hole.by)
+                programs.fragment(found, hole.by)
         programs.literal(document.closing)
 
     def _filled(self, hole: _Hole, place: int, of: npt.NDArray[np.int32]) -> Fragment | bytes:
         """The fragment of a hole's column, or the literal where all records have one value."""
         leaf = hole.leaf
-        if isinstance(leaf, Column):
-            return self._column(leaf, hole.inner)
-        if isinstance(leaf, ImageColumn):
-            found = self._image(leaf)
-            self._made[hole.key] = None, found
+        if not isinstance(leaf, Computed):
+            found = self._column(leaf, hole.inner) if isinstance(leaf, Column) else self._image(leaf)
+            self._found[hole.key] = found
             return found
         records = np.flatnonzero(of == place).astype(np.int32)
         return values_fragment(spread(computed(leaf, self._columns, records), records, len(of)))
@@ -181,7 +186,7 @@ class _Block:
             return (text[1:-1] if inner and isinstance(values.value, str) else text).encode()
         if isinstance(values, Written):
             return values.json
-        # numbers are the same within a string, and columns of a block may share an array under several names
+        # numbers are the same within a string
         inner = inner and pa.types.is_string(values.type)
         lasting = leaf.by not in (CHANGE, RECORD)
         made, key = (self._columns.kept, ("json", leaf.name, inner)) if lasting else (self._made, (id(values), inner))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -53,12 +53,13 @@ _DELETE = ord("d")
 @dataclass(frozen=True, slots=True)
 class CollectionPlan:
     """Everything about a collection's records that does not depend on the change; `key` and `values`, by the code of
-    the operation, are documents of the encodings."""
+    the operation, are documents of the encodings. `kept` is where these keep what they make of the markers."""
 
     topic: str
     key: Any
     values: Mapping[int, Any]
     headers: Pairs
+    kept: dict[Hashable, Any] = field(default_factory=dict, compare=False)
 
 
 @lru_cache(maxsize=1024)
@@ -177,9 +178,8 @@ class _Block:
         self.seconds = segment.time[low:high] >> 32
         self.now = time.time_ns()
         self._ns = self._moments()
-        self.kept: dict[Hashable, Any] = {}
+        self.kept = plan.kept
         self._made: dict[str, pa.Array | Same | Written] = {}
-        self._blocks: dict[str, formats.Block] = {}
 
     def _moments(self) -> Int64s:
         """What the source block tells as the change's time, in ns since 1970."""
@@ -198,12 +198,13 @@ class _Block:
         events = self.settings.events
         database, collection = self.segment.namespace
         own = self.change + self.low
+        blocks = formats.Blocks(self)
         return rows_of(
             events.columns,
             {
                 "topic": lambda: _constant(self.plan.topic, count),
-                "key": self._keys,
-                "value": self._encoded,
+                "key": lambda: self._keys(blocks),
+                "value": lambda: self._encoded(blocks),
                 "headers": lambda: constant_headers(self.plan.headers, count),
                 "op": self._ops,
                 "database": lambda: _constant(database, count),
@@ -220,22 +221,16 @@ class _Block:
     def _part(self, values: Values) -> Values:
         return values.part(self.low, self.high)
 
-    def _block(self, name: str) -> formats.Block:
-        """The block of an encoding; keys and values of one share what is made of columns."""
-        if name not in self._blocks:
-            self._blocks[name] = formats.find(name).block(self)
-        return self._blocks[name]
-
-    def _keys(self) -> pa.Array:
-        block = self._block(self.settings.events.key_format)
+    def _keys(self, blocks: formats.Blocks) -> pa.Array:
+        block = blocks.of(formats.find(self.settings.events.key_format))
         return block.encode([self.plan.key], np.zeros(len(self.op), np.int32))
 
-    def _encoded(self) -> pa.Array:
+    def _encoded(self, blocks: formats.Blocks) -> pa.Array:
         codes = np.flatnonzero(np.bincount(self.op))
         place = np.zeros(256, np.int32)
         place[codes] = np.arange(len(codes))
         documents = [self.plan.values.get(code) for code in codes.tolist()]
-        return self._block(self.settings.events.value_format).encode(documents, place[self.op])
+        return blocks.of(formats.find(self.settings.events.value_format)).encode(documents, place[self.op])
 
     # --- columns -------------------------------------------------------------------------------------------------
 
