@@ -13,6 +13,8 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
+SERVER = "tdsserver"
+"""The SQL Server of tests, a directory beside this one; its own tests are the second process's."""
 FIRST = ("golden", "spark", "e2e", "chaos")
 """The directories of the first process, about half of the time; all others are the second one's."""
 QUICK = ("unit",)
@@ -24,6 +26,7 @@ def main(options: list[str]) -> int:
     """Run both and wait for them; the exit code."""
     chosen = QUICK if "--quick" in options else FIRST
     others = sorted(path.name for path in HERE.iterdir() if path.name not in chosen and any(path.glob("**/test_*.py")))
+    others += [SERVER] if (HERE.parent / SERVER).is_dir() else []
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as kept:
         first = subprocess.Popen(command(chosen, options), stdout=kept, stderr=subprocess.STDOUT, cwd=HERE.parent)
         second = subprocess.Popen(
@@ -53,7 +56,8 @@ def main(options: list[str]) -> int:
 
 def command(directories: list[str] | tuple[str, ...], options: list[str]) -> list[str]:
     """Pytest over some of the directories."""
-    return [sys.executable, "-m", "pytest", *(str(HERE / name) for name in directories), *options]
+    places = [HERE.parent / name if name == SERVER else HERE / name for name in directories]
+    return [sys.executable, "-m", "pytest", *map(str, places), *options]
 
 
 if __name__ == "__main__":
