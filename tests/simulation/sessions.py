@@ -182,13 +182,14 @@ class TaskSession(TableSession):
 
     def run(self, text: str) -> None:
         self.begun(text)
-        if self._is_control(text):
-            try:
-                self._control(text)
-            except Failed as error:
-                raise adbc_driver_manager.OperationalError(
-                    str(error), status_code=adbc_driver_manager.AdbcStatusCode.IO
-                ) from None
+        try:
+            for statement in map(str.strip, text.split(";")):
+                if self._is_control(statement):
+                    self._control(statement)
+        except Failed as error:
+            raise adbc_driver_manager.OperationalError(
+                str(error), status_code=adbc_driver_manager.AdbcStatusCode.IO
+            ) from None
 
     def rows(self, text: str) -> Iterator[pa.RecordBatch]:
         from tests.simulation.statements import selected
