@@ -1,8 +1,8 @@
-"""All tests, in two processes side by side: `python -m tests.lanes [OPTIONS OF PYTEST]`.
+"""All tests, in three processes side by side: `python -m tests.lanes [OPTIONS OF PYTEST]`.
 
-A test waits for its server, its workers or its planner for about as long as it computes, so two cores do two at once.
-Each process has servers of its own. What the first one prints is shown when it has ended; the last lines are the
-summaries of both. Ends with the exit code of pytest, of the first process that failed.
+A test waits for its server, its workers or its planner for longer than it computes, so two cores do three at once.
+Each process has servers of its own. What the first ones print is shown when they have ended; the last lines are the
+summaries of all. Ends with the exit code of pytest, of the first process that failed.
 """
 
 from __future__ import annotations
@@ -10,48 +10,63 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 HERE = Path(__file__).parent
 SERVER = "tdsserver"
-"""The SQL Server of tests, a directory beside this one; its own tests are the second process's."""
-FIRST = ("golden", "spark", "e2e", "chaos")
-"""The directories of the first process, about half of the time; all others are the second one's."""
-QUICK = ("unit",)
+"""The SQL Server of tests, a directory beside this one; its own tests are the last process's."""
+LANES = (("golden", "spark", "e2e", "chaos"), ("contract", "extending", "integration"))
+"""The directories of each process but the last one, which has all others: the tests without a Spark or a server."""
+QUICK = (("unit",),)
 """The same for the tests of `--quick`."""
 NOTHING_COLLECTED = 5
 
 
 def main(options: list[str]) -> int:
-    """Run both and wait for them; the exit code."""
-    chosen = QUICK if "--quick" in options else FIRST
+    """Run all and wait for them; the exit code."""
+    lanes = list(QUICK if "--quick" in options else LANES)
+    chosen = {name for lane in lanes for name in lane}
     others = sorted(path.name for path in HERE.iterdir() if path.name not in chosen and any(path.glob("**/test_*.py")))
     others += [SERVER] if (HERE.parent / SERVER).is_dir() else []
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as kept:
-        first = subprocess.Popen(command(chosen, options), stdout=kept, stderr=subprocess.STDOUT, cwd=HERE.parent)
-        second = subprocess.Popen(
+    with ExitStack() as files:
+        running = []
+        for lane in lanes:
+            kept = files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace"))
+            options_of = command(lane, options)
+            process = subprocess.Popen(options_of, stdout=kept, stderr=subprocess.STDOUT, cwd=HERE.parent)
+            running.append((", ".join(lane), process, kept))
+        with subprocess.Popen(
             command(others, options),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=HERE.parent,
             text=True,
             errors="replace",
-        )
-        assert second.stdout is not None
-        print(f"== {', '.join(others)}; {', '.join(chosen)} are shown at the end", flush=True)
-        last = ""
-        for line in second.stdout:
-            print(line, end="", flush=True)
-            last = line.strip() or last
-        codes = [first.wait(), second.wait()]
-        kept.seek(0)
-        text = kept.read()
-    print(f"\n== {', '.join(chosen)}\n{text}")
-    print(f"== {', '.join(others)}: {last}")
-    print(f"== {', '.join(chosen)}: {(text.strip().splitlines() or ['nothing'])[-1]}", flush=True)
+        ) as shown:
+            print(f"== {', '.join(others)}; the others are shown at the end", flush=True)
+            summaries = [f"== {', '.join(others)}: {follow(shown)}"]
+        codes = [shown.wait()]
+        for name, process, kept in running:
+            codes.append(process.wait())
+            kept.seek(0)
+            text = kept.read()
+            print(f"\n== {name}\n{text}")
+            summaries.append(f"== {name}: {(text.strip().splitlines() or ['nothing'])[-1]}")
+    print("\n".join(summaries), flush=True)
     # a filter may leave nothing to one of them
     failed = [code for code in codes if code not in (0, NOTHING_COLLECTED)]
     return failed[0] if failed else min(codes)
+
+
+def follow(process: subprocess.Popen[str]) -> str:
+    """Print what the process prints, line by line; its last line."""
+    assert process.stdout is not None
+    last = "nothing"
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        last = line.strip() or last
+    return last
 
 
 def command(directories: list[str] | tuple[str, ...], options: list[str]) -> list[str]:

@@ -23,12 +23,13 @@ from tailrace.connectors.postgres.log.mixed import apart, records
 from tailrace.connectors.postgres.log.tasks import LogTask
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import TailraceError
+from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.events.shaping import Shaping
 from tests.event_settings import event_settings
 from tests.property import json_batches
 from tests.property.logs import Change, logs
-from tests.property.test_shared_topics import SHARED, groups_of, taken_of
+from tests.property.test_shared_topics import SCHEMAS, SHARED, groups_of, taken_of
 
 NOW = 1_795_222_828_465_236_739
 SHARE = TopicNaming(expression=compile_groups(r"(.*)\.t[01]"), replacement="$1.both")
@@ -198,3 +199,29 @@ def test_a_batch_has_the_same_records_with_tables_together_and_apart(
     ):
         assert any(isinstance(part, MixedSegment) for part in together)
     assert by_topic(together, settings) == by_topic(apart, settings)
+
+
+class Growing(Sequence[TableSchema]):
+    """The reader's table versions: it adds one whenever it is least expected."""
+
+    def __init__(self) -> None:
+        self._found = list(SCHEMAS)
+
+    def __len__(self) -> int:
+        self._found.append(SCHEMAS[0])
+        return len(self._found)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._found[place]
+
+
+def test_the_reader_may_learn_of_tables_while_a_batch_is_cut() -> None:
+    changes: list[list[Change]] = [[("I", table, key) for table in (10, 20) for key in range(3)]]
+    taken = taken_of(changes, False, [])
+
+    def groups(versions: Sequence[TableSchema]) -> list[list[Segment | MixedSegment]]:
+        return segments.tasks(taken, versions, lambda table: names.topic(SHARED, table.id), False, 2)
+
+    found = [part for group in groups(Growing()) for part in group]
+    assert any(isinstance(part, MixedSegment) for part in found)
+    assert by_topic(found, SHARED) == by_topic([part for group in groups(SCHEMAS) for part in group], SHARED)

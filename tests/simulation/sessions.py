@@ -229,6 +229,8 @@ class Kept:
     def execute(self, text: str) -> None:
         self._session.run(text)
 
+    begin = execute
+
     def query(self, text: str) -> Iterator[pa.RecordBatch]:
         return self._session.rows(text)
 

@@ -1,4 +1,4 @@
-"""Tests in two processes are all tests, and a failure in either of them is one."""
+"""Tests in several processes are all tests, and a failure in any of them is one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import pytest
 
 from tests import lanes
 
+NAMES = ("golden", "integration", "unit", "fresh")
+
 
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory of tests with one in each process, where `lanes` looks for them."""
     (tmp_path / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
-    for name in ("golden", "unit", "fresh"):
+    for name in NAMES:
         (tmp_path / "tests" / name).mkdir(parents=True)
         (tmp_path / "tests" / name / f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
     (tmp_path / "tests" / "helpers").mkdir()
@@ -21,23 +23,25 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / lanes.SERVER / "test_server.py").write_text("def test_server(): pass\n")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(lanes, "HERE", tmp_path / "tests")
-    monkeypatch.setattr(lanes, "FIRST", ("golden",))
+    monkeypatch.setattr(lanes, "LANES", (("golden",), ("integration",)))
     return tmp_path / "tests"
 
 
-def test_every_directory_is_run_by_one_of_both(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_directory_is_run_by_one_of_them(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert lanes.main(["-v"]) == 0
     said = capfd.readouterr().out
-    assert [said.count(f"::test_{name} PASSED") for name in ("golden", "unit", "fresh", "server")] == [1, 1, 1, 1]
-    *_, others, first = said.splitlines()
+    assert [said.count(f"::test_{name} PASSED") for name in (*NAMES, "server")] == [1, 1, 1, 1, 1]
+    *_, others, first, second = said.splitlines()
     assert others.startswith("== fresh, unit, tdsserver: ")
     assert "3 passed" in others
     assert first.startswith("== golden: ")
     assert "1 passed" in first
+    assert second.startswith("== integration: ")
+    assert "1 passed" in second
 
 
-@pytest.mark.parametrize("name", ["golden", "unit"])
-def test_a_failure_in_either_is_one(tree: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["golden", "integration", "unit"])
+def test_a_failure_in_any_is_one(tree: Path, name: str, capfd: pytest.CaptureFixture[str]) -> None:
     (tree / name / f"test_{name}.py").write_text("def test_wrong(): assert 1 == 2\n")
     assert lanes.main([]) == 1
     assert "assert 1 == 2" in capfd.readouterr().out
@@ -48,10 +52,10 @@ def test_quick_tests_are_shared_out_in_another_way(tree: Path, capfd: pytest.Cap
     (tree / "conftest.py").write_text(option)
     assert lanes.main(["--quick"]) == 0
     *_, others, first = capfd.readouterr().out.splitlines()
-    assert others.startswith("== fresh, golden, tdsserver: ")
+    assert others.startswith("== fresh, golden, integration, tdsserver: ")
     assert first.startswith("== unit: ")
 
 
-def test_options_reach_both(tree: Path) -> None:
+def test_options_reach_all(tree: Path) -> None:
     assert lanes.main(["-k", "golden"]) == 0
     assert lanes.main(["-k", "nothing"]) == 5

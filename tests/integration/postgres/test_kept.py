@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
+import adbc_driver_manager
 import pytest
 
 from tailrace.connectors.postgres.server import arrow
@@ -46,16 +47,26 @@ def test_the_next_task_has_the_same_session_without_the_transaction(address: Add
     assert KeptConnection._kept is third
 
 
-def test_one_that_does_not_answer_any_more_is_replaced(
-    address: Address, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrow, "_SURE_SECONDS", 0.0)
+def test_one_that_has_ended_meanwhile_is_replaced_where_it_begins(address: Address, database: Database) -> None:
     first = KeptConnection.take(address)
     found = backend(first)
     first.close()
     database.execute(f"select pg_terminate_backend({found}, 10000)")
     second = KeptConnection.take(address)
+    second.begin("begin; create temporary table t ()")
     assert backend(second) != found
+    second.execute("drop table t")
+    second.close()
+
+
+def test_a_statement_that_is_refused_does_not_make_a_connection_anew(address: Address) -> None:
+    first = KeptConnection.take(address)
+    found = backend(first)
+    first.close()
+    second = KeptConnection.take(address)
+    with pytest.raises(adbc_driver_manager.Error, match="no_such_table"):
+        second.begin("begin; lock table no_such_table")
+    assert backend(second) == found
     second.close()
 
 

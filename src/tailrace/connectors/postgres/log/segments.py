@@ -79,6 +79,8 @@ def tasks(
 
     Segments are without the bytes of messages that have more than `most`, where that is not 0.
     """
+    # the reader adds to its list meanwhile
+    versions = tuple(versions)
     small = _small_topics(rows, versions, topic, most)
     picked = _by_version(rows, without=frozenset(version for members in small for version in members))
     mixed_rows = sum(small.values())

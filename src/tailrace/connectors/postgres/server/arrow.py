@@ -82,6 +82,10 @@ class ArrowConnection:
         self._statement.set_sql_query(sql)
         self._statement.execute_update()
 
+    def begin(self, sql: str) -> None:
+        """Run `sql`, which begins a transaction, as the first statement of whoever has got the connection."""
+        self.execute(sql)
+
     def close(self) -> None:
         self._finish()
         self._connection.close()
@@ -95,8 +99,6 @@ class ArrowConnection:
 
 # How long a connection is kept without use, in s: longer than Spark needs from one batch to the next.
 KEPT_SECONDS = 10.0
-# A connection that has answered so many seconds ago is not asked whether it still does.
-_SURE_SECONDS = 0.2
 
 
 class KeptConnection(ArrowConnection):
@@ -114,34 +116,46 @@ class KeptConnection(ArrowConnection):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self._address = address
+        self._was_kept = False
         self._answered = time.monotonic()
 
     @classmethod
     def take(cls, address: Address) -> KeptConnection:
-        """The connection that is kept for `address`, if it still answers, or a new one."""
+        """The connection that is kept for `address`, or a new one. Begin with `begin`: a kept one may have ended."""
         with cls._lock:
             kept, cls._kept = cls._kept, None
         if kept is not None:
-            is_sure = time.monotonic() - kept._answered < _SURE_SECONDS
-            if kept._address == address and (is_sure or kept._answers()):
+            if kept._address == address:
                 return kept
             kept._end()
         return cls(address)
 
+    def begin(self, sql: str) -> None:
+        try:
+            self.execute(sql)
+        except self._driver.Error:
+            if not self._was_kept or self._answers():
+                raise
+            self._end()
+            super().__init__(self._address)
+            self._was_kept = False
+            self.execute(sql)
+
     def close(self) -> None:
         """Keep the connection for the next task; end it where it has rows left to send, or is in another's place."""
-        if not self._is_reading and self._answers("rollback"):
+        if not self._is_reading and self._answers():
             with self._lock:
                 if type(self)._kept is None:
-                    type(self)._kept = self
+                    type(self)._kept, self._was_kept = self, True
                     if type(self)._timer is None:
                         self._watch(KEPT_SECONDS)
                     return
         self._end()
 
-    def _answers(self, statement: str = "select 1") -> bool:
+    def _answers(self) -> bool:
+        """End the transaction, if there is one; whether the server has answered."""
         try:
-            self.execute(statement)
+            self.execute("rollback")
         except self._driver.Error:
             return False
         self._answered = time.monotonic()

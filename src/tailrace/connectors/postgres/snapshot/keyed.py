@@ -349,7 +349,7 @@ def read_rows(
     end.
     """
     try:
-        connection.execute("begin isolation level repeatable read read only")
+        connection.begin("begin isolation level repeatable read read only")
         if not _is_there(lambda: connection.execute(f"lock table {table.source} in access share mode")):
             return
         # What fails here is the snapshot, whose session has ended, and never the table: from PostgreSQL 17 on both are

@@ -391,7 +391,7 @@ def read_chunk(
     """
     try:
         # From here on the table cannot be altered. Locked before the snapshot is taken over, so that this waits.
-        connection.execute(
+        connection.begin(
             f"begin isolation level repeatable read read only; lock table {qualified(table.id)} in access share mode;"
             f" set transaction snapshot '{snapshot}'"
         )
