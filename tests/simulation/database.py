@@ -50,6 +50,7 @@ class Database(Server):
         """Of each snapshot that was taken, by its text: the transactions that it shows, and where they committed."""
         self.committed: set[tuple[int, int]] = set()
         """Transactions whose commit is in the log, and where."""
+        self._noted_last = ("", 0, 0)
         # where the log has lost its end, and with it the transactions in progress
         self._ends: list[int] = []
 
@@ -101,7 +102,10 @@ class Database(Server):
         return self._noted(Snapshot(self.next_xid, frozenset(running)))
 
     def _noted(self, found: Snapshot) -> Snapshot:
-        self.shown[str(found)] = frozenset(one for one in self.committed if found.shows(one[0]))
+        text = str(found)
+        if (seen := (text, self.cuts, len(self.committed))) != self._noted_last:
+            self.shown[text] = frozenset(one for one in self.committed if found.shows(one[0]))
+            self._noted_last = seen
         return found
 
     def session(self, process: Process) -> TableSession:

@@ -87,6 +87,8 @@ class ChangeTablesPlanner:
         self._delay = StreamingDelay(config)
         self._dispatch = DispatchInterval(config)
         self._newest: dict[str, Newest] = {}
+        # whether a replica answers that has not come to the end of a query with AvailableNow yet
+        self._is_behind = False
         # sessions, and what they have said of the server, are no part of it: a lost one is lost
         self._undo = Undo(
             self,
@@ -131,9 +133,9 @@ class ChangeTablesPlanner:
             left = deadline - time.monotonic()
             if found is not None:
                 return found
-            if self._target is not None or left <= 0:
+            if not self._is_behind if self._target is not None else left <= 0:
                 return since
-            time.sleep(min(left, LOOK))
+            time.sleep(LOOK if self._target is not None else min(left, LOOK))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
         since, until = TablesOffset.from_json(start), TablesOffset.from_json(end)
@@ -286,6 +288,8 @@ class ChangeTablesPlanner:
             newest = observed[name][0]
             if newest is not None:
                 self._newest[name] = newest
+        seen = {name: newest or since.databases[name].position for name, (newest, _) in observed.items()}
+        self._is_behind = any(seen[name] < end for name, end in (self._target or {}).items())
         window = self._incremental.open(progress, since.databases, observed)
         # a snapshot does not wait for changes to gather, and the log goes on with it
         running = bool(progress.blocking) or (progress.state is not None and not progress.state.paused)
