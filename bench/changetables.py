@@ -1,6 +1,6 @@
 """Draining a backlog of SQL Server's change tables beside a bare cursor that throws the same rows away. Driver.
 
-The server is the tests' own (tests/servers/tds), a Python process, so that the rate of both is the server's before it
+The server is the tests' own (tdsserver), a Python process, so that the rate of both is the server's before it
 is anybody else's: the ratio says what reading adds to fetching, and nothing of SQL Server itself.
 """
 
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.server.connection import connect
-from tests.servers.tds.process import TestDatabase, TestServer
+from tdsserver.process import TestDatabase, TestServer
 
 TABLES = ("a", "b", "c")
 _COLUMNS = (

@@ -20,7 +20,7 @@ pytest_plugins = [
     "tests.fix_kafka",
     "tests.fix_mongodb",
     "tests.fix_db2",
-    "tests.fix_sqlserver",
+    "tdsserver.fixtures",
 ]
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ STARTERS = frozenset(
     }
 )
 """The fixtures that start a database, a broker or a JVM. The SQL Server of tests is small and in Python."""
-SLOW = frozenset({"e2e", "fuzz", "integration", "simulation", "spark", "test_chaos.py"})
+SLOW = frozenset({"contract", "e2e", "fuzz", "integration", "simulation", "spark", "test_chaos.py"})
 """The directories and files all of whose tests need such a thing, or start processes of their own that take long."""
 
 
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others: list[pytest.Item] = []
     for item in items:
         # a directory that the command line names is collected, whatever was to be ignored
-        is_slow = SLOW.intersection(item.path.relative_to(HERE).parts)
+        is_slow = SLOW.intersection(item.path.relative_to(HERE.parent).parts)
         (others if is_slow or STARTERS & set(getattr(item, "fixturenames", ())) else quick).append(item)
     config.hook.pytest_deselected(items=others)
     items[:] = quick

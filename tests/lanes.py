@@ -14,7 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LANES = (("golden", "spark", "e2e", "chaos"), ("extending", "integration"))
+SERVER = "tdsserver"
+"""The SQL Server of tests, a directory beside this one; its own tests are the last process's."""
+LANES = (("golden", "spark", "e2e", "chaos"), ("contract", "extending", "integration"))
 """The directories of each process but the last one, which has all others: the tests without a Spark or a server."""
 QUICK = (("unit",),)
 """The same for the tests of `--quick`."""
@@ -26,6 +28,7 @@ def main(options: list[str]) -> int:
     lanes = list(QUICK if "--quick" in options else LANES)
     chosen = {name for lane in lanes for name in lane}
     others = sorted(path.name for path in HERE.iterdir() if path.name not in chosen and any(path.glob("**/test_*.py")))
+    others += [SERVER] if (HERE.parent / SERVER).is_dir() else []
     with ExitStack() as files:
         running = []
         for lane in lanes:
@@ -68,7 +71,8 @@ def follow(process: subprocess.Popen[str]) -> str:
 
 def command(directories: list[str] | tuple[str, ...], options: list[str]) -> list[str]:
     """Pytest over some of the directories."""
-    return [sys.executable, "-m", "pytest", *(str(HERE / name) for name in directories), *options]
+    places = [HERE.parent / name if name == SERVER else HERE / name for name in directories]
+    return [sys.executable, "-m", "pytest", *map(str, places), *options]
 
 
 if __name__ == "__main__":

@@ -55,6 +55,11 @@ def test_dependencies_point_down() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_sql_server_of_tests_knows_nothing_of_the_product() -> None:
+    wrong = re.compile(r"^\s*(from|import) (tailrace|tests)\b")
+    assert list(lines_matching(wrong, [path for path in python_files() if ROOT / "tdsserver" in path.parents])) == []
+
+
 def test_files_can_be_read_in_one_sitting() -> None:
     sizes = {str(path.relative_to(ROOT)): len(path.read_text("utf-8").splitlines()) for path in python_files()}
     assert {name: size for name, size in sizes.items() if size > LONGEST} == {}

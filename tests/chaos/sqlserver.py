@@ -15,11 +15,11 @@ from typing import Any
 
 import pytds
 
+from tdsserver.process import TestDatabase, TestServer
 from tests.chaos import changetables
 from tests.chaos.changes import Change, Row, from_captured, key_of, row_of
 from tests.chaos.changetables import SCHEMA, SIGNALS, TABLES, ChangeWriters, Forgetting, Oracle
 from tests.chaos.source import Offset
-from tests.servers.tds.process import TestDatabase, TestServer
 
 DATABASE = "chaos"
 DELETE, INSERT, AFTER = 1, 2, 4

@@ -26,6 +26,7 @@ from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
 
 from tailrace.embedded import THROWAWAY, Server
+from tdsserver.process import TestServer
 from tests import fix_invariant, fix_spark
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
@@ -39,7 +40,6 @@ from tests.golden.stream import Failed, Stream
 from tests.servers.derby import Derby
 from tests.servers.jars import Unavailable as NoJars
 from tests.servers.secantus import Unavailable
-from tests.servers.tds.process import TestServer
 
 HERE = Path(__file__).parent
 SHIPPED = HERE / "cases"

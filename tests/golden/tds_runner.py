@@ -1,4 +1,4 @@
-"""Runs the golden cases of SQL Server against the test server of tests/servers/tds."""
+"""Runs the golden cases of SQL Server against the test server `tdsserver`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from tdsserver.process import TestDatabase, TestServer, TestSession
 from tests.golden import script
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
@@ -18,7 +19,6 @@ from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
 from tests.golden.stream import Stream
 from tests.golden.tds_accept import Reasons, without_last_end
 from tests.golden.tds_normalise import TdsNormaliser
-from tests.servers.tds.process import TestDatabase, TestServer, TestSession
 
 DATABASE = "golden"
 _CREATED = re.compile(r"\bcreate\s+database\s+\[?(\w+)", re.I)

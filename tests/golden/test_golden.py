@@ -3,13 +3,13 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from tdsserver.process import TestServer
 from tests.architecture import behaviours
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Postgres
 from tests.golden import case as cases
 from tests.golden import runner
 from tests.servers.derby import Derby
-from tests.servers.tds.process import TestServer
 
 # The recordings of SQL Server are all in the repository.
 ALL = cases.find(runner.default_cases())

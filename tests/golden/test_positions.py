@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tdsserver.process import TestServer
 from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Postgres
 from tests.golden import case as cases
 from tests.golden import runner
 from tests.golden.case import Case
 from tests.servers.derby import Derby
-from tests.servers.tds.process import TestServer
 
 
 def changed(folder: Path, name: str, changes: dict[str, Callable[[str], str]]) -> Case:

@@ -19,13 +19,13 @@ from pathlib import Path
 
 import pytest
 
+from tdsserver.process import TestDatabase, TestServer
 from tests import fix_invariant
 from tests.fix_db2 import Db2Database
 from tests.fix_kafka import Kafka
 from tests.fix_mongodb import running
 from tests.fix_postgres import Database
 from tests.servers.secantus import SET_NAME, Secantus
-from tests.servers.tds.process import TestDatabase, TestServer
 
 MARKER = "hunter2marker"
 PATIENCE_S = 600

@@ -8,7 +8,7 @@ from tests.simulation.changetables import TablesHistory
 from tests.simulation.course import run
 from tests.simulation.mutants import OF_TABLES, Mutant, a_failed_call_is_not_rolled_back
 
-HISTORIES = 80
+HISTORIES = 400
 ENOUGH = 60
 """A mutant must be found by so many histories."""
 SELDOM = range(150, 250)

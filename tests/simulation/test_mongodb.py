@@ -8,7 +8,7 @@ from tests.simulation.course import run
 from tests.simulation.mongodb import MongoHistory
 from tests.simulation.mutants import OF_MONGODB, Mutant
 
-HISTORIES = 200
+HISTORIES = 600
 ENOUGH = 300
 """A mutant must be found by so many histories."""
 

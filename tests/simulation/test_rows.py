@@ -18,7 +18,7 @@ from tests.simulation.server import Odds, Rows
 from tests.simulation.sessions import TableSession
 from tests.simulation.world import Process
 
-HISTORIES = 150
+HISTORIES = 500
 ENOUGH = 300
 """A mutant must be found by so many histories."""
 KINDS = {

@@ -12,7 +12,7 @@ from tests.simulation.course import run
 from tests.simulation.history import History
 from tests.simulation.mutants import MUTANTS, Mutant, the_open_transaction_outlives_its_session
 
-HISTORIES = 3_000
+HISTORIES = 6_000
 BLOCK = 1_000
 ENOUGH = 1_000
 """A mutant must be found by so many histories."""

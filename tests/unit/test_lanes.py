@@ -19,6 +19,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "tests" / name).mkdir(parents=True)
         (tmp_path / "tests" / name / f"test_{name}.py").write_text(f"def test_{name}(): pass\n")
     (tmp_path / "tests" / "helpers").mkdir()
+    (tmp_path / lanes.SERVER).mkdir()
+    (tmp_path / lanes.SERVER / "test_server.py").write_text("def test_server(): pass\n")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setattr(lanes, "HERE", tmp_path / "tests")
     monkeypatch.setattr(lanes, "LANES", (("golden",), ("integration",)))
@@ -28,10 +30,10 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_directory_is_run_by_one_of_them(tree: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert lanes.main(["-v"]) == 0
     said = capfd.readouterr().out
-    assert [said.count(f"::test_{name} PASSED") for name in NAMES] == [1, 1, 1, 1]
+    assert [said.count(f"::test_{name} PASSED") for name in (*NAMES, "server")] == [1, 1, 1, 1, 1]
     *_, others, first, second = said.splitlines()
-    assert others.startswith("== fresh, unit: ")
-    assert "2 passed" in others
+    assert others.startswith("== fresh, unit, tdsserver: ")
+    assert "3 passed" in others
     assert first.startswith("== golden: ")
     assert "1 passed" in first
     assert second.startswith("== integration: ")
@@ -50,7 +52,7 @@ def test_quick_tests_are_shared_out_in_another_way(tree: Path, capfd: pytest.Cap
     (tree / "conftest.py").write_text(option)
     assert lanes.main(["--quick"]) == 0
     *_, others, first = capfd.readouterr().out.splitlines()
-    assert others.startswith("== fresh, golden, integration: ")
+    assert others.startswith("== fresh, golden, integration, tdsserver: ")
     assert first.startswith("== unit: ")
 
 

@@ -1,14 +1,14 @@
-"""One golden case of SQL Server, recorded with Debezium against the TDS test server of tdsserver."""
+"""One golden case of SQL Server, recorded with Debezium against the TDS test server `tdsserver`."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
+from tdsserver.process import TestServer, TestSession
 from tests.golden import script
 from tests.golden.case import Case
 from tests.golden.tds_runner import heartbeats, prepared, variables
-from tdsserver.process import TestServer, TestSession
 from tools.record.engine import Engine, Failed, build
 from tools.record.recording import CONVERTERS, IDLE, store
 

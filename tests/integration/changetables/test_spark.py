@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from tailrace.connectors.registry import from_entries
 from tailrace.pipeline import Pipeline
+from tdsserver.process import TestDatabase
 from tests.fix_db2 import Db2Database
-from tests.servers.tds.process import TestDatabase
 
 
 def run(spark: SparkSession, folder: Path, connector: str, options: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tailrace.connectors.registry import find, parse
 from tailrace.events.settings import EventSettings
+from tdsserver.process import TestDatabase
 from tests.fix_capture import Event, strict
 from tests.fix_positions import check_commit
-from tests.servers.tds.process import TestDatabase
 
 
 class Capture:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tdsserver.process import TestDatabase
 from tests.integration.sqlserver.capturing import Capture
-from tests.servers.tds.process import TestDatabase
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tailrace.config import Config
 from tailrace.connectors.changetables.dialect import CaptureTable, KeyRange
 from tailrace.connectors.registry import parse
 from tailrace.connectors.sqlserver.dialect import SqlServerDialect, SqlServerSession
-from tests.servers.tds.process import TestDatabase
+from tdsserver.process import TestDatabase
 
 START = bytes(10)
 

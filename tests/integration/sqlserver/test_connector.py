@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tailrace.errors import ConnectionFailed, PositionLost, PrerequisiteError
+from tdsserver.process import TestDatabase, TestServer
 from tests.fix_capture import Event
 from tests.integration.sqlserver.capturing import Capture
-from tests.servers.tds.process import TestDatabase, TestServer
 
 TABLE = "create table t (id int not null primary key, v nvarchar(20))"
 BEGIN = ("exec sys.sp_cdc_enable_db",)

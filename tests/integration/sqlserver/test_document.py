@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.tds.process import TestDatabase
+from tdsserver.process import TestDatabase
 
 CUSTOMERS = (
     "create table customers (id int identity(1001, 1) not null primary key, first_name varchar(255) not null, "

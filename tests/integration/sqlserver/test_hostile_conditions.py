@@ -11,10 +11,10 @@ from typing import Any
 import mssql_python
 import pytest
 
+from tdsserver.process import TestDatabase
 from tests.fix_capture import Event
 from tests.integration.sqlserver.capturing import Capture
 from tests.integration.sqlserver.test_connector import PLAIN, READY, enabled, inserted, read_of
-from tests.servers.tds.process import TestDatabase
 
 MARK = "hostile"
 HOSTILE = [

@@ -15,9 +15,9 @@ from tailrace.connectors.findings import Finding
 from tailrace.connectors.sqlserver.server.connection import close, connect
 from tailrace.connectors.sqlserver.setup.prerequisites import check, demand
 from tailrace.errors import ConnectionFailed, PrerequisiteError, TailraceError
+from tdsserver.process import TestDatabase, TestServer, certificate
 from tests.integration.sqlserver.capturing import Capture
 from tests.integration.sqlserver.reading import changed, config, connected
-from tests.servers.tds.process import TestDatabase, TestServer, certificate
 
 
 def found(findings: list[Finding], subject: str) -> list[tuple[str, str]]:

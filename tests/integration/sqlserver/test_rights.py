@@ -11,10 +11,10 @@ import pytest
 
 from tailrace.connectors.findings import Finding
 from tailrace.connectors.sqlserver.setup.prerequisites import check, demand
+from tdsserver.process import TestDatabase, TestServer
 from tests.fix_capture import Event
 from tests.integration.sqlserver.capturing import Capture
 from tests.integration.sqlserver.reading import config
-from tests.servers.tds.process import TestDatabase, TestServer
 
 PASSWORD = "pw-of-the-least"
 

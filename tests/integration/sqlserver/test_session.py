@@ -11,8 +11,8 @@ from tailrace.columns import TableId
 from tailrace.connectors.changetables.dialect import KeyRange
 from tailrace.connectors.sqlserver import dialect
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, PrerequisiteError
+from tdsserver.process import TestDatabase, TestServer
 from tests.integration.sqlserver.reading import START, changed, connected, only, read
-from tests.servers.tds.process import TestDatabase, TestServer
 
 # Of each type: its declaration, a value as a statement has it, and the value's text.
 TYPES = [

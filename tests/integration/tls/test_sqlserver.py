@@ -16,8 +16,8 @@ import pytest
 
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
+from tdsserver.process import TestDatabase, TestServer
 from tests.integration.tls.conftest import Files
-from tests.servers.tds.process import TestDatabase, TestServer
 
 SECRET = "hunter2"
 

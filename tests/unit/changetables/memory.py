@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import NoReturn
 
 import numpy as np
@@ -35,8 +36,13 @@ Row = tuple[str | None, ...]
 SERVERS: dict[str, Server] = {}
 
 
+@cache
 def at(number: int) -> Position:
     return number.to_bytes(WIDTH, "big")
+
+
+def number_of(position: Position) -> int:
+    return int.from_bytes(position, "big")
 
 
 @dataclass
@@ -230,7 +236,8 @@ class MemorySession:
 
     def nth(self, after: Position, count: int) -> Position | None:
         self.called("nth")
-        found = sorted({commit for commit, _ in self.server.commits if at(commit) > after})
+        low = number_of(after)
+        found = sorted({commit for commit, _ in self.server.commits if commit > low})
         return at(found[count - 1]) if len(found) >= count else None
 
     def captures(self) -> list[CaptureTable]:
@@ -260,7 +267,8 @@ class MemorySession:
     def _between(self, capture: CaptureTable, after: Position, upto: Position) -> list[Change]:
         if capture.name not in {one.name for one in self.server.captures}:
             raise PositionLost(f"{capture.name} is gone.")
-        return [change for change in self.server.changes[capture.name] if after < at(change.commit) <= upto]
+        low, high = number_of(after), number_of(upto)
+        return [change for change in self.server.changes[capture.name] if low < change.commit <= high]
 
     def total(self, capture: CaptureTable, after: Position, upto: Position) -> int:
         self.called("total")
@@ -300,7 +308,8 @@ class MemorySession:
 
     def commit_times(self, after: Position, upto: Position) -> CommitTimes:
         self.called("commit_times")
-        found = sorted({one for one in self.server.commits if after < at(one[0]) <= upto})
+        low, high = number_of(after), number_of(upto)
+        found = sorted({one for one in self.server.commits if low < one[0] <= high})
         return CommitTimes(
             pa.array([at(commit) for commit, _ in found], pa.binary()), np.array([us for _, us in found], np.int64)
         )

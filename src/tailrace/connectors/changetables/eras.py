@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from tailrace.columns.table import Column, TableId, TableSchema
@@ -118,16 +119,25 @@ class Eras:
 
     def to_text(self) -> str:
         """As an offset holds it: compressed JSON, the same for the same eras."""
-        fields = [[_capture(era.capture), _table(era.table), era.since.hex()] for era in self.entries]
-        text = json.dumps(fields, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-        return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+        return _text(self.entries)
 
     @classmethod
     def from_text(cls, text: str) -> Eras:
-        fields = json.loads(zlib.decompress(base64.b64decode(text)))
-        return cls(
-            tuple(Era(_read_capture(one), _read_table(table), bytes.fromhex(since)) for one, table, since in fields)
-        )
+        return cls(_entries(text))
+
+
+# Every offset holds the eras, which stay what they are from batch to batch.
+@lru_cache(maxsize=32)
+def _text(entries: tuple[Era, ...]) -> str:
+    fields = [[_capture(era.capture), _table(era.table), era.since.hex()] for era in entries]
+    text = json.dumps(fields, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+@lru_cache(maxsize=32)
+def _entries(text: str) -> tuple[Era, ...]:
+    fields = json.loads(zlib.decompress(base64.b64decode(text)))
+    return tuple(Era(_read_capture(one), _read_table(table), bytes.fromhex(since)) for one, table, since in fields)
 
 
 def begun_by(captures: Sequence[CaptureTable], position: Position) -> CaptureTable:
