@@ -53,7 +53,7 @@ def code(path: Path) -> str:
 def test_no_connectors_name_stands_in_a_shared_room() -> None:
     files = shared_files()
     rooms = {path.relative_to(SOURCE).parts[0] for path in files}
-    assert rooms >= {"config", "columns", "events", "serde", "snapshot", "sinks", "spark", "transforms"}
+    assert rooms >= {"config", "columns", "events", "assembly", "snapshot", "sinks", "spark", "transforms"}
     assert rooms >= {"cli.py", "pipeline.py", "signalling.py", "status.py", "connectors"}
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"

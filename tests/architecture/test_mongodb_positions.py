@@ -11,7 +11,7 @@ callers = partial(typing_rules.callers, "mongodb")
 
 MIXED = """
 from tailrace.connectors.mongodb.log import position as p
-from tailrace.connectors.mongodb.log.chunk import Chunk
+from tailrace.connectors.mongodb.log.stretch import Stretch
 from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed
 
 
@@ -22,13 +22,13 @@ def commit(reader: LogReader, planned: p.Position, read: p.Read, committed: p.Co
     reader.committed(reader.reached)  # wrong
 
 
-def read(feed: MongoFeed, chunk: Chunk, wanted: p.Position, committed: p.Committed) -> None:
-    feed.reached_position = chunk.reached
-    feed.reached_position = chunk.position(0)
+def read(feed: MongoFeed, stretch: Stretch, wanted: p.Position, committed: p.Committed) -> None:
+    feed.reached_position = stretch.reached
+    feed.reached_position = stretch.position(0)
     feed.reached_position = wanted  # wrong
     feed.reached_position = committed  # wrong
     feed.reached_position = p.Position(7)  # wrong
-    Chunk.of(chunk.rows, wanted, None, 0)  # wrong
+    Stretch.of(stretch.rows, wanted, None, 0)  # wrong
 """
 
 

@@ -12,7 +12,7 @@ PRODUCT = Path(__file__).parents[2] / "src" / "tailrace"
 TABLE = "config/formats.py"
 HEADERS = "events/headers.py"
 """Headers are always JSON, so these name it."""
-KINDS = ("formats/", "records/", "serde/")
+KINDS = ("formats/", "records/", "assembly/")
 OWN_RECORD = "connectors/mongodb/records/texts.py"
 """It puts the update descriptions of MongoDB together, which are a column written as JSON."""
 
@@ -56,7 +56,7 @@ def test_only_encodings_put_documents_together() -> None:
     found = {
         name
         for name, tree in modules()
-        if not name.startswith((*KINDS, OWN_RECORD)) and "tailrace.serde.assemble.Programs" in imported(name, tree)
+        if not name.startswith((*KINDS, OWN_RECORD)) and "tailrace.assembly.programs.Programs" in imported(name, tree)
     }
     assert not found
 
@@ -65,5 +65,5 @@ def test_a_layout_is_known_to_be_pure_data() -> None:
     """Layouts import no Arrow, and nothing that fills or encodes them."""
     tree = ast.parse((PRODUCT / "records" / "layout.py").read_text("utf-8"))
     rooms = {name.split(".")[1] for name in imported("records/layout.py", tree) if name.startswith("tailrace.")}
-    assert rooms == {"columns", "serde"}
+    assert rooms == {"columns", "assembly"}
     assert not any(name.startswith("pyarrow") for name in imported("records/layout.py", tree))

@@ -18,10 +18,10 @@ from tailrace.connectors.postgres.values.conversions import TYPES as POSTGRES
 from tailrace.connectors.sqlserver.values.conversions import TYPES as SQL_SERVER
 from tailrace.events.plans import Types, shown_columns
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import column_fragment, plain_json
 from tailrace.values import geometry, lists
 from tailrace.values import texts as values_texts
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.fragments import column_fragment, plain_json
 from tests.event_settings import event_settings
 from tests.fuzz.guarded import Guarded
 from tests.fuzz.machine import Difference, Target

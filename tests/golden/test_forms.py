@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from tailrace.assembly.json_text import schema_text
 from tailrace.columns import TableId, TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events import boundaries, heartbeat, messages
 from tailrace.events.envelope import event_schemas
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import schema_text
 from tests.event_settings import event_settings
 from tests.golden import case as cases
 from tests.golden import runner

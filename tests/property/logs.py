@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tailrace.columns.table import Column, TableId, TableSchema
-from tailrace.connectors.postgres.log.chunk import Chunk, Rows
 from tailrace.connectors.postgres.log.indexing import Indexer
 from tailrace.connectors.postgres.log.numbering import Numbering
+from tailrace.connectors.postgres.log.stretch import Rows, Stretch
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.evolution import Moment
@@ -142,12 +142,12 @@ def index(
     start: LogPosition,
     numbered: bool,
     skip: Callable[[int, int], bool] | None = None,
-) -> list[Chunk]:
+) -> list[Stretch]:
     """The log from its beginning, in runs that end at `cuts`."""
     messages, lsns = log(transactions)
     numbering = Numbering(SCHEMAS, frozenset()) if numbered else None
     indexer = Indexer(start, Known(), skip, numbering, lambda prefix: prefix == "kept")
-    chunks = []
+    stretches = []
     bounds = sorted({0, len(messages), *(cut % (len(messages) + 1) for cut in cuts)})
     for low, high in itertools.pairwise(bounds):
         offsets = np.zeros(high - low + 1, np.int64)
@@ -155,33 +155,33 @@ def index(
         data = np.frombuffer(b"".join(messages[low:high]), np.uint8)
         step = indexer.index(data, offsets, np.array(lsns[low:high], np.int64))
         indexer.keep(step)
-        chunks.append(step.chunk.compacted())
-    return chunks
+        stretches.append(step.stretch.compacted())
+    return stretches
 
 
-def rows(chunks: list[Chunk]) -> list[tuple[object, ...]]:
-    """Whatever is known of each row of the chunks."""
-    return rows_of([Rows(chunk, 0, len(chunk)) for chunk in chunks])
+def rows(stretches: list[Stretch]) -> list[tuple[object, ...]]:
+    """Whatever is known of each row of the stretches."""
+    return rows_of([Rows(stretch, 0, len(stretch)) for stretch in stretches])
 
 
 def rows_of(parts: Sequence[Rows]) -> list[tuple[object, ...]]:
     """Whatever is known of each of the rows."""
     found = []
     for part in parts:
-        chunk = part.chunk
+        stretch = part.stretch
         for row in range(part.first, part.last):
-            place = int(chunk.transaction[row])
-            at = int(chunk.rows[row])
+            place = int(stretch.transaction[row])
+            at = int(stretch.rows[row])
             found.append((
-                bytes(chunk.data[chunk.offsets[at] : chunk.offsets[at + 1]]),
-                int(chunk.version[row]),
-                chunk.truncated.get(at),
-                int(chunk.lsn[row]),
-                int(chunk.ordinal[row]),
-                int(chunk.transactions.commit_lsn[place]),
-                int(chunk.transactions.previous_end[place]),
-                int(chunk.transactions.commit_us[place]),
-                chunk.numbers and (int(chunk.numbers.total[row]), int(chunk.numbers.table[row])),
-                chunk.counts.get(place) if chunk.kinds[row] == ord("C") else None,
+                bytes(stretch.data[stretch.offsets[at] : stretch.offsets[at + 1]]),
+                int(stretch.version[row]),
+                stretch.truncated.get(at),
+                int(stretch.lsn[row]),
+                int(stretch.ordinal[row]),
+                int(stretch.transactions.commit_lsn[place]),
+                int(stretch.transactions.previous_end[place]),
+                int(stretch.transactions.commit_us[place]),
+                stretch.numbers and (int(stretch.numbers.total[row]), int(stretch.numbers.table[row])),
+                stretch.counts.get(place) if stretch.kinds[row] == ord("C") else None,
             ))  # fmt: skip
     return found

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.assembly.json_text import Verbatim, dumps, quoted, schema_text
 from tailrace.columns import ChangeBatch, Image
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.events.form import Form
 from tailrace.events.settings import TASK_ID, EventSettings
 from tailrace.events.source import marker_of, plain_source
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.json_text import Verbatim, dumps, quoted, schema_text
+from tailrace.values.conversion import ColumnPlan
 
 Row = dict[str, Verbatim]
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tailrace.assembly.json_text import dumps
 from tailrace.columns import ROW_SCHEMA, ChangeBatch, Column, TableId, TableSchema
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.values.conversions import plan_columns
@@ -18,8 +19,7 @@ from tailrace.events.form import Form
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
-from tailrace.serde.fragments import column_fragment, json_array, plain_json
-from tailrace.serde.json_text import dumps
+from tailrace.values.fragments import column_fragment, json_array, plain_json
 from tests.event_settings import event_settings
 from tests.property import captured_batches, json_batches
 from tests.property.reference import Event, Reference

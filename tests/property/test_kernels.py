@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tailrace.columns import Column, TableId, TableSchema
 from tailrace.connectors.postgres.values.conversions import plan_columns
-from tailrace.serde.fragments import column_fragment, integers_fragment, json_array, plain_json
+from tailrace.values.fragments import column_fragment, integers_fragment, json_array, plain_json
 from tests.event_settings import event_settings
 
 _TWO = st.integers(0, 99).map("{:02d}".format)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.chunk import Chunk
+from tailrace.connectors.postgres.log.stretch import Stretch
 from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.log.spool import Spool
@@ -22,7 +22,7 @@ def test_it_does_not_matter_where_runs_end(transactions: list[list[Change]], cut
     whole = rows(index(transactions, [], LogPosition(), numbered))
     parts = index(transactions, cuts, LogPosition(), numbered)
     assert rows(parts) == whole
-    assert rows([functools.reduce(Chunk.joined, parts)] if parts else []) == whole
+    assert rows([functools.reduce(Stretch.joined, parts)] if parts else []) == whole
 
 
 @settings(deadline=None, max_examples=60)
@@ -38,8 +38,8 @@ def test_batches_hold_every_row_once_and_a_restart_goes_on_where_one_ended(
         if spool is None or data.draw(st.booleans()):
             # a restart: the log is read again and what was delivered is dropped
             spool = Spool(position, 1 << 20, 0)
-            for chunk in index(transactions, cuts, position, False):
-                spool.put(chunk)
+            for stretch in index(transactions, cuts, position, False):
+                spool.put(stretch)
         end = spool.plan(position, limit, 1 << 20)
         if end == position:
             break
@@ -57,8 +57,8 @@ def test_segments_by_key_keep_the_order_of_each_key_and_by_topic_that_of_the_tab
     transactions: list[list[Change]], parallelism: int
 ) -> None:
     spool = Spool(LogPosition(), 1 << 20, 0)
-    for chunk in index(transactions, [], LogPosition(), False):
-        spool.put(chunk)
+    for stretch in index(transactions, [], LogPosition(), False):
+        spool.put(stretch)
     end = spool.plan(LogPosition(), 1 << 30, 1 << 30)
     taken = spool.take(LogPosition(), end)
     expected: dict[str, list[tuple[int, int]]] = defaultdict(list)

@@ -18,8 +18,8 @@ from tailrace.connectors.postgres.values.conversions import TYPES as POSTGRES
 from tailrace.connectors.sqlserver.values.conversions import TYPES as SQL_SERVER
 from tailrace.events.plans import shown_columns
 from tailrace.events.settings import EventSettings
-from tailrace.serde.fragments import plain_json
 from tailrace.values.conversion import ColumnPlan
+from tailrace.values.fragments import plain_json
 from tests.property import captured_batches, json_batches
 from tests.property.typed_values import fits, found_in, same, wanted
 

@@ -21,7 +21,7 @@ from tailrace.connectors.mongodb.log.reader import LogReader as MongoReader
 from tailrace.connectors.mongodb.snapshot import chunks as mongo_snapshot
 from tailrace.connectors.mongodb.snapshot import windows as mongo_windows
 from tailrace.connectors.postgres import planner
-from tailrace.connectors.postgres.log import chunk, feed, gears, identity, indexing, visible
+from tailrace.connectors.postgres.log import feed, gears, identity, indexing, stretch, visible
 from tailrace.connectors.postgres.protocol.position import NOWHERE, FlushedLsn, confirmed, sent
 from tailrace.connectors.postgres.schema import catalog, evolution, relations
 from tailrace.connectors.postgres.snapshot import chunks, keyed, reconcile, windows
@@ -109,7 +109,7 @@ def a_spool_error_drops_a_run() -> contextlib.AbstractContextManager[None]:
     def wrong(self: Any, step: Any) -> None:
         self._feed.keep(step)
         try:
-            self.spool.put(step.chunk, step.is_wanted)
+            self.spool.put(step.stretch, step.is_wanted)
         except SpoolFailed as error:
             raise OSError(28, "no space") from error
 
@@ -138,13 +138,13 @@ def a_failed_catalog_query_moves_the_end() -> contextlib.AbstractContextManager[
 
 def a_cut_goes_back() -> contextlib.AbstractContextManager[None]:
     """A position inside of a transaction forgets how far the log was idle before."""
-    cut = chunk.Chunk.cut
+    cut = stretch.Stretch.cut
 
     def wrong(self: Any, row: int, start: Any) -> Any:
         found = cut(self, row, start)
         return found if found.consumed is None else replace(found, idle_lsn=NOWHERE)
 
-    return replaced(chunk.Chunk, "cut", wrong)
+    return replaced(stretch.Stretch, "cut", wrong)
 
 
 def a_batch_without_rows_ends_the_query() -> contextlib.AbstractContextManager[None]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import formats
+from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
@@ -24,8 +25,7 @@ from tailrace.events.table_plan import TablePlan, TablePlans
 from tailrace.formats.arrow import computed
 from tailrace.records.columns import Same, Texts
 from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, Computed, ImageColumn
-from tailrace.serde.assemble import KINDS
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 MAX_RECORDS = 8_192
 # For so many records a column is made, and not cut from one that is kept for more.

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.assembly.json_text import dumps
 from tailrace.columns import CapturedTransactions, ChangeBatch, Image, Marker, TableSchema
 from tailrace.columns import Column as TableColumn
 from tailrace.columns.batch import Int64s
@@ -17,9 +18,8 @@ from tailrace.events.plans import Types, key_columns, shown_columns
 from tailrace.events.settings import EventSettings
 from tailrace.records.columns import Same
 from tailrace.records.layout import TRANSACTION, Column, Constant, Member, Node
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import lsn_texts
-from tailrace.serde.json_text import dumps
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.fragments import lsn_texts
 from tailrace.values.lsns import lsn_text
 
 

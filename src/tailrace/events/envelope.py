@@ -28,7 +28,7 @@ from tailrace.records.layout import (
     RecordLayout,
     Struct,
 )
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 _MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _OLDER_MARKERS = "true,last,false"

@@ -18,7 +18,7 @@ from tailrace.columns import ChangeBatch, Column, Marker, TableSchema
 from tailrace.events.settings import EventSettings
 from tailrace.records.columns import Same
 from tailrace.records.layout import Member, Node
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column, TableSchema
 from tailrace.columns.logical import ABSENT
 from tailrace.events.names import field_name
 from tailrace.events.settings import EventSettings
 from tailrace.events.shaped import Declared, shaped
-from tailrace.serde.conversion import ColumnPlan, Conversion
-from tailrace.serde.json_text import dumps
+from tailrace.values.conversion import ColumnPlan, Conversion
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from tailrace.columns import TableSchema
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan, table_plan
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 # A pool with more tables or places begins anew.
 _MOST_TABLES, _MOST_PLACES = 8192, 8192

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tailrace.assembly.json_text import quoted
 from tailrace.columns import ChangeBatch, Image, Marker, TableId
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, struct
 from tailrace.errors import ConversionError
@@ -21,9 +22,8 @@ from tailrace.events.form import Form, Place
 from tailrace.events.settings import EventSettings
 from tailrace.events.single import own_rows
 from tailrace.records.layout import RecordLayout, constants
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import plain_json
-from tailrace.serde.json_text import quoted
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.fragments import plain_json
 
 log = logging.getLogger("tailrace")
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.buffers import ExceedsArrow, text_buffers
 from tailrace.columns import ChangeBatch
 from tailrace.events.block import MAX_RECORDS, BatchColumns, Block
 from tailrace.events.expansion import expand
@@ -26,8 +27,7 @@ from tailrace.events.quarantine import Unconvertible, conversion_error, converte
 from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
 from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.memory import ExceedsArrow, text_buffers
+from tailrace.values.conversion import ColumnPlan
 
 log = logging.getLogger("tailrace")
 Flags = npt.NDArray[np.bool_]

@@ -10,13 +10,12 @@ import json
 from dataclasses import replace
 from typing import Protocol
 
+from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column, TableSchema
 from tailrace.events.form import Form
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.json_text import dumps
 from tailrace.values.binaries import Binaries
-from tailrace.values.conversion import BY_VALUE
+from tailrace.values.conversion import BY_VALUE, ColumnPlan
 from tailrace.values.shapes import ByteTruncation, Digest, Mask, Shape, Truncation
 from tailrace.values.strings import STRINGS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from tailrace.buffers import text_buffers
 from tailrace.events.settings import EventSettings
-from tailrace.serde.memory import text_buffers
 
 
 def large_records(rows: pa.RecordBatch, settings: EventSettings) -> list[int]:

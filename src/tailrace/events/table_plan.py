@@ -19,7 +19,7 @@ from tailrace.events.headers import Pairs, compiled
 from tailrace.events.settings import EventSettings
 from tailrace.records.layout import Computed
 from tailrace.records.transform import rewritten
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 
 @dataclass(frozen=True, slots=True)

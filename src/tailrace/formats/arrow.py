@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
 from tailrace.records.columns import Columns, Indexes, Same, Written
 from tailrace.records.layout import CHANGE, Column, Computed, Constant, ImageColumn, Node, Struct, Text
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.fragments import json_array
 from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value, typed
+from tailrace.values.fragments import json_array
 
 
 def array_of(node: Node, columns: Columns | None, records: Indexes) -> pa.Array:

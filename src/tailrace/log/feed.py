@@ -1,4 +1,4 @@
-"""What a database brings so that its log can be read and kept: a feed, and the chunks that it reads. Planner.
+"""What a database brings so that its log can be read and kept: a feed, and the stretches that it reads. Planner.
 
 Positions are of the database's own kind, in the order of its log. A place that a batch must not pass (`Upto`) may be
 said in other words than a position.
@@ -31,7 +31,7 @@ Committed_contra = TypeVar("Committed_contra", contravariant=True)
 Taken_co = TypeVar("Taken_co", covariant=True)
 
 
-class Chunk(Protocol[P, Upto_contra, Taken_co]):
+class Stretch(Protocol[P, Upto_contra, Taken_co]):
     """A run of the log as it was read: raw bytes, and the captured changes in them, its rows, in the log's order."""
 
     @property
@@ -56,20 +56,20 @@ class Chunk(Protocol[P, Upto_contra, Taken_co]):
     def end(self, start: P, first: int, last: int, upto: Upto_contra | None, /) -> P | None:
         """The last place among the rows up to `last` where a batch should end; None: there is none.
 
-        The batch begins at `start` and has the rows from `first` on; -1: it has rows of earlier chunks.
+        The batch begins at `start` and has the rows from `first` on; -1: it has rows of earlier stretches.
         """
 
     def cut(self, row: int, start: P, /) -> P:
         """The position behind `row`, wherever that is, of a batch that begins at `start`."""
 
     def leads_to(self, before: P, /) -> P:
-        """How far the log has been read with the chunk, when it had been read to `before`."""
+        """How far the log has been read with the stretch, when it had been read to `before`."""
 
     def is_passed(self, position: P, /) -> bool:
-        """Whether nothing of the chunk is needed any more by batches that begin at `position`."""
+        """Whether nothing of the stretch is needed any more by batches that begin at `position`."""
 
     def joined(self, other: Self, /) -> Self | None:
-        """This chunk and the one that follows it as one; None: they stay two."""
+        """This stretch and the one that follows it as one; None: they stay two."""
 
     def extent(self, first: int, last: int, /) -> tuple[int, int]:
         """The part of `data` that the rows `[first, last)` need."""
@@ -86,9 +86,9 @@ class Chunk(Protocol[P, Upto_contra, Taken_co]):
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[P, Upto, Taken]):
-    """What a feed has read: a chunk to be kept. Where `is_wanted` is false nothing is lost without it."""
+    """What a feed has read: a stretch to be kept. Where `is_wanted` is false nothing is lost without it."""
 
-    chunk: Chunk[P, Upto, Taken]
+    stretch: Stretch[P, Upto, Taken]
     is_wanted: bool
 
 
@@ -119,8 +119,8 @@ class LogFeed(Protocol[P, Committed_contra, Upto, Taken]):
     """A database's log behind what has been kept of it. It knows nothing of Spark.
 
     The reader's thread calls the first part: `open`, then `read` and `keep` in turn, and `close` at the end of each
-    session, whatever has ended it. Nothing that the second part shows has moved before the chunk that it describes was
-    kept; the planner's thread calls that part meanwhile.
+    session, whatever has ended it. Nothing that the second part shows has moved before the stretch that it describes
+    was kept; the planner's thread calls that part meanwhile.
     """
 
     def open(self) -> None:
@@ -134,7 +134,7 @@ class LogFeed(Protocol[P, Committed_contra, Upto, Taken]):
         """
 
     def keep(self, step: Step[P, Upto, Taken], /) -> None:
-        """The chunk of the step that was read last has been kept. Fails never."""
+        """The stretch of the step that was read last has been kept. Fails never."""
 
     def rest(self) -> None:
         """Nothing can be read for now: answer the server, so that the session lasts."""

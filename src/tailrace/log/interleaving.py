@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.buffers import text_buffers
 from tailrace.columns.batch import Int32s, Int64s
-from tailrace.serde.memory import text_buffers
 
 # Changes of all tables of a topic whose records are put into order at a time; with many tables more, so that each has
 # some of them.

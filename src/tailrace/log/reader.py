@@ -239,14 +239,14 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self.spool.wait(REST_SECONDS, seen)
 
     def _keep(self, step: Step[P, Upto, Taken]) -> None:
-        """Keep a step's chunk; only then has it been read.
+        """Keep a step's stretch; only then has it been read.
 
         What the disk refuses waits, as for a full spool, until Spark has committed some of the rest. Raises SpoolFailed
-        where Spark cannot commit anything before: a batch that is replayed needs the chunk.
+        where Spark cannot commit anything before: a batch that is replayed needs the stretch.
         """
         while True:
             try:
-                self.spool.put(step.chunk, step.is_wanted)
+                self.spool.put(step.stretch, step.is_wanted)
                 self._feed.keep(step)
                 return
             except SpoolFailed as error:

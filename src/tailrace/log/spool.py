@@ -14,39 +14,39 @@ from typing import Generic
 import numpy as np
 
 from tailrace.errors import SpoolFailed
-from tailrace.log.feed import Chunk, P, Taken, Upto
+from tailrace.log.feed import P, Stretch, Taken, Upto
 from tailrace.log.spill import Place, Spill
 from tailrace.runtime import THREADS, Runtime
 
-# A chunk that is smaller, in bytes and rows, takes the next small one in: a stream brings one for each commit, and
-# everything that is done with a batch is done for each of its chunks.
+# A stretch that is smaller, in bytes and rows, takes the next small one in: a stream brings one for each commit, and
+# everything that is done with a batch is done for each of its stretches.
 JOINED_BYTES = 256 << 10
 JOINED_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Held(Generic[P, Upto, Taken]):
-    """A chunk and the size of its raw bytes. Where they are on disk, at `place`, the chunk itself has none."""
+    """A stretch and the size of its raw bytes. Where they are on disk, at `place`, the stretch itself has none."""
 
-    chunk: Chunk[P, Upto, Taken]
+    stretch: Stretch[P, Upto, Taken]
     size: int
     place: Place | None
 
-    def loaded(self, spill: Spill, first: int, last: int) -> Chunk[P, Upto, Taken]:
-        """The chunk with the bytes of its rows `[first, last)` in memory."""
+    def loaded(self, spill: Spill, first: int, last: int) -> Stretch[P, Upto, Taken]:
+        """The stretch with the bytes of its rows `[first, last)` in memory."""
         if self.place is None:
-            return self.chunk
-        low, high = self.chunk.extent(first, last)
-        return self.chunk.with_data(spill.read(self.place, low, high), low, high)
+            return self.stretch
+        low, high = self.stretch.extent(first, last)
+        return self.stretch.with_data(spill.read(self.place, low, high), low, high)
 
 
 class Spool(Generic[P, Upto, Taken]):
-    """Chunks in log order, behind `start`.
+    """Stretches in log order, behind `start`.
 
-    Beyond `memory_limit` bytes the raw bytes of further chunks go to disk; beyond `memory_limit + disk_limit` bytes
+    Beyond `memory_limit` bytes the raw bytes of further stretches go to disk; beyond `memory_limit + disk_limit` bytes
     `full` asks the reader to wait, unless a batch is being replayed that has not been read yet. Both bounds are
-    exceeded by one chunk at most, and by such a batch. When the disk has refused a chunk, the spool is full as it is,
-    until something has been released.
+    exceeded by one stretch at most, and by such a batch. When the disk has refused a stretch, the spool is full as it
+    is, until something has been released.
     """
 
     def __init__(self, start: P, memory_limit: int, disk_limit: int, runtime: Runtime = THREADS) -> None:
@@ -80,7 +80,7 @@ class Spool(Generic[P, Upto, Taken]):
         return self._bytes
 
     def __len__(self) -> int:
-        """Chunks held."""
+        """Stretches held."""
         return len(self._held)
 
     def has_reached(self, position: P) -> bool:
@@ -112,34 +112,34 @@ class Spool(Generic[P, Upto, Taken]):
             self._required = end
             self._notify()
 
-    def put(self, chunk: Chunk[P, Upto, Taken], is_wanted: bool = True) -> None:
-        """Keep a chunk, which follows the last one. Raises SpoolFailed; then it holds what it did, and is full.
+    def put(self, stretch: Stretch[P, Upto, Taken], is_wanted: bool = True) -> None:
+        """Keep a stretch, which follows the last one. Raises SpoolFailed; then it holds what it did, and is full.
 
         Of one that is not wanted it only notes how far the log has been read.
         """
-        size = int(chunk.data.nbytes) if is_wanted else 0
+        size = int(stretch.data.nbytes) if is_wanted else 0
         place = None
-        reached = chunk.leads_to(self._reached)
+        reached = stretch.leads_to(self._reached)
         if size and self._in_memory and self._in_memory + size > self._memory_limit:
             try:
-                place = self._spill.append(chunk.data)
+                place = self._spill.append(stretch.data)
             except SpoolFailed:
                 with self._changed:
                     self._is_refused = True
                     self._notify()
                 raise
-            chunk = chunk.without_data()
+            stretch = stretch.without_data()
         with self._changed:
             if is_wanted:
-                self._hold(_Held(chunk, size, place))
+                self._hold(_Held(stretch, size, place))
             self._reached = reached
             self._notify()
 
     def _hold(self, held: _Held[P, Upto, Taken]) -> None:
         if held.place is None and self._held and self._held[-1].place is None:
             last = self._held[-1]
-            if last.size + held.size <= JOINED_BYTES and len(last.chunk) + len(held.chunk) <= JOINED_ROWS:
-                joined = last.chunk.joined(held.chunk)
+            if last.size + held.size <= JOINED_BYTES and len(last.stretch) + len(held.stretch) <= JOINED_ROWS:
+                joined = last.stretch.joined(held.stretch)
                 if joined is not None:
                     self._held.pop()
                     self._bytes -= last.size
@@ -165,9 +165,9 @@ class Spool(Generic[P, Upto, Taken]):
                 self._changed.wait(seconds)
 
     def release(self, position: P) -> None:
-        """Drop the chunks that have nothing to deliver after `position`."""
+        """Drop the stretches that have nothing to deliver after `position`."""
         with self._changed:
-            while self._held and self._held[0].chunk.is_passed(position):
+            while self._held and self._held[0].stretch.is_passed(position):
                 held = self._held.popleft()
                 self._bytes -= held.size
                 if held.place:
@@ -185,27 +185,27 @@ class Spool(Generic[P, Upto, Taken]):
         limits are, but for one that brings a transaction to its end of which every row has been delivered.
         """
         with self._changed:
-            chunks = [held.chunk for held in self._held]
+            stretches = [held.stretch for held in self._held]
         best = start
-        # the chunk and the row behind which the batch may be cut
-        last: tuple[Chunk[P, Upto, Taken], int] | None = None
+        # the stretch and the row behind which the batch may be cut
+        last: tuple[Stretch[P, Upto, Taken], int] | None = None
         rows = size = 0
-        for chunk in chunks:
-            first = chunk.first_after(start)
-            limit = len(chunk) if upto is None else max(first, chunk.rows_upto(upto))
-            fitting = _fitting(chunk, first, limit, max_rows - rows, max_bytes - size)
-            best = chunk.end(start, -1 if rows else first, fitting, upto) or best
+        for stretch in stretches:
+            first = stretch.first_after(start)
+            limit = len(stretch) if upto is None else max(first, stretch.rows_upto(upto))
+            fitting = _fitting(stretch, first, limit, max_rows - rows, max_bytes - size)
+            best = stretch.end(start, -1 if rows else first, fitting, upto) or best
             if fitting < limit:
                 if best is not start:
                     return best
                 if fitting > first or last is None:
-                    last = chunk, max(fitting - 1, first)
+                    last = stretch, max(fitting - 1, first)
                 return last[0].cut(last[1], start)
             if limit > first:
-                last = chunk, limit - 1
+                last = stretch, limit - 1
                 rows += limit - first
-                size += chunk.size(first, limit)
-            if limit < len(chunk):
+                size += stretch.size(first, limit)
+            if limit < len(stretch):
                 break
         return last[0].cut(last[1], start) if cut and last is not None and best is start else best
 
@@ -215,19 +215,19 @@ class Spool(Generic[P, Upto, Taken]):
             held = list(self._held)
         found = []
         for one in held:
-            first, last = one.chunk.first_after(start), one.chunk.first_after(end)
+            first, last = one.stretch.first_after(start), one.stretch.first_after(end)
             if first < last:
                 found.append(one.loaded(self._spill, first, last).taken(first, last))
         return found
 
     def holds_rows_after(self, position: P) -> bool:
         with self._changed:
-            return any(held.chunk.first_after(position) < len(held.chunk) for held in self._held)
+            return any(held.stretch.first_after(position) < len(held.stretch) for held in self._held)
 
 
-def _fitting(chunk: Chunk[P, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
-    """The row up to which the rows of the chunk, from `first` on and up to `limit`, stay within the limits."""
+def _fitting(stretch: Stretch[P, Upto, Taken], first: int, limit: int, max_rows: int, max_bytes: int) -> int:
+    """The row up to which the rows of the stretch, from `first` on and up to `limit`, stay within the limits."""
     last = min(limit, first + max(max_rows, 0))
-    if last <= first or chunk.size(first, last) <= max_bytes:
+    if last <= first or stretch.size(first, last) <= max_bytes:
         return max(last, first)
-    return first + int(np.searchsorted(chunk.sizes(first, last), max_bytes, "right"))
+    return first + int(np.searchsorted(stretch.sizes(first, last), max_bytes, "right"))

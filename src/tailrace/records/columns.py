@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.assembly.programs import Fragment
 from tailrace.records.layout import Column, ImageColumn
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 Flags = npt.NDArray[np.bool_]
 Indexes = npt.NDArray[np.int32]

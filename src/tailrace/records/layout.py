@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tailrace.assembly.programs import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
 from tailrace.columns.logical import STRING, Field, LogicalType, struct
-from tailrace.serde.assemble import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 __all__ = ["CHANGE", "MARKER", "RECORD", "SOURCE", "TRANSACTION"]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import Bytes, Offsets, readonly
 from tailrace.columns.logical import BOOLEAN, BYTES, LogicalType, semantic
 from tailrace.compiled import kernel
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.memory import Bytes, Offsets, readonly
 from tailrace.values.binaries import base64_text, put_base64
 from tailrace.values.conversion import Conversion, Family, Typed
 from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, is_word, put_literal, word, written

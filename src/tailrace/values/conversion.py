@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from tailrace.assembly.json_text import dumps
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import Bytes
 from tailrace.columns.logical import LogicalType
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.json_text import dumps
-from tailrace.serde.memory import Bytes
 from tailrace.values.shapes import Shape
 from tailrace.values.texts import LOST, NULL, VALUE, Shown, Texts, strings_fragment
 

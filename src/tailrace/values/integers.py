@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.assembly.json_text import Verbatim
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import Bytes, Offsets, move, readonly
 from tailrace.columns.logical import INT16, INT32, INT64, LogicalType
 from tailrace.compiled import kernel
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.json_text import Verbatim
-from tailrace.serde.memory import Bytes, Offsets, move, readonly
 from tailrace.values.conversion import Conversion, Family, Typed
 from tailrace.values.texts import Ends, Int, Shown, Texts, put_literal, word, written
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tailrace.assembly.json_text import dumps
 from tailrace.columns.logical import DOUBLE, INT16, STRING, Field, LogicalType, mapping, struct
-from tailrace.serde.json_text import dumps
 from tailrace.values.conversion import Conversion
 from tailrace.values.floats import shortest
 from tailrace.values.strings import JSON

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import Bytes, Offsets, move
 from tailrace.columns.logical import STRING, LogicalType, semantic
 from tailrace.compiled import kernel
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.memory import Bytes, Offsets, move
 from tailrace.values.conversion import Conversion, Family, Typed
 from tailrace.values.texts import Ends, Int, Shown, Texts, put_literal, word, written
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import Bytes, Offsets
 from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
 from tailrace.compiled import kernel
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.memory import Bytes, Offsets
 from tailrace.values.arrow import numbers_of, stored, strings_of
 from tailrace.values.calendar import (
     DATE_PATTERN,

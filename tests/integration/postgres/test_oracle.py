@@ -19,8 +19,8 @@ import pytest
 
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.values.conversions import plan_columns
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import column_fragment, json_array, plain_json
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.fragments import column_fragment, json_array, plain_json
 from tests.event_settings import event_settings
 from tests.fix_postgres import Database, Postgres, create, drop
 from tests.integration.postgres.semantic import sql_text

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tailrace.assembly import programs
+from tailrace.buffers import ExceedsArrow
 from tailrace.columns import ChangeBatch, Column, Marker
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.form import Form
 from tailrace.events.records import numbered_rows
 from tailrace.events.settings import EventSettings
-from tailrace.serde import assemble, fragments
-from tailrace.serde.memory import ExceedsArrow
+from tailrace.values import fragments
 from tests.event_settings import event_settings
 from tests.unit.events import captured_changes
 from tests.unit.events.changes import Change, batch, table
@@ -120,15 +121,15 @@ def test_a_key_that_is_large_itself_is_not_kept() -> None:
 @pytest.mark.parametrize("mode", ["fail", "skip"])
 def test_an_event_that_no_array_holds_is_named(monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """2 GiB, here 9,000 bytes, are the end whatever the limit is."""
-    whole = assemble.Programs.run
+    whole = programs.Programs.run
 
-    def run(self: assemble.Programs, program: Any, index: Any) -> Any:
+    def run(self: programs.Programs, program: Any, index: Any) -> Any:
         data, offsets = whole(self, program, index)
         if len(data) > 9000:
             raise ExceedsArrow("too large")
         return data, offsets
 
-    monkeypatch.setattr(assemble.Programs, "run", run)
+    monkeypatch.setattr(programs.Programs, "run", run)
     settings = replace(FAIL, most_change_bytes=0, processing_failure_mode=mode)
     changes: list[Change] = [("c", None, ("1", "a")), ("c", None, ("2", LONG * 2)), ("c", None, ("3", LONG))]
     if mode == "fail":

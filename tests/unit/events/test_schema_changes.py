@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tailrace.assembly.json_text import schema_text
 from tailrace.columns import ROW_SCHEMA, Column, Marker, TableId, TableSchema
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.db2.form import FORM as DB2
@@ -30,7 +31,6 @@ from tailrace.events.schema_changes import (
     schema_change_rows,
 )
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import schema_text
 from tests.event_settings import event_settings
 
 FORMS = {"sqlserver": SQL_SERVER, "db2": DB2}

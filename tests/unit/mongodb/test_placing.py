@@ -9,8 +9,9 @@ import bson
 import numpy as np
 import pytest
 
+from tailrace.buffers import readonly
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log.chunk import Rows
+from tailrace.connectors.mongodb.log.stretch import Rows
 from tailrace.connectors.mongodb.records.partition import SMALL, tasks_of
 from tailrace.connectors.mongodb.records.segment import READ, STREAM, Segment, read_documents
 from tailrace.connectors.mongodb.records.tasks import LogTask
@@ -18,7 +19,6 @@ from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
-from tailrace.serde.memory import readonly
 
 NAMES = [("d", "a"), ("d", "b")]
 

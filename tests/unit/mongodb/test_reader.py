@@ -10,28 +10,28 @@ import numpy as np
 import pytest
 from bson import decode, encode
 
-from tailrace.connectors.mongodb.log.chunk import Chunk, Rows, encoded
+from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
 from tailrace.connectors.mongodb.log.reader import LogReader, MongoFeed, ReaderSettings
+from tailrace.connectors.mongodb.log.stretch import Rows, Stretch, encoded
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConnectionFailed, PositionLost
-from tailrace.serde.memory import readonly
 
 SIZE = 100
 ALL = 1 << 62
 LOST = PositionLost("It is gone.", "Start again.")
 
 
-def chunk(first: int, count: int = 1) -> Chunk:
+def stretch(first: int, count: int = 1) -> Stretch:
     """Changes of `SIZE` bytes each, with the timestamps from `first` on."""
     data = readonly(np.frombuffer((SIZE.to_bytes(4, "little") + bytes(SIZE - 4)) * count, np.uint8))
     time = np.arange(first, first + count, dtype=np.int64)
     one = np.ones(count, np.int64)
     rows = Rows(data, np.arange(count) * SIZE, time, one, np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32))
-    return Chunk.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
+    return Stretch.of(rows, Read(Position(first + count - 1, 1)), None, len(data))
 
 
-def event_chunk(first: int, count: int) -> Chunk:
+def event_stretch(first: int, count: int) -> Stretch:
     """Change events of different sizes, each with its resume token, with the timestamps from `first` on."""
     times = range(first, first + count)
     documents = [encode({"_id": {"_data": f"token {time}"}, "x": "y" * (time % 7)}) for time in times]
@@ -42,23 +42,23 @@ def event_chunk(first: int, count: int) -> Chunk:
     kinds, names = np.full(count, ord("c"), np.uint8), np.zeros(count, np.int32)
     rows = Rows(data, at, np.array(times, np.int64), one, kinds, names)
     last = Read(Position(first + count - 1, 1, encoded(data, int(tokens[-1]))))
-    return Chunk.of(rows, last, tokens, len(data))
+    return Stretch.of(rows, last, tokens, len(data))
 
 
-def transaction_chunk() -> Chunk:
+def transaction_stretch() -> Stretch:
     """Two changes of which the second stands first in the data, as those of a transaction may."""
     documents = [encode({"second": 1}), encode({"first": "a longer one"})]
     data = readonly(np.frombuffer(b"".join(documents), np.uint8))
     at, time = np.array([len(documents[0]), 0], np.int64), np.array([5, 5], np.int64)
     kinds, names = np.full(2, ord("c"), np.uint8), np.zeros(2, np.int32)
     rows = Rows(data, at, time, np.array([1, 2], np.int64), kinds, names)
-    return Chunk.of(rows, Read(Position(5, 2)), None, len(data))
+    return Stretch.of(rows, Read(Position(5, 2)), None, len(data))
 
 
 class Feed:
     """Gives what `script` holds, one after another, and then nothing; an exception is raised."""
 
-    def __init__(self, *script: Chunk | BaseException) -> None:
+    def __init__(self, *script: Stretch | BaseException) -> None:
         self.caught_up_at = 0
         self.answered_at = 0
         self._script = iter(script)
@@ -66,7 +66,7 @@ class Feed:
 
     def open(self, position: Position) -> None: ...
 
-    def read(self) -> Chunk | None:
+    def read(self) -> Stretch | None:
         found = next(self._script, None)
         if isinstance(found, BaseException):
             self.done.set()
@@ -86,7 +86,7 @@ def read() -> Iterator[Callable[..., tuple[LogReader, Feed]]]:
     """Starts readers over scripts; all end after the test."""
     made: list[LogReader] = []
 
-    def start(*script: Chunk | BaseException, **options: int) -> tuple[LogReader, Feed]:
+    def start(*script: Stretch | BaseException, **options: int) -> tuple[LogReader, Feed]:
         feed = Feed(*script)
         made.append(LogReader(MongoFeed(feed, Position(), ReaderSettings(**options))))  # type: ignore[arg-type]
         made[-1].start()
@@ -132,7 +132,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
     """The server may not have it any more."""
-    reader, feed = read(chunk(1, 3), chunk(4, 2), LOST)
+    reader, feed = read(stretch(1, 3), stretch(4, 2), LOST)
     assert feed.done.wait(10)
     while not reader.has_failed:
         pass
@@ -155,7 +155,7 @@ def test_what_was_read_before_an_error_is_delivered_before_it_is_raised(
 def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
-    reader, _ = read(*(chunk(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
+    reader, _ = read(*(stretch(number, 2) for number in range(1, 20, 2)), memory_limit=3 * SIZE, disk_limit=0)
     end = Position(15, 1)
     assert sum(len(part) for part in reader.take(Position(), end)) == 15
     # no further than that: what follows fits no more
@@ -165,7 +165,7 @@ def test_a_batch_that_no_longer_fits_the_spool_is_read_again_all_the_same(
 
 
 def test_a_replay_that_the_log_cannot_give_ends_with_the_error(read: Callable[..., tuple[LogReader, Feed]]) -> None:
-    reader, _ = read(chunk(1, 2), LOST)
+    reader, _ = read(stretch(1, 2), LOST)
     with pytest.raises(PositionLost):
         reader.take(Position(), Position(5, 1))
 
@@ -174,7 +174,7 @@ def test_a_replay_that_the_log_cannot_give_ends_with_the_error(read: Callable[..
 def test_a_thread_that_ends_is_never_waited_for(
     read: Callable[..., tuple[LogReader, Feed]], fault: BaseException
 ) -> None:
-    reader, _ = read(chunk(1), fault)
+    reader, _ = read(stretch(1), fault)
     with pytest.raises(ConnectionFailed, match=type(fault).__name__):
         reader.take(Position(), Position(5, 1))
 
@@ -182,8 +182,8 @@ def test_a_thread_that_ends_is_never_waited_for(
 def test_a_chunk_that_cannot_be_kept_ends_the_thread_and_is_not_counted_as_read(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
-    broken = replace(chunk(9), rows=None)  # type: ignore[arg-type]
-    reader, _ = read(chunk(1), broken)
+    broken = replace(stretch(9), rows=None)  # type: ignore[arg-type]
+    reader, _ = read(stretch(1), broken)
     with pytest.raises(ConnectionFailed):
         reader.take(Position(), Position(9, 1))
     assert reader.reached == Position(1, 1)
@@ -196,7 +196,7 @@ def drained_until_error(reader: LogReader) -> list[int]:
 
 
 def test_batches_hold_every_change_once(read: Callable[..., tuple[LogReader, Feed]]) -> None:
-    reader, _ = read(chunk(1, 3), chunk(4), chunk(5, 4))
+    reader, _ = read(stretch(1, 3), stretch(4), stretch(5, 4))
     reader.take(Position(), Position(8, 1))
     assert drained(reader, Position(), 2) == [1, 2, 3, 4, 5, 6, 7, 8]
 
@@ -204,7 +204,7 @@ def test_batches_hold_every_change_once(read: Callable[..., tuple[LogReader, Fee
 def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
     read: Callable[..., tuple[LogReader, Feed]],
 ) -> None:
-    reader, _ = read(chunk(1, 3))
+    reader, _ = read(stretch(1, 3))
     reader.take(Position(), Position(3, 1))
     assert reader.newest(Position(1, 1)) == Position(3, 1)
     reader.committed(Committed(Position(3, 1)))
@@ -215,7 +215,7 @@ def test_nothing_is_newer_than_what_was_planned_while_no_change_waits(
 def test_changes_that_wait_on_disk_are_those_that_were_read(
     read: Callable[..., tuple[LogReader, Feed]], rows: int
 ) -> None:
-    script = [event_chunk(1, 4), event_chunk(5, 3), event_chunk(8, 5)]
+    script = [event_stretch(1, 4), event_stretch(5, 3), event_stretch(8, 5)]
     in_memory, _ = read(*script)
     on_disk, _ = read(*script, memory_limit=1)
     for reader in (in_memory, on_disk):
@@ -230,14 +230,14 @@ def test_changes_that_wait_on_disk_are_those_that_were_read(
 
 
 def test_changes_on_disk_need_not_stand_in_their_order(read: Callable[..., tuple[LogReader, Feed]]) -> None:
-    reader, _ = read(chunk(1), transaction_chunk(), memory_limit=1)
+    reader, _ = read(stretch(1), transaction_stretch(), memory_limit=1)
     reader.take(Position(), Position(5, 2))
     found = [decode(text) for _, texts in documents(reader, Position(1, 1), 1) for text in texts]
     assert found == [{"first": "a longer one"}, {"second": 1}]
 
 
 def test_what_was_read_and_not_kept_has_not_been_read() -> None:
-    feed = MongoFeed(Feed(chunk(1), chunk(2, 4), chunk(1)), Position())
+    feed = MongoFeed(Feed(stretch(1), stretch(2, 4), stretch(1)), Position())
     feed.open()
     kept = feed.read(False, lambda: False)
     assert kept is not None

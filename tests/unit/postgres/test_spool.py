@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tailrace.connectors.postgres.log.chunk import Chunk
 from tailrace.connectors.postgres.log.endings import classify, exhausted
+from tailrace.connectors.postgres.log.stretch import Stretch
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.errors import SpoolFailed
 from tailrace.log import spill
@@ -21,8 +21,8 @@ from tests.property.logs import Change, index, rows, rows_of
 BEFORE = LogPosition(idle_lsn=1000, at_us=1)
 
 
-def chunks(count: int) -> tuple[list[Chunk], list[Any]]:
-    """So many chunks, each of one transaction, and all of their rows."""
+def stretches(count: int) -> tuple[list[Stretch], list[Any]]:
+    """So many stretches, each of one transaction, and all of their rows."""
     transactions: list[list[Change]] = [[("I", 10, number % 5)] for number in range(count)]
     # a transaction is its Begin, its change and its Commit; the first has a Relation message, too
     cuts = [4 + 3 * number for number in range(count)]
@@ -41,12 +41,12 @@ def held() -> int:
 
 
 def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, expected = chunks(200)
+    made, expected = stretches(200)
     before = held()
     spool = Spool(BEFORE, 1, 1 << 20)
-    monkeypatch.setattr(spool._spill, "_file_bytes", sum(chunk.data.nbytes for chunk in made) // 3)
-    for chunk in made:
-        spool.put(chunk)
+    monkeypatch.setattr(spool._spill, "_file_bytes", sum(stretch.data.nbytes for stretch in made) // 3)
+    for stretch in made:
+        spool.put(stretch)
     assert 2 <= held() - before <= 4
     end = spool.plan(BEFORE, 1 << 30, 1 << 30)
     assert rows_of(spool.take(BEFORE, end)) == expected
@@ -60,11 +60,11 @@ def test_many_chunks_on_disk_hold_few_files_and_give_them_back(monkeypatch: pyte
 
 
 def test_more_spilled_runs_than_a_process_may_open_files_are_in_one() -> None:
-    made, expected = chunks(1200)
+    made, expected = stretches(1200)
     before = held()
     spool = Spool(BEFORE, 1, 1 << 20)
-    for chunk in made:
-        spool.put(chunk)
+    for stretch in made:
+        spool.put(stretch)
     assert sum(one.place is not None for one in spool._held) > 1100
     assert held() - before == 1
     end = spool.plan(BEFORE, 1 << 30, 1 << 30)
@@ -84,8 +84,8 @@ def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) ->
         lambda self, place, first, last: read.append(last - first) or original(self, place, first, last),
     )
     spool = Spool(BEFORE, 1, 1 << 20)
-    for chunk in one:
-        spool.put(chunk)
+    for stretch in one:
+        spool.put(stretch)
     position, found = BEFORE, []
     while (end := spool.plan(position, 7, 1 << 30)) != position:
         found += rows_of(spool.take(position, end))
@@ -96,10 +96,10 @@ def test_a_part_of_a_chunk_is_read_from_disk(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, expected = chunks(10)
+    made, expected = stretches(10)
     spool = Spool(BEFORE, 1, 1 << 20)
-    for chunk in made[:5]:
-        spool.put(chunk)
+    for stretch in made[:5]:
+        spool.put(stretch)
     size, files = spool.size, held()
     pwrite, written = os.pwrite, []
 
@@ -115,10 +115,10 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
     for word in (tempfile.gettempdir(), "No space left on device", "max.queue.size.in.bytes", "TMPDIR"):
         assert word in str(failed.value)
     assert (spool.size, held()) == (size, files)
-    assert os.fstat(written[0]).st_size == sum(chunk.data.nbytes for chunk in made[1:5])
+    assert os.fstat(written[0]).st_size == sum(stretch.data.nbytes for stretch in made[1:5])
     monkeypatch.setattr(os, "pwrite", pwrite)
-    for chunk in made[5:]:
-        spool.put(chunk)
+    for stretch in made[5:]:
+        spool.put(stretch)
     assert rows_of(spool.take(BEFORE, spool.plan(BEFORE, 1 << 30, 1 << 30))) == expected
     # another session may succeed; one that is not tried any more ends with these words
     assert classify(failed.value, "slot") is None
@@ -126,10 +126,10 @@ def test_a_full_disk_keeps_nothing_of_a_chunk_and_says_what_to_do(monkeypatch: p
 
 
 def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, expected = chunks(10)
+    made, expected = stretches(10)
     spool = Spool(BEFORE, 1, 1 << 20)
-    for chunk in made[:5]:
-        spool.put(chunk)
+    for stretch in made[:5]:
+        spool.put(stretch)
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -150,13 +150,13 @@ def test_a_spool_that_the_disk_refuses_is_full_until_something_is_released(monke
     position = spool.plan(BEFORE, 1, 1 << 30)
     spool.release(position)
     assert not spool.full
-    for chunk in made[5:]:
-        spool.put(chunk)
+    for stretch in made[5:]:
+        spool.put(stretch)
     assert rows_of(spool.take(position, spool.plan(position, 1 << 30, 1 << 30))) == expected[1:]
 
 
 def test_a_directory_that_cannot_be_written_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, _ = chunks(2)
+    made, _ = stretches(2)
     spool = Spool(BEFORE, 1, 1 << 20)
     spool.put(made[0])
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")

@@ -12,11 +12,11 @@ import pytest
 
 from tailrace import values
 from tailrace.columns.logical import DOUBLE, INT32, INT64, STRING, LogicalType, array, mapping, semantic
-from tailrace.serde.fragments import column_fragment, json_array
 from tailrace.values import dates, decimals, geometry, instants, intervals, lists, maps, strings, times, timestamps
 from tailrace.values.arrow import stored
 from tailrace.values.booleans import bits_type
 from tailrace.values.conversion import ColumnPlan, Conversion, Family, Typed
+from tailrace.values.fragments import column_fragment, json_array
 from tailrace.values.texts import Texts
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
 from tailrace.connectors.postgres.log import segments
-from tailrace.connectors.postgres.log.chunk import Rows
 from tailrace.connectors.postgres.log.identity import CatalogXmin
 from tailrace.connectors.postgres.log.reader import LogReader
+from tailrace.connectors.postgres.log.stretch import Rows
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition

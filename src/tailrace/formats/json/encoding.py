@@ -14,6 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace.assembly.json_text import dumps, quoted, schema_text
+from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
+from tailrace.buffers import binary_array
 from tailrace.columns.logical import LogicalType
 from tailrace.formats.arrow import computed
 from tailrace.formats.json.pieces import inner_fragment, spread, values_fragment
@@ -29,10 +32,7 @@ from tailrace.records.layout import (
     Struct,
     Text,
 )
-from tailrace.serde.assemble import NO_PROGRAM, Fragment, Programs
-from tailrace.serde.fragments import column_fragment
-from tailrace.serde.json_text import dumps, quoted, schema_text
-from tailrace.serde.memory import binary_array
+from tailrace.values.fragments import column_fragment
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tailrace.buffers import Bytes, Offsets
 from tailrace.compiled import kernel
-from tailrace.serde.memory import Bytes, Offsets
 
 _QUOTE, _BACKSLASH = 34, 92
 

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.assembly.json_text import dumps
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import readonly, text_buffers
 from tailrace.columns.logical import STRING
 from tailrace.formats.json.kernels import escape
-from tailrace.serde.assemble import Fragment
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
-from tailrace.serde.json_text import dumps
-from tailrace.serde.memory import readonly, text_buffers
 from tailrace.values.binaries import base64_text
+from tailrace.values.conversion import ColumnPlan
 from tailrace.values.decimals import unscaled, unscaled_bytes
+from tailrace.values.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
 from tailrace.values.strings import text
 from tailrace.values.timestamps import iso_instant
 

@@ -14,7 +14,7 @@ from tailrace.events import values
 from tailrace.events.captured import CapturedForm
 from tailrace.events.plans import Types
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import Conversion
+from tailrace.values.conversion import Conversion
 
 _COLUMNS = (Column("id", "number", 4, nullable=False), Column("item", "text", 12))
 

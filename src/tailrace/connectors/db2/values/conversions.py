@@ -15,7 +15,7 @@ from tailrace.connectors.db2.values.defaults import default_value
 from tailrace.events import values
 from tailrace.events.plans import Types
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import Conversion
+from tailrace.values.conversion import Conversion
 from tailrace.values.strings import XML
 
 

@@ -15,7 +15,7 @@ from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.connectors.db2.values.declaration import BYTES, DECIMALS, FLOATS, INTEGERS, TEXTS, TIMESTAMPS
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import Conversion
+from tailrace.values.conversion import Conversion
 from tailrace.values.decimals import plain_number
 
 _TEXT = re.compile(r"(?:[GNgn])?'((?:[^']|'')*)'", re.DOTALL)

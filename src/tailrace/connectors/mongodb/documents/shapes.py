@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from tailrace.assembly.json_text import quoted
 from tailrace.connectors.mongodb.documents.extended import Document, Typed
 from tailrace.errors import ConversionError
-from tailrace.serde.json_text import quoted
 from tailrace.values.doubles import double_text
 
 Schema = tuple[str, str | None, int | None, bool, Any]

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tailrace.assembly.json_text import dumps, quoted
 from tailrace.columns.row import HEADERS
 from tailrace.connectors.descriptor import Schemas
 from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
@@ -35,7 +36,6 @@ from tailrace.connectors.mongodb.documents.shapes import (
     value_json,
 )
 from tailrace.errors import ConversionError
-from tailrace.serde.json_text import dumps, quoted
 
 _TEXTS = ("op", "version", "connector", "name", "snapshot", "db", "sequence", "rs", "collection", "lsid", "id")
 _UNDECLARED: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)

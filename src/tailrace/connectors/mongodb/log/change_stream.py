@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailrace.connectors.mongodb.log.chunk import Chunk, Namespace, Rows, encoded, numbered
+from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces, split
 from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.log.server_filter import stage
+from tailrace.connectors.mongodb.log.stretch import Namespace, Rows, Stretch, encoded, numbered
 from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
 from tailrace.connectors.mongodb.server.routers import is_sharded
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError
-from tailrace.serde.memory import readonly
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -97,7 +97,7 @@ def user_stages(text: str | None) -> list[Mapping[str, Any]]:
 
 
 class ChangeStreamFeed:
-    """Captured changes behind a position, chunk by chunk. Raises PyMongo's errors and DecodeError."""
+    """Captured changes behind a position, stretch by stretch. Raises PyMongo's errors and DecodeError."""
 
     def __init__(
         self,
@@ -163,12 +163,12 @@ class ChangeStreamFeed:
             self._cursor.close()
             self._cursor = None
 
-    def read(self) -> Chunk | None:
-        """The next chunk, which may hold no captured change; None when the stream has not moved."""
+    def read(self) -> Stretch | None:
+        """The next stretch, which may hold no captured change; None when the stream has not moved."""
         assert self._cursor is not None
         answer = self._cursor.next()
         cursor_ended = not self._cursor.alive
-        found = self._chunk(answer)
+        found = self._stretch(answer)
         self._prove(answer)
         if cursor_ended:
             # a stream on a database or a collection ends when that is dropped or renamed
@@ -190,7 +190,7 @@ class ChangeStreamFeed:
         time = token_time(answer.token)
         self.caught_up_at = max(self.caught_up_at, earlier if time is None else time)
 
-    def _chunk(self, answer: Answer) -> Chunk | None:
+    def _stretch(self, answer: Answer) -> Stretch | None:
         data, starts = answer.data, answer.starts
         places, kinds = fields.locate(data, starts, _EVENT)
         if (places[4] >= 0).any():
@@ -215,7 +215,7 @@ class ChangeStreamFeed:
             return None
         self._reached = reached
         captured = np.flatnonzero(rows.namespace >= 0)
-        return Chunk.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
+        return Stretch.of(rows.part(captured), Read(reached), tokens[captured], len(answer.data))
 
     def _behind(self, answer: Answer, data: Bytes, ids: Int64s, counted: tuple[int, int]) -> Position:
         """The position behind the answer: that of the batch's own token, or of the last event.

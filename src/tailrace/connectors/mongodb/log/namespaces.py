@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailrace.config.expressions import Expression, compile_expression, literal
-from tailrace.connectors.mongodb.log.chunk import Namespace
+from tailrace.connectors.mongodb.log.stretch import Namespace
 
 _OLD_BUILT_IN = frozenset({"admin", "local"})
 _BUILT_IN = frozenset({"admin", "config", "local"})

@@ -4,7 +4,7 @@ An entry is `{ts, op, ns, o, o2, …}` (MongoDB Manual, "Replica Set Oplog"): op
 none. A transaction is a command `applyOps` with its operations; a large one is several of them, all but the last with
 `partialTxn`, each with `prevOpTime` pointing back; a prepared one takes effect with `commitTransaction`. The changes
 of a transaction have the position of the entry that makes them visible. Those of several entries are read entry by
-entry, each a chunk of its own, unless its end must be known: a transaction may be larger than memory.
+entry, each a stretch of its own, unless its end must be known: a transaction may be larger than memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tailrace.connectors.mongodb.log.chunk import Chunk, Flags, Rows, numbered
 from tailrace.connectors.mongodb.log.entries import Entries, Operations, Parts, command_of, flags, located
 from tailrace.connectors.mongodb.log.namespaces import Namespaces, split
 from tailrace.connectors.mongodb.log.position import WHOLE, Position, Read
+from tailrace.connectors.mongodb.log.stretch import Flags, Rows, Stretch, numbered
 from tailrace.connectors.mongodb.server.faults import NotYetCommitted
 from tailrace.connectors.mongodb.server.raw import BATCH, Answer, RawCursor
 from tailrace.connectors.mongodb.values import fields
@@ -34,9 +34,9 @@ REMEDY = "The changes between are lost: delete the checkpoint to start again wit
 
 
 class OplogFeed:
-    """Captured changes behind a position, chunk by chunk. Raises PyMongo's errors, DecodeError and PositionLost.
+    """Captured changes behind a position, stretch by stretch. Raises PyMongo's errors, DecodeError and PositionLost.
 
-    With `whole` a transaction of several entries is one chunk, however large: what counts its events needs its end.
+    With `whole` a transaction of several entries is one stretch, however large: what counts its events needs its end.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class OplogFeed:
         self._whole = whole
         self._cursor: RawCursor | None = None
         # what is left of the answer that is being read
-        self._chunks: Iterator[Chunk] | None = None
+        self._stretches: Iterator[Stretch] | None = None
         self._reached = Position()
         # the timestamp of the latest change of this cursor, and its number among those with it
         self._counted = (0, 0)
@@ -108,13 +108,13 @@ class OplogFeed:
         self._unchecked = self._reached.time > 0
 
     def close(self) -> None:
-        self._chunks = None
+        self._stretches = None
         if self._cursor is not None:
             self._cursor.close()
             self._cursor = None
 
-    def read(self) -> Chunk | None:
-        """The next chunk, which may hold no captured change; None when there is nothing new for a while."""
+    def read(self) -> Stretch | None:
+        """The next stretch, which may hold no captured change; None when there is nothing new for a while."""
         found = self._rest()
         if found is None:
             if self._ended:
@@ -122,17 +122,17 @@ class OplogFeed:
             answer = self._next()
             self.answered_at = answer.at
             if len(answer.starts):
-                self._chunks = self._read(answer)
+                self._stretches = self._read(answer)
                 found = self._rest()
         return found
 
-    def _rest(self) -> Chunk | None:
-        """The next chunk of the answer that is being read, if there is one."""
-        if self._chunks is None:
+    def _rest(self) -> Stretch | None:
+        """The next stretch of the answer that is being read, if there is one."""
+        if self._stretches is None:
             return None
-        found = next(self._chunks, None)
+        found = next(self._stretches, None)
         if found is None:
-            self._chunks = None
+            self._stretches = None
         return found
 
     def _next(self) -> Answer:
@@ -199,8 +199,8 @@ class OplogFeed:
 
     # --- entries -------------------------------------------------------------------------------------------------
 
-    def _read(self, answer: Answer) -> Iterator[Chunk]:
-        """The answer chunk by chunk: a transaction of several entries cuts it."""
+    def _read(self, answer: Answer) -> Iterator[Stretch]:
+        """The answer stretch by stretch: a transaction of several entries cuts it."""
         entries = located(answer)
         low = 0
         rows = self._singles(entries)
@@ -216,30 +216,30 @@ class OplogFeed:
                 own.add_to(rows, command, order)
                 continue
             if low < command:
-                yield self._chunk(entries, rows, low, command, True)
+                yield self._stretch(entries, rows, low, command, True)
             yield from self._transaction(entries, command, earlier, own)
             low, rows = command + 1, self._singles(entries, command + 1)
         if low < len(entries.time):
-            yield self._chunk(entries, rows, low, len(entries.time), True)
+            yield self._stretch(entries, rows, low, len(entries.time), True)
 
     def _singles(self, entries: Entries, low: int = 0) -> Parts:
         """The entries from `low` on that are changes themselves."""
         entry = low + np.flatnonzero(entries.is_change[low:])
         return Parts(entries.data, entry, entries.starts[entry], entries.op[entry], np.zeros(len(entry), np.int64))
 
-    def _transaction(self, entries: Entries, command: int, earlier: list[int], own: Operations) -> Iterator[Chunk]:
-        """The changes of the transaction that ends with an entry: a chunk for each of its entries."""
+    def _transaction(self, entries: Entries, command: int, earlier: list[int], own: Operations) -> Iterator[Stretch]:
+        """The changes of the transaction that ends with an entry: a stretch for each of its entries."""
         order = 1
         for at in earlier:
             rows = Parts.empty(entries.data)
             order = self._fetched(at).add_to(rows, command, order)
-            yield self._chunk(entries, rows, command, command + 1, False)
+            yield self._stretch(entries, rows, command, command + 1, False)
         rows = Parts.empty(entries.data)
         own.add_to(rows, command, order)
-        yield self._chunk(entries, rows, command, command + 1, True)
+        yield self._stretch(entries, rows, command, command + 1, True)
 
-    def _chunk(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> Chunk:
-        """The chunk of `rows`, of the entries `[low, high)`; with `is_whole` nothing more of these is to come."""
+    def _stretch(self, entries: Entries, rows: Parts, low: int, high: int, is_whole: bool) -> Stretch:
+        """The stretch of `rows`, of the entries `[low, high)`; with `is_whole` nothing more of these is to come."""
         found = rows.joined(high)
         time = entries.time
         number = numbered(time[found.entry], *self._counted)
@@ -260,7 +260,7 @@ class OplogFeed:
             self._reached = reached
         if is_whole:
             self.caught_up_at = max(self.caught_up_at, self._reached.time)
-        return Chunk.of(kept, Read(self._reached), None, len(found.data))
+        return Stretch.of(kept, Read(self._reached), None, len(found.data))
 
     def _numbers(self, data: Bytes, at: Int64s) -> tuple[Any, Any]:
         """The numbers of the changes' collections."""

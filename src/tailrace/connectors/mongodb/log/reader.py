@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tailrace.connectors.mongodb.log.chunk import Chunk, Rows
 from tailrace.connectors.mongodb.log.position import Committed, Position, Read
+from tailrace.connectors.mongodb.log.stretch import Rows, Stretch
 from tailrace.connectors.mongodb.server.connection import retries
 from tailrace.connectors.mongodb.server.faults import explained_error, is_passing
 from tailrace.errors import SpoolFailed
@@ -34,8 +34,8 @@ class Source(Protocol):
         """Begin behind `position`, with the next `read`; also after an error."""
         ...
 
-    def read(self) -> Chunk | None:
-        """The next chunk; None when there is nothing new for a while."""
+    def read(self) -> Stretch | None:
+        """The next stretch; None when there is nothing new for a while."""
         ...
 
     def close(self) -> None: ...
@@ -74,7 +74,7 @@ class MongoFeed:
         self.settings = settings
         self._source = source
         self.reached_position = Read(start)
-        # the source's caught_up_at, as far as its chunks have been kept
+        # the source's caught_up_at, as far as its stretches have been kept
         self._read_to = 0
         self.is_behind = False
         # how many answers there were, and how many bytes of the log in them
@@ -86,22 +86,22 @@ class MongoFeed:
         self._source.caught_up_at = self._read_to
 
     def read(self, is_asked: bool, is_hurried: Callable[[], bool]) -> feed.Step[Position, Position, Rows] | None:
-        chunk = self._source.read()
+        stretch = self._source.read()
         self.progress += 1
-        if chunk is not None:
-            return feed.Step(chunk, len(chunk) > 0)
+        if stretch is not None:
+            return feed.Step(stretch, len(stretch) > 0)
         self._read_to = self._source.caught_up_at
         self.is_behind = False
         return None
 
     def keep(self, step: feed.Step[Position, Position, Rows]) -> None:
-        chunk = step.chunk
-        assert isinstance(chunk, Chunk)
-        self.reached_position = chunk.reached
+        stretch = step.stretch
+        assert isinstance(stretch, Stretch)
+        self.reached_position = stretch.reached
         self._read_to = self._source.caught_up_at
-        self.read_bytes += chunk.read_bytes
+        self.read_bytes += stretch.read_bytes
         # an answer of some size is followed by more
-        self.is_behind = chunk.read_bytes >= _BACKLOG_ANSWER
+        self.is_behind = stretch.read_bytes >= _BACKLOG_ANSWER
 
     def rest(self) -> None:
         """A cursor waits for its next call."""

@@ -18,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import formats
+from tailrace.assembly.json_text import quoted
+from tailrace.assembly.programs import KINDS
 from tailrace.columns.batch import Int32s, Marker
 from tailrace.columns.row import rows_of
-from tailrace.connectors.mongodb.log.chunk import Flags, Namespace
+from tailrace.connectors.mongodb.log.stretch import Flags, Namespace
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.envelope import key_layout, table_id, value_layout
 from tailrace.connectors.mongodb.records.images import Images, Values, images
@@ -39,10 +41,8 @@ from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
 from tailrace.records.columns import Same, Texts, Written
 from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn
-from tailrace.serde.assemble import KINDS
-from tailrace.serde.conversion import ColumnPlan
-from tailrace.serde.fragments import text_fragment
-from tailrace.serde.json_text import quoted
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.fragments import text_fragment
 
 _MAX_CHANGES = 4_096
 _MAX_BYTES = 16 << 20

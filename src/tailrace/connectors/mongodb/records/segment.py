@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tailrace.columns.batch import Marker
-from tailrace.connectors.mongodb.log.chunk import Flags, Namespace, Rows
+from tailrace.connectors.mongodb.log.stretch import Flags, Namespace, Rows
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 
@@ -21,7 +21,7 @@ class Segment:
 
     `kind` says what the documents are: OPLOG, entries or operations within them; STREAM, change events; READ, the
     documents of a snapshot themselves. `time`, `number`, `op`, `hash`, `hashed` and `order` are those of
-    `chunk.Rows`; of documents that were read `time` is the position to which they belong, and `markers` the codes of
+    `stretch.Rows`; of documents that were read `time` is the position to which they belong, and `markers` the codes of
     `Marker`, `read_ns` the moment at which they were read, in ns since 1970 (0: the source block tells `time`).
     With transaction metadata `total_order` and `table_order` are an event's numbers in its transaction, 0 outside.
     """

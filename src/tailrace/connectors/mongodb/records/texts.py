@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tailrace.assembly.json_text import quoted
+from tailrace.assembly.programs import CHANGE, KINDS, Fragment, Programs
 from tailrace.connectors.mongodb.records.images import Images, Values
 from tailrace.connectors.mongodb.records.segment import OPLOG, Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
@@ -16,9 +18,7 @@ from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.connectors.mongodb.values.json_forms import KEY, KEY_1_1, RELAXED, STRICT, STRICT_1_1, Form
 from tailrace.connectors.mongodb.values.plain_json import text_of
 from tailrace.errors import DecodeError
-from tailrace.serde.assemble import CHANGE, KINDS, Fragment, Programs
-from tailrace.serde.fragments import strings_fragment
-from tailrace.serde.json_text import quoted
+from tailrace.values.fragments import strings_fragment
 
 _EMPTY = 5
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tailrace.connectors.mongodb.log.chunk import Namespace
 from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.log.stretch import Namespace
 
 
 @dataclass(frozen=True, slots=True)

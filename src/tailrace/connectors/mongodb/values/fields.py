@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from tailrace.buffers import readonly
 from tailrace.compiled import kernel
 from tailrace.errors import DecodeError
-from tailrace.serde.memory import readonly
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]

@@ -16,7 +16,6 @@ import numpy as np
 
 from tailrace.columns.batch import Int32s
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.postgres.log.chunk import Rows
 from tailrace.connectors.postgres.log.endings import (
     DUPLICATE_OBJECT,
     FORBIDDEN,
@@ -38,6 +37,7 @@ from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTr
 from tailrace.connectors.postgres.log.indexing import Indexer, Step
 from tailrace.connectors.postgres.log.numbering import Numbering
 from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings
+from tailrace.connectors.postgres.log.stretch import Rows
 from tailrace.connectors.postgres.log.visible import Streamed, Visible
 from tailrace.connectors.postgres.protocol.position import (
     Committed,
@@ -168,8 +168,8 @@ class PostgresFeed:
         if step.after.open is not None:
             # transactions come in the order of their commits
             self._read_to(sent(step.after.open[1]))
-        elif len(step.chunk.end_end):
-            self._read_to(sent(int(step.chunk.end_end[-1])))
+        elif len(step.stretch.end_end):
+            self._read_to(sent(int(step.stretch.end_end[-1])))
 
     def rest(self) -> None:
         if self._stream is None:
@@ -410,13 +410,13 @@ class PostgresFeed:
         return self._read_lsn < max(self._wanted_lsn, self._target_lsn or 0)
 
     def _step(self, run: Messages) -> Step:
-        """A run as a chunk. Nothing has been read of it before that is kept."""
+        """A run as a stretch. Nothing has been read of it before that is kept."""
         step = self.indexer.index(run.data, run.offsets, run.lsn)
-        chunk = step.chunk
-        if self._streamed is not None and len(chunk):
+        stretch = step.stretch
+        if self._streamed is not None and len(stretch):
             # before it can be planned; a transaction may be added twice
-            self._streamed.add(chunk.transactions.xid, chunk.transactions.commit_lsn)
-        return replace(step, chunk=chunk.compacted()) if step.is_wanted else step
+            self._streamed.add(stretch.transactions.xid, stretch.transactions.commit_lsn)
+        return replace(step, stretch=stretch.compacted()) if step.is_wanted else step
 
     def _read_to(self, lsn: ReadLsn) -> None:
         self._read_lsn = max(self._read_lsn, lsn)

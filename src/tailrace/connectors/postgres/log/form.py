@@ -23,7 +23,7 @@ from tailrace.events.form import Place, PlainSource, Records
 from tailrace.events.settings import EventSettings
 from tailrace.records.columns import Same
 from tailrace.records.layout import CHANGE, SOURCE, TRANSACTION, Column, Constant, Member, Node, Text
-from tailrace.serde.conversion import ColumnPlan
+from tailrace.values.conversion import ColumnPlan
 
 
 class _Parts:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns.batch import Bytes, Counts, Int32s, Int64s, Transactions
-from tailrace.connectors.postgres.log.chunk import BOUNDARY, MESSAGE, SEVERAL, Chunk, Rows
 from tailrace.connectors.postgres.log.numbering import Numbering, Numbers
+from tailrace.connectors.postgres.log.stretch import BOUNDARY, MESSAGE, SEVERAL, Rows, Stretch
 from tailrace.connectors.postgres.protocol import pgoutput, scan
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.relations import UNCAPTURED
@@ -32,7 +32,7 @@ _IS_CHANGE[[ord(kind) for kind in "IUDTM"]] = True
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far an indexer has come: whatever the chunk of the next run depends on, and nothing that is not kept.
+    """How far an indexer has come: whatever the stretch of the next run depends on, and nothing that is not kept.
 
     Rows up to and including `position` are dropped. `last_end` is the end LSN of the last commit that was not left
     out, -1 when there was none, `last_us` the time of the last commit. The transaction that is open has its id, commit
@@ -53,12 +53,12 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Step(feed.Step[LogPosition, int, Rows]):
-    """The chunk of a run, and how far the indexer has come once that is kept.
+    """The stretch of a run, and how far the indexer has come once that is kept.
 
     It is not wanted when it has no row, and no commit that others wait for.
     """
 
-    chunk: Chunk
+    stretch: Stretch
     after: Reached
 
 
@@ -116,9 +116,9 @@ class _Numbered:
 
 
 class Indexer:
-    """Turns runs of protocol 1 messages into chunks.
+    """Turns runs of protocol 1 messages into stretches.
 
-    `index` only computes, from `reached` and a run; `keep` takes over how far that leads, when the chunk has been kept.
+    `index` only computes, from `reached` and a run; `keep` takes over how far that leads, when the stretch is kept.
     So a run that fails anywhere between the two is as if it had not been read, and a new session reads it again.
 
     `tables` gives the ids of table versions. `skip(xid, commit_lsn)` says whether a transaction is left out
@@ -169,7 +169,7 @@ class Indexer:
         return self.reached.unchanged
 
     def keep(self, step: Step) -> None:
-        """The step's chunk has been kept. Fails never."""
+        """The step's stretch has been kept. Fails never."""
         self._tables.keep()
         self.reached = step.after
 
@@ -201,7 +201,7 @@ class Indexer:
         if skipped is not None and self._covers is None:
             keep &= (version[rows] == MESSAGE) | ~skipped[transaction]
         kept = rows[keep]
-        chunk = Chunk(
+        stretch = Stretch(
             data=data,
             offsets=offsets,
             rows=kept,
@@ -220,14 +220,16 @@ class Indexer:
             numbers=None if numbered is None else numbered.numbers.kept(keep),
             counts={} if numbered is None else numbered.counts,
         )
-        return self._step(run, chunk, versions, unchanged, before.counts if numbered is None else numbered.going_on)
+        return self._step(run, stretch, versions, unchanged, before.counts if numbered is None else numbered.going_on)
 
-    def _step(self, run: _Marked, chunk: Chunk, versions: Versions, unchanged: int, counts: Mapping[str, int]) -> Step:
-        """The chunk, and what is known after it."""
+    def _step(
+        self, run: _Marked, stretch: Stretch, versions: Versions, unchanged: int, counts: Mapping[str, int]
+    ) -> Step:
+        """The stretch, and what is known after it."""
         before = self.reached
         opened, next_ordinal = _still_open(before, run)
         after = Reached(
-            position=chunk.leads_to(before.position),
+            position=stretch.leads_to(before.position),
             last_end=int(run.seen[-1]),
             last_us=int(run.ends.at_us[-1]) if len(run.ends.at_us) else before.last_us,
             open=opened,
@@ -238,7 +240,7 @@ class Indexer:
         )
         # a run may end between a transaction's last row and its commit, and so may what was read before a restart
         waits = run.carried or before.position.consumed is not None
-        return Step(chunk, bool(len(chunk) or (waits and len(chunk.end_commit))), after)
+        return Step(stretch, bool(len(stretch) or (waits and len(stretch.end_commit))), after)
 
     def _marked(self, data: Bytes, offsets: Int64s) -> _Marked:
         """The run with its transactions; raises DecodeError where they do not follow the protocol."""

@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from tailrace.buffers import move
 from tailrace.columns.batch import Bytes, Image, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.compiled import kernel
@@ -30,7 +31,6 @@ from tailrace.events.pool import Pool, Pooled
 from tailrace.events.records import rows_of_tables
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlans
-from tailrace.serde.memory import move
 
 # The most places, places by messages, and bytes that are converted at a time.
 MOST_PLACES = 512

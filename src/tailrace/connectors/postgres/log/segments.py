@@ -16,7 +16,7 @@ import numpy as np
 
 from tailrace.columns.batch import Boundary, Bytes, ChangeBatch, Int32s, Int64s, Transactions
 from tailrace.columns.table import Column, TableSchema
-from tailrace.connectors.postgres.log.chunk import BOUNDARY, MESSAGE, SEVERAL, Chunk, Rows
+from tailrace.connectors.postgres.log.stretch import BOUNDARY, MESSAGE, SEVERAL, Rows, Stretch
 from tailrace.connectors.postgres.protocol import scan
 from tailrace.connectors.postgres.protocol.segment import PIECE, MessageSegment, MixedSegment, Segment
 
@@ -38,9 +38,9 @@ _STEP = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """Rows of one version in a chunk, in log order; `base` + i is the number of the chunk's row i in the batch."""
+    """Rows of one version in a stretch, in log order; `base` + i is the number of the stretch's row i in the batch."""
 
-    chunk: Chunk
+    stretch: Stretch
     rows: Int64s
     base: int
 
@@ -50,8 +50,8 @@ class _Taken:
     def places(self, version: int) -> Int64s:
         """See Segment. A truncate's tables follow one another as it names them."""
         found = (self.rows + self.base) * _STEP
-        for place in np.flatnonzero(self.chunk.version[self.rows] == SEVERAL):
-            found[place] += self.chunk.truncated[int(self.chunk.rows[self.rows[place]])].index(version)
+        for place in np.flatnonzero(self.stretch.version[self.rows] == SEVERAL):
+            found[place] += self.stretch.truncated[int(self.stretch.rows[self.rows[place]])].index(version)
         return found
 
 
@@ -116,14 +116,14 @@ def _small_topics(
     counts, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
     barred: set[int] = set()
     for part in rows:
-        chunk = part.chunk
-        version, messages = chunk.version[part.first : part.last], chunk.rows[part.first : part.last]
+        stretch = part.stretch
+        version, messages = stretch.version[part.first : part.last], stretch.rows[part.first : part.last]
         of_table = version >= 0
-        size = (chunk.offsets[messages + 1] - chunk.offsets[messages])[of_table]
+        size = (stretch.offsets[messages + 1] - stretch.offsets[messages])[of_table]
         counts += np.bincount(version[of_table], minlength=len(versions))
         sizes += np.bincount(version[of_table], size, len(versions)).astype(np.int64)
         for row in messages[version == SEVERAL].tolist():
-            barred.update(chunk.truncated.get(row, ()))
+            barred.update(stretch.truncated.get(row, ()))
         if most:
             barred.update(version[of_table][size > most].tolist())
     is_small = (counts <= SMALL_TABLE_ROWS) & (sizes <= SMALL_TABLE_BYTES)
@@ -156,23 +156,23 @@ def _mixed(rows: Sequence[Rows], versions: Sequence[TableSchema], members: Seque
     place[list(members)] = np.arange(len(members))
     parts, table = [], []
     for part in rows:
-        version = part.chunk.version[part.first : part.last]
+        version = part.stretch.version[part.first : part.last]
         places = np.where(version >= 0, place[np.maximum(version, 0)], -1)
         mine = np.flatnonzero(places >= 0)
         if len(mine):
-            parts.append(_Taken(part.chunk, part.first + mine, 0))
+            parts.append(_Taken(part.stretch, part.first + mine, 0))
             table.append(places[mine].astype(np.int32))
     data, offsets = _gathered(parts)
     transaction, transactions = _transactions(parts)
-    numbers = [(part.chunk.numbers, part.rows) for part in parts]
+    numbers = [(part.stretch.numbers, part.rows) for part in parts]
     return MixedSegment(
         tables=tuple(versions[member] for member in members),
         table=np.concatenate(table),
         data=data,
         offsets=offsets,
-        lsn=np.concatenate([part.chunk.lsn[part.rows] for part in parts]),
+        lsn=np.concatenate([part.stretch.lsn[part.rows] for part in parts]),
         transaction=transaction,
-        ordinal=np.concatenate([part.chunk.ordinal[part.rows] for part in parts]),
+        ordinal=np.concatenate([part.stretch.ordinal[part.rows] for part in parts]),
         transactions=transactions,
         total_order=_joined([of.total[taken] for of, taken in numbers if of is not None]),
         table_order=_joined([of.table[taken] for of, taken in numbers if of is not None]),
@@ -186,29 +186,29 @@ def _joined(parts: Sequence[Int64s]) -> Int64s | None:
 def _by_version(
     rows: Sequence[Rows], only: frozenset[int] | None = None, without: frozenset[int] = frozenset()
 ) -> dict[int, list[_Taken]]:
-    """Table version -> the rows of each chunk that belong to it, in log order, truncates included.
+    """Table version -> the rows of each stretch that belong to it, in log order, truncates included.
 
     `only` are the versions that are wanted, None all of them but `without`.
     """
     picked: dict[int, list[_Taken]] = {}
     number = 0
     for part in rows:
-        chunk = part.chunk
+        stretch = part.stretch
         base = number - part.first
         number += part.last - part.first
         taken = np.arange(part.first, part.last)
-        version = chunk.version[part.first : part.last]
+        version = stretch.version[part.first : part.last]
         present = [int(found) for found in np.unique(version) if found >= 0]
         truncates = [int(row) for row in taken[version == SEVERAL]]
         extra: dict[int, list[int]] = {}
         for row in truncates:
-            for named in chunk.truncated.get(int(chunk.rows[row]), ()):
+            for named in stretch.truncated.get(int(stretch.rows[row]), ()):
                 extra.setdefault(named, []).append(row)
         for found in sorted(({*present, *extra} if only is None else {*present, *extra} & only) - without):
             mine = taken[version == found]
             if found in extra:
                 mine = np.sort(np.concatenate([mine, np.array(extra[found], np.int64)]))
-            picked.setdefault(found, []).append(_Taken(chunk, mine, base))
+            picked.setdefault(found, []).append(_Taken(stretch, mine, base))
     return picked
 
 
@@ -234,14 +234,14 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Tak
     """One segment of the given rows, all of table version `version`."""
     data, offsets = _gathered(parts)
     numbers, transactions = _transactions(parts)
-    orders = [_orders(part.chunk, part.rows, version) for part in parts if part.chunk.numbers is not None]
+    orders = [_orders(part.stretch, part.rows, version) for part in parts if part.stretch.numbers is not None]
     return Segment(
         table=versions[version],
         data=data,
         offsets=offsets,
-        lsn=np.concatenate([part.chunk.lsn[part.rows] for part in parts]),
+        lsn=np.concatenate([part.stretch.lsn[part.rows] for part in parts]),
         transaction=numbers,
-        ordinal=np.concatenate([part.chunk.ordinal[part.rows] for part in parts]),
+        ordinal=np.concatenate([part.stretch.ordinal[part.rows] for part in parts]),
         transactions=transactions,
         total_order=np.concatenate([total for total, _ in orders]) if orders else None,
         table_order=np.concatenate([table for _, table in orders]) if orders else None,
@@ -250,7 +250,7 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Tak
 
 def _gathered(parts: Sequence[_Taken]) -> tuple[Bytes, Int64s]:
     """The messages of the given rows, copied together: their bytes and their offsets."""
-    gathered = [scan.gather(part.chunk.data, part.chunk.offsets, part.chunk.rows[part.rows]) for part in parts]
+    gathered = [scan.gather(part.stretch.data, part.stretch.offsets, part.stretch.rows[part.rows]) for part in parts]
     lengths = [np.diff(offsets) for _, offsets in gathered]
     offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
     np.cumsum(np.concatenate(lengths), out=offsets[1:])
@@ -263,7 +263,7 @@ def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
     Those that have more than `most` bytes, where that is not 0, are without their bytes.
     """
     found = [
-        _Taken(part.chunk, part.first + np.flatnonzero(part.chunk.version[part.first : part.last] == MESSAGE), 0)
+        _Taken(part.stretch, part.first + np.flatnonzero(part.stretch.version[part.first : part.last] == MESSAGE), 0)
         for part in rows
     ]
     parts = [part for part in found if len(part)]
@@ -271,20 +271,20 @@ def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
         return None
     data, offsets = _gathered(parts)
     transaction, transactions = _transactions(parts)
-    orders = [part.chunk.numbers.total[part.rows] for part in parts if part.chunk.numbers is not None]
-    ordinal = np.concatenate([part.chunk.ordinal[part.rows] for part in parts])
+    orders = [part.stretch.numbers.total[part.rows] for part in parts if part.stretch.numbers is not None]
+    ordinal = np.concatenate([part.stretch.ordinal[part.rows] for part in parts])
     segment = MessageSegment(data, offsets, transaction, ordinal, transactions, _joined(orders))
     return segment.without_large(most) if most else segment
 
 
-def _orders(chunk: Chunk, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
+def _orders(stretch: Stretch, taken: Int64s, version: int) -> tuple[Int64s, Int64s]:
     """The numbers of the rows' events in their transactions and tables; a truncate has its own for each table."""
-    numbers = chunk.numbers
+    numbers = stretch.numbers
     assert numbers is not None
     total, table = numbers.total[taken], numbers.table[taken]
-    for place in np.flatnonzero(chunk.version[taken] == SEVERAL):
-        message = int(chunk.rows[taken[place]])
-        total[place], table[place] = numbers.truncates[message][chunk.truncated[message].index(version)]
+    for place in np.flatnonzero(stretch.version[taken] == SEVERAL):
+        message = int(stretch.rows[taken[place]])
+        total[place], table[place] = numbers.truncates[message][stretch.truncated[message].index(version)]
     return total, table
 
 
@@ -292,20 +292,20 @@ def boundaries(rows: Sequence[Rows]) -> list[Boundary]:
     """The begins and ends of transactions among the rows, in log order."""
     found = []
     for part in rows:
-        chunk = part.chunk
-        ends = dict(zip(chunk.end_commit.tolist(), chunk.end_end.tolist(), strict=True))
-        for row in part.first + np.flatnonzero(chunk.version[part.first : part.last] == BOUNDARY):
-            place = int(chunk.transaction[row])
-            commit_lsn = int(chunk.transactions.commit_lsn[place])
-            begins = chunk.kinds[row] == ord("B")
+        stretch = part.stretch
+        ends = dict(zip(stretch.end_commit.tolist(), stretch.end_end.tolist(), strict=True))
+        for row in part.first + np.flatnonzero(stretch.version[part.first : part.last] == BOUNDARY):
+            place = int(stretch.transaction[row])
+            commit_lsn = int(stretch.transactions.commit_lsn[place])
+            begins = stretch.kinds[row] == ord("B")
             found.append(
                 Boundary(
-                    xid=int(chunk.transactions.xid[place]),
-                    lsn=int(chunk.lsn[row]) if begins else ends[commit_lsn],
+                    xid=int(stretch.transactions.xid[place]),
+                    lsn=int(stretch.lsn[row]) if begins else ends[commit_lsn],
                     commit_lsn=commit_lsn,
-                    commit_us=int(chunk.transactions.commit_us[place]),
-                    ordinal=int(chunk.ordinal[row]),
-                    counts=None if begins else chunk.counts[place],
+                    commit_us=int(stretch.transactions.commit_us[place]),
+                    ordinal=int(stretch.ordinal[row]),
+                    counts=None if begins else stretch.counts[place],
                 )
             )
     return found
@@ -315,8 +315,8 @@ def _transactions(parts: Sequence[_Taken]) -> tuple[Int32s, Transactions]:
     """The transactions that the rows belong to, and each row's number among them."""
     numbers, pieces, base = [], [], 0
     for part in parts:
-        used, number = np.unique(part.chunk.transaction[part.rows], return_inverse=True)
-        source = part.chunk.transactions
+        used, number = np.unique(part.stretch.transaction[part.rows], return_inverse=True)
+        source = part.stretch.transactions
         pieces.append((source.xid[used], source.commit_lsn[used], source.commit_us[used], source.previous_end[used]))
         numbers.append((number + base).astype(np.int32))
         base += len(used)
@@ -340,10 +340,12 @@ def _buckets(
         indexes = np.array([table.index(name) for name in hashed], np.int32)
         split: list[list[_Taken]] = [[] for _ in range(count)]
         for part in picked[version]:
-            chunk, taken = part.chunk, part.rows
-            if (chunk.version[taken] == SEVERAL).any():
+            stretch, taken = part.stretch, part.rows
+            if (stretch.version[taken] == SEVERAL).any():
                 return None
-            hashes, moved = scan.key_hashes(chunk.data, chunk.offsets, chunk.rows[taken], indexes, len(table.columns))
+            hashes, moved = scan.key_hashes(
+                stretch.data, stretch.offsets, stretch.rows[taken], indexes, len(table.columns)
+            )
             if moved.any():
                 return None
             bucket = (hashes >> np.uint64(33)) % np.uint64(count)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column, TableSchema
 from tailrace.columns.logical import DOUBLE, STRING, LogicalType, array
 from tailrace.connectors.postgres.values import declared, plain, temporal
 from tailrace.connectors.postgres.values.defaults import default_value
 from tailrace.events.plans import Types, key_columns, shown_columns
 from tailrace.events.settings import EventSettings
-from tailrace.serde.json_text import dumps
 from tailrace.values import binaries, booleans, decimals, floats, geometry, integers, lists, maps, strings
 from tailrace.values.conversion import ColumnPlan, Conversion
 from tailrace.values.dates import DATE

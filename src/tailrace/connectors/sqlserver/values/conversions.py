@@ -15,7 +15,7 @@ from tailrace.connectors.sqlserver.values.defaults import default_value
 from tailrace.events import values
 from tailrace.events.plans import Types
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import Conversion
+from tailrace.values.conversion import Conversion
 
 
 def conversion(column: Column, settings: EventSettings) -> Conversion | None:

@@ -14,7 +14,7 @@ from typing import Any
 from tailrace.columns import Column
 from tailrace.columns.logical import ABSENT
 from tailrace.events.settings import EventSettings
-from tailrace.serde.conversion import Conversion
+from tailrace.values.conversion import Conversion
 from tailrace.values.decimals import plain_number
 
 _TEXT = re.compile(r"[Nn]?'((?:[^']|'')*)'", re.DOTALL)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tailrace.buffers import Bytes, ExceedsArrow, Offsets, load_int32, move
 from tailrace.compiled import kernel
-from tailrace.serde.memory import Bytes, ExceedsArrow, Offsets, load_int32, move
 
 Int64s = npt.NDArray[np.int64]
 NO_PROGRAM = 0xFFFF

@@ -1,4 +1,4 @@
-"""Chunk: a run of messages as the spool keeps it, and the rows of a batch in it. Planner."""
+"""Stretch: a run of messages as the spool keeps it, and the rows of a batch in it. Planner."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SEVERAL, BOUNDARY, MESSAGE = -2, -3, -4
 
 
 @dataclass(slots=True)
-class Chunk:
+class Stretch:
     """A run of messages as they were read, with the captured changes among them (its rows) indexed.
 
     Row i is message `rows[i]`, that is `data[offsets[rows[i]]:offsets[rows[i] + 1]]`; `version[i]` is the id of its
     table version, `SEVERAL` for a truncate, whose versions `truncated` holds by message, `MESSAGE` for a logical
     message, and `BOUNDARY` for the Begin and Commit messages, which are rows where transaction metadata is wanted.
-    Then `numbers` has the events' numbers, and `counts` the transactions that end in the chunk, by their place in
-    `transactions`. The `end_*` arrays describe the commits in the chunk: the number of rows up to each, its LSN, its
+    Then `numbers` has the events' numbers, and `counts` the transactions that end in the stretch, by their place in
+    `transactions`. The `end_*` arrays describe the commits in the stretch: the number of rows up to each, its LSN, its
     end LSN, the end LSN of the last one up to it that was not left out (-1: none was), and its time in µs since 1970.
     A logical message outside of transactions is a transaction and a commit of its own (see `LogPosition`), with the
     transaction id 0.
@@ -64,7 +64,7 @@ class Chunk:
         )
 
     def leads_to(self, before: LogPosition) -> LogPosition:
-        """How far the log has been read with the chunk, when it had been read to `before`.
+        """How far the log has been read with the stretch, when it had been read to `before`.
 
         A session that begins anew sends what was read before: that leads nowhere.
         """
@@ -83,7 +83,7 @@ class Chunk:
             return 0
         return int(self.offsets[self.rows[last - 1] + 1] - self.offsets[self.rows[first]])
 
-    def compacted(self) -> Chunk:
+    def compacted(self) -> Stretch:
         """The same rows with the other messages left out, where those are most of the bytes."""
         kept = int((self.offsets[self.rows + 1] - self.offsets[self.rows]).sum()) if len(self.rows) else 0
         if 2 * kept >= self.data.nbytes:
@@ -99,10 +99,10 @@ class Chunk:
             numbers=None if self.numbers is None else self.numbers.moved(places),
         )
 
-    def joined(self, other: Chunk) -> Chunk:
-        """This chunk and the one that follows it as one."""
+    def joined(self, other: Stretch) -> Stretch:
+        """This stretch and the one that follows it as one."""
         messages, transactions = len(self.offsets) - 1, len(self.transactions)
-        parts = [chunk.data[chunk.offsets[0] : chunk.offsets[-1]] for chunk in (self, other)]
+        parts = [stretch.data[stretch.offsets[0] : stretch.offsets[-1]] for stretch in (self, other)]
         starts = self.offsets - self.offsets[0], other.offsets[1:] - other.offsets[0] + parts[0].nbytes
         numbers = None
         if self.numbers is not None and other.numbers is not None:
@@ -112,8 +112,8 @@ class Chunk:
                 np.concatenate([self.numbers.table, other.numbers.table]),
                 self.numbers.truncates | truncates,
             )
-        of = [chunk.transactions for chunk in (self, other)]
-        return Chunk(
+        of = [stretch.transactions for stretch in (self, other)]
+        return Stretch(
             data=np.concatenate(parts),
             offsets=np.concatenate(starts),
             rows=np.concatenate([self.rows, other.rows + messages]),
@@ -202,11 +202,11 @@ class Chunk:
         """Where the messages of the rows `[first, last)` begin and end."""
         return int(self.offsets[self.rows[first]]), int(self.offsets[self.rows[last - 1] + 1])
 
-    def without_data(self) -> Chunk:
+    def without_data(self) -> Stretch:
         return replace(self, data=np.empty(0, np.uint8))
 
-    def with_data(self, data: Bytes, low: int, high: int) -> Chunk:
-        """The chunk with the bytes `[low, high)` of its messages: those before and after become empty."""
+    def with_data(self, data: Bytes, low: int, high: int) -> Stretch:
+        """The stretch with the bytes `[low, high)` of its messages: those before and after become empty."""
         return replace(self, data=data, offsets=np.clip(self.offsets, low, high) - low)
 
     def taken(self, first: int, last: int) -> Rows:
@@ -215,8 +215,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows `[first, last)` of a chunk."""
+    """Rows `[first, last)` of a stretch."""
 
-    chunk: Chunk
+    stretch: Stretch
     first: int
     last: int

@@ -1,4 +1,4 @@
-"""Chunk: what one answer of the server holds of captured changes. Planner."""
+"""Stretch: what one answer of the server holds of captured changes. Planner."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from tailrace.buffers import readonly
 from tailrace.connectors.mongodb.log.position import Position, Read
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
-from tailrace.serde.memory import readonly
 
 Int32s = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -73,7 +73,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Stretch:
     """The captured `rows` of an answer, and `reached`, the position behind all that it held.
 
     `tokens` are the places of the rows' resume tokens in `token_data`, their data unless that is on disk; None for an
@@ -88,7 +88,7 @@ class Chunk:
     token_data: Bytes
 
     @classmethod
-    def of(cls, rows: Rows, reached: Read, tokens: Int64s | None, read_bytes: int) -> Chunk:
+    def of(cls, rows: Rows, reached: Read, tokens: Int64s | None, read_bytes: int) -> Stretch:
         bounds = np.cumsum(fields.sizes_of(rows.data, rows.at))
         return cls(rows, reached, tokens, read_bytes, bounds, rows.data)
 
@@ -138,7 +138,7 @@ class Chunk:
     def is_passed(self, position: Position) -> bool:
         return self.first_after(position) == len(self)
 
-    def joined(self, other: Chunk) -> None:
+    def joined(self, other: Stretch) -> None:
         """Answers stay as they are."""
 
     def extent(self, first: int, last: int) -> tuple[int, int]:
@@ -147,7 +147,7 @@ class Chunk:
         ends = at + self.bounds[first:last] - np.concatenate([[self._before(first)], self.bounds[first : last - 1]])
         return int(at.min()), int(ends.max())
 
-    def without_data(self) -> Chunk:
+    def without_data(self) -> Stretch:
         """The resume tokens stay: each is a position."""
         nothing = readonly(np.empty(0, np.uint8))
         tokens, token_data = self.tokens, nothing
@@ -156,7 +156,7 @@ class Chunk:
             tokens = offsets[:-1]
         return replace(self, rows=replace(self.rows, data=nothing), tokens=tokens, token_data=token_data)
 
-    def with_data(self, data: Bytes, low: int, high: int) -> Chunk:
+    def with_data(self, data: Bytes, low: int, high: int) -> Stretch:
         return replace(self, rows=replace(self.rows, data=readonly(data), at=self.rows.at - low))
 
     def taken(self, first: int, last: int) -> Rows:
