@@ -174,14 +174,14 @@ def _run(data: bytes) -> object:
         kind = STREAM
         feed._prove(answer)
     found: list[object] = []
-    for chunk in feed._read(answer) if data[0] % 3 == 0 else (feed._chunk(answer),):
-        if chunk is None:
+    for stretch in feed._read(answer) if data[0] % 3 == 0 else (feed._stretch(answer),):
+        if stretch is None:
             return "nothing"
         # what the planner asks of it
-        for row in range(len(chunk.rows)):
-            chunk.position(row)
-        Position.from_json(chunk.reached.to_json())
-        for parts in segments([chunk.rows], namespaces.names, kind).values():
+        for row in range(len(stretch.rows)):
+            stretch.position(row)
+        Position.from_json(stretch.reached.to_json())
+        for parts in segments([stretch.rows], namespaces.names, kind).values():
             for segment in parts:
                 for settings in _settings():
                     for rows in to_rows(segment, settings):

@@ -18,7 +18,7 @@ from tailrace.columns.batch import ChangeBatch
 from tailrace.connectors.changetables.dialect import ChangeRows, CommitTimes
 from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
 from tailrace.events.envelope import event_schemas
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
@@ -42,7 +42,7 @@ def _table(connector: str, kind: int) -> TableSchema:
     return TableSchema(TableId("testDB", "dbo", "t"), columns, ("ID",))
 
 
-def _events(batch: ChangeBatch, chosen: EventSettings, form: Form) -> None:
+def _events(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None:
     """The records of a batch by both ways."""
     plan = table_plan(batch.table, chosen, form)
     schemas = event_schemas(batch.table, plan.columns, plan.key, chosen, form)

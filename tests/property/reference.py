@@ -13,7 +13,7 @@ from typing import Any
 from tailrace.assembly.json_text import Verbatim, dumps, quoted, schema_text
 from tailrace.columns import ChangeBatch, Image
 from tailrace.columns.logical import STRING, LogicalType
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import TASK_ID, EventSettings
 from tailrace.events.source import marker_of, plain_source
 from tailrace.values.conversion import ColumnPlan
@@ -43,7 +43,7 @@ class Reference:
     key_schema: LogicalType | None
     value_schema: LogicalType
     settings: EventSettings
-    form: Form
+    form: SourceForm
     now: int
     told: tuple[str, str] | None = None
 

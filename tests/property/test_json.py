@@ -15,7 +15,7 @@ from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.values.conversions import plan_columns
 from tailrace.events import names
 from tailrace.events.envelope import event_schemas
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
@@ -27,7 +27,7 @@ from tests.property.reference import Event, Reference
 NOW = 1_795_222_828_465_236_739
 
 
-def columnar(batch: ChangeBatch, chosen: EventSettings, form: Form = FORM) -> list[Event]:
+def columnar(batch: ChangeBatch, chosen: EventSettings, form: SourceForm = FORM) -> list[Event]:
     events: list[Event] = []
     with patch("tailrace.events.records.time.time_ns", lambda: NOW):
         for rows in to_rows(batch, chosen, form):
@@ -39,7 +39,7 @@ def columnar(batch: ChangeBatch, chosen: EventSettings, form: Form = FORM) -> li
     return events
 
 
-def plain(batch: ChangeBatch, chosen: EventSettings, form: Form = FORM) -> list[Event]:
+def plain(batch: ChangeBatch, chosen: EventSettings, form: SourceForm = FORM) -> list[Event]:
     plan = table_plan(batch.table, chosen, form)
     schemas = event_schemas(batch.table, plan.columns, plan.key, chosen, form)
     told = names.table_field(chosen, batch.table.id)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tailrace.columns import ChangeBatch
 from tailrace.columns.logical import Field, LogicalType
 from tailrace.connectors.postgres.log.form import FORM
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.records import to_rows, typed_rows
 from tailrace.events.settings import EventSettings
 from tests.property import captured_batches, json_batches
@@ -55,7 +55,7 @@ def matches(found: pa.Scalar, value: Any, kind: LogicalType) -> None:
         assert same(found_in(found, kind), wanted(value, kind)), (found, value, kind)
 
 
-def compare(batch: ChangeBatch, chosen: EventSettings, form: Form) -> None:
+def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None:
     chosen = replace(chosen, key_schemas_enable=True, value_schemas_enable=True)
     with patch("tailrace.events.records.time.time_ns", lambda: NOW):
         rows = [row for part in to_rows(batch, chosen, form) for row in part.to_pylist()]

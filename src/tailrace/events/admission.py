@@ -11,7 +11,7 @@ import logging
 from tailrace.columns import TableId, TableSchema
 from tailrace.errors import ConfigError
 from tailrace.events import names
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.events.shaped import unmasked
 
@@ -24,7 +24,7 @@ class Admission:
     A warning is logged once for each pair of names, and kept in `warnings`.
     """
 
-    def __init__(self, settings: EventSettings, form: Form) -> None:
+    def __init__(self, settings: EventSettings, form: SourceForm) -> None:
         self._settings = settings
         self._form = form
         self._topics: dict[str, TableId] = {}

@@ -16,8 +16,8 @@ from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
-from tailrace.events.form import Form
 from tailrace.events.form import Records as Shown
+from tailrace.events.form import SourceForm
 from tailrace.events.headers import header_column
 from tailrace.events.kinds import KnownRecords
 from tailrace.events.settings import EventSettings
@@ -38,7 +38,7 @@ class BatchColumns:
     `kept` is where encodings keep what they have made of them.
     """
 
-    def __init__(self, batch: ChangeBatch, settings: EventSettings, form: Form) -> None:
+    def __init__(self, batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> None:
         self.batch, self.settings = batch, settings
         self.source = form.parts(batch, settings)
         self.kept: dict[Hashable, Any] = {}

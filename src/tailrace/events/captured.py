@@ -122,7 +122,7 @@ class Described(Protocol):
 
 
 class CapturedForm:
-    """See events.form.Form. `described` is what schema changes tell of types; `serial` tells that source blocks have an
+    """See events.form.SourceForm. `described` is what schema changes say of types; `serial`: source blocks have an
     event_serial_no."""
 
     def __init__(self, types: Types, described: Described, serial: bool) -> None:

@@ -11,7 +11,7 @@ from tailrace.columns.logical import INT64, STRING, LogicalType, semantic
 from tailrace.events import names
 from tailrace.events.expansion import AFTER as OF_AFTER
 from tailrace.events.expansion import NO_IMAGE, TOMBSTONE
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.headers import context
 from tailrace.events.settings import EventSettings
 from tailrace.records.layout import (
@@ -47,7 +47,7 @@ def marker_text(marker: Marker, settings: EventSettings) -> str | None:
     return marker.name.lower()
 
 
-def source_layout(table: TableId, settings: EventSettings, form: Form) -> Struct:
+def source_layout(table: TableId, settings: EventSettings, form: SourceForm) -> Struct:
     """The source block of a connector's events of one table."""
     allowed = _MARKERS if settings.has_nanos else _OLDER_MARKERS
     if settings.names_schemas and not settings.has_nanos:
@@ -114,7 +114,7 @@ class Envelopes:
     key: Sequence[ColumnPlan]
     apart: frozenset[int]
     settings: EventSettings
-    form: Form
+    form: SourceForm
 
     def record(self, kind: Kind) -> RecordLayout:
         """The records of a kind."""
@@ -178,7 +178,11 @@ class EventSchemas:
 
 
 def event_schemas(
-    table: TableSchema, plans: Sequence[ColumnPlan], key: Sequence[ColumnPlan], settings: EventSettings, form: Form
+    table: TableSchema,
+    plans: Sequence[ColumnPlan],
+    key: Sequence[ColumnPlan],
+    settings: EventSettings,
+    form: SourceForm,
 ) -> EventSchemas:
     """The schemas of a table whose columns are shown as `plans` and whose key is made of `key`."""
     layouts = Envelopes(table.id, plans, key, frozenset(), settings, form)

@@ -1,7 +1,7 @@
-"""Form: what is a connector's own in events, behind one interface; everything else of a record is the same for all.
+"""SourceForm: what is a connector's own in events, behind one interface; the rest of a record is the same for all.
 
-A form is a module's constant, without state: events are made with the one that the caller names. Its two halves are
-the columnar path's (`parts`) and the plain one's (`source`), which tests hold equal.
+A source form is a module's constant, without state: events are made with the one that the caller names. Its two halves
+are the columnar path's (`parts`) and the plain one's (`source`), which tests hold equal.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Place:
         return f"at {self.lsn} in the transaction that commits at {self.commit}"
 
 
-class Form(Protocol):
+class SourceForm(Protocol):
     """A connector's own part of events. Every method is pure and runs in planner and workers."""
 
     def __hash__(self) -> int: ...

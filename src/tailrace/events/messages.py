@@ -14,7 +14,7 @@ from tailrace.columns.logical import BYTES, INT64, STRING, Field, LogicalType, s
 from tailrace.columns.table import TableId
 from tailrace.events import names
 from tailrace.events.envelope import marker_text, source_layout, transaction_layout
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.events.single import Single, single_rows
 from tailrace.records.layout import RecordLayout, constants
@@ -26,7 +26,7 @@ def key_schema(settings: EventSettings) -> LogicalType:
     return struct(_PREFIX_FIELD, name=_name(settings, "Key"), version=1)
 
 
-def value_schema(settings: EventSettings, form: Form) -> LogicalType:
+def value_schema(settings: EventSettings, form: SourceForm) -> LogicalType:
     """The content is bytes, or text where `binary.handling.mode` says so."""
     content = (BYTES if settings.binary_handling_mode == "bytes" else STRING).with_optional(True)
     message = struct(_PREFIX_FIELD, Field("content", content))
@@ -46,7 +46,7 @@ def _name(settings: EventSettings, part: str = "") -> str:
 
 
 def message_rows(
-    messages: Sequence[LogicalMessage], settings: EventSettings, form: Form, xmin: int | None = None
+    messages: Sequence[LogicalMessage], settings: EventSettings, form: SourceForm, xmin: int | None = None
 ) -> pa.RecordBatch:
     """One record each, in order, as rows of `settings.row_schema`; table and schema are null. `xmin` is the slot's."""
     schemas = key_schema(settings), value_schema(settings, form)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tailrace.columns import TableSchema
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan, table_plan
 from tailrace.values.conversion import ColumnPlan
@@ -41,7 +41,7 @@ class Pool:
     One for each EventSettings; its places last until it begins anew.
     """
 
-    def __init__(self, settings: EventSettings, form: Form) -> None:
+    def __init__(self, settings: EventSettings, form: SourceForm) -> None:
         self._settings, self._form = settings, form
         self.columns: list[ColumnPlan] = []
         self._places: dict[Hashable, list[int]] = {}

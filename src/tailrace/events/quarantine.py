@@ -18,7 +18,7 @@ from tailrace.columns import ChangeBatch, Image, Marker, TableId
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, struct
 from tailrace.errors import ConversionError
 from tailrace.events import names
-from tailrace.events.form import Form, Place
+from tailrace.events.form import Place, SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.events.single import own_rows
 from tailrace.records.layout import RecordLayout, constants
@@ -75,7 +75,7 @@ class Change:
         return f"at {self.place.lsn}, change {self.ordinal} of the transaction that commits at {self.place.commit}"
 
 
-def _change(batch: ChangeBatch, change: int, form: Form) -> Change:
+def _change(batch: ChangeBatch, change: int, form: SourceForm) -> Change:
     marker = Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
     commit_us = int(batch.transactions.commit_us[batch.transaction[change]])
     return Change(batch.table.id, form.place(batch, change), int(batch.ordinal[change]), commit_us, marker)
@@ -100,7 +100,7 @@ def failing(
     return dict(sorted(found.items()))
 
 
-def conversion_error(batch: ChangeBatch, change: int, column: ColumnPlan, form: Form) -> ConversionError:
+def conversion_error(batch: ChangeBatch, change: int, column: ColumnPlan, form: SourceForm) -> ConversionError:
     """The error of `fail`: where the change stands, and which column."""
     return ConversionError(
         f"A value of column {column.source_name} of {batch.table.id} does not fit its type in events, "
@@ -116,7 +116,7 @@ def converted_row(
     column: ColumnPlan,
     key: tuple[ColumnPlan, ...],
     settings: EventSettings,
-    form: Form,
+    form: SourceForm,
 ) -> pa.RecordBatch:
     """The record that stands for a change with a value that cannot be converted, a row of `settings.row_schema`."""
     found = _change(batch, change, form)
@@ -191,7 +191,12 @@ def too_large(
 
 
 def too_large_row(
-    batch: ChangeBatch, change: int, size: int | None, key: tuple[ColumnPlan, ...], settings: EventSettings, form: Form
+    batch: ChangeBatch,
+    change: int,
+    size: int | None,
+    key: tuple[ColumnPlan, ...],
+    settings: EventSettings,
+    form: SourceForm,
 ) -> pa.RecordBatch:
     """`too_large` for a change whose columns are read."""
     op = chr(batch.op[change])

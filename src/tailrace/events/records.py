@@ -21,7 +21,7 @@ from tailrace.buffers import ExceedsArrow, text_buffers
 from tailrace.columns import ChangeBatch
 from tailrace.events.block import MAX_RECORDS, BatchColumns, Block
 from tailrace.events.expansion import expand
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.kinds import KnownRecords, by_kind
 from tailrace.events.quarantine import Unconvertible, conversion_error, converted_row, failing, too_large_row
 from tailrace.events.settings import EventSettings
@@ -37,7 +37,7 @@ _MAX_OUTPUT = 512 << 20
 _warned: set[tuple[str, str, str]] = set()
 
 
-def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[pa.RecordBatch]:
+def to_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> Iterator[pa.RecordBatch]:
     """The records of `batch` as batches of `settings.row_schema`, in order, at most 8,192 records each.
 
     `form` is the connector's own part of them.
@@ -51,7 +51,9 @@ def to_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator
         yield rows
 
 
-def numbered_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+def numbered_rows(
+    batch: ChangeBatch, settings: EventSettings, form: SourceForm
+) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The same, and for each record the index of its change in `batch`."""
     if len(batch) == 0:
         return
@@ -72,7 +74,7 @@ def numbered_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> It
 
 
 def rows_of_tables(
-    batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: Form
+    batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: SourceForm
 ) -> list[pa.RecordBatch] | None:
     """The records of a batch of several tables, in order; None where one of them cannot become an event.
 
@@ -96,7 +98,7 @@ def rows_of_tables(
     return found
 
 
-def typed_rows(batch: ChangeBatch, settings: EventSettings, form: Form) -> Iterator[tuple[pa.Array, pa.Array]]:
+def typed_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> Iterator[tuple[pa.Array, pa.Array]]:
     """The keys and the values of the records of `batch` as Arrow structs, block by block; null where there is none.
 
     Raises ConversionError where a value has no form in events and `event.converting.failure.handling.mode` is `fail`.
@@ -119,14 +121,14 @@ class _Work:
     batch: ChangeBatch
     tables: TablePlans
     settings: EventSettings
-    form: Form
+    form: SourceForm
     records: KnownRecords
     columns: BatchColumns
     ends: npt.NDArray[np.int64]
 
     @classmethod
     def of(
-        cls, batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: Form, has_key: bool | Flags
+        cls, batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: SourceForm, has_key: bool | Flags
     ) -> _Work:
         ordered = batch.total_order is not None and batch.table_order is not None
         records = by_kind(expand(batch, key_changes(batch, tables), has_key, settings), tables, ordered)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column, TableSchema
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.values.binaries import Binaries
 from tailrace.values.conversion import BY_VALUE, ColumnPlan
@@ -105,7 +105,7 @@ def _shape_text(shape: Shape, text: str) -> str:
     return shape.text(text.encode()).decode()
 
 
-def unmasked(table: TableSchema, settings: EventSettings, form: Form) -> list[str]:
+def unmasked(table: TableSchema, settings: EventSettings, form: SourceForm) -> list[str]:
     """The columns that an option masks in name only, since their values are no text: dates, numbers, JSON."""
     masks = [
         (column, settings.shaping.treatment(table.id, column.name))

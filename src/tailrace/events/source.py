@@ -6,7 +6,7 @@ from typing import Any
 
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.events.envelope import marker_text
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 
 
@@ -14,7 +14,7 @@ def marker_of(batch: ChangeBatch, change: int) -> Marker:
     return Marker.FALSE if batch.marker is None else Marker(batch.marker[change])
 
 
-def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form: Form) -> dict[str, Any]:
+def plain_source(batch: ChangeBatch, change: int, settings: EventSettings, form: SourceForm) -> dict[str, Any]:
     """The source block of one change."""
     us = int(batch.transactions.commit_us[batch.transaction[change]])
     marker = marker_of(batch, change)

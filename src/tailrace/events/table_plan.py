@@ -14,7 +14,7 @@ from tailrace import formats
 from tailrace.columns import TableId, TableSchema
 from tailrace.events import names
 from tailrace.events.envelope import Envelopes, Kind
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.headers import Pairs, compiled
 from tailrace.events.settings import EventSettings
 from tailrace.records.layout import Computed
@@ -103,7 +103,7 @@ class TablePlans:
 
 
 @lru_cache(maxsize=4096)
-def table_plan(table: TableSchema, settings: EventSettings, form: Form) -> TablePlan:
+def table_plan(table: TableSchema, settings: EventSettings, form: SourceForm) -> TablePlan:
     """The plan of a table's records."""
     columns, unknown = form.columns(table, settings)
     key = form.key(table, settings)

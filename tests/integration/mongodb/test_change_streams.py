@@ -244,19 +244,19 @@ def test_parts_of_an_event_are_put_together() -> None:
              "ns": {"db": "d", "coll": "c"}, "documentKey": {"_id": 2},
              "fullDocumentBeforeChange": {"_id": 2}}  # fmt: skip
     second = {"_id": {"_data": "c"}, "splitEvent": {"fragment": 2, "of": 2}, "fullDocument": {"_id": 2, "x": 1}}
-    chunk = feed._chunk(answer(whole, first))
-    assert chunk is not None
-    assert len(chunk.rows) == 1
-    chunk = feed._chunk(answer(second))
-    assert chunk is not None
-    start = int(chunk.rows.at[0])
-    size = int(fields.load(chunk.rows.data, start))
-    joined = bson.decode(chunk.rows.data[start : start + size].tobytes())
+    stretch = feed._stretch(answer(whole, first))
+    assert stretch is not None
+    assert len(stretch.rows) == 1
+    stretch = feed._stretch(answer(second))
+    assert stretch is not None
+    start = int(stretch.rows.at[0])
+    size = int(fields.load(stretch.rows.data, start))
+    joined = bson.decode(stretch.rows.data[start : start + size].tobytes())
     assert joined["_id"] == {"_data": "c"}
     assert joined["fullDocument"] == {"_id": 2, "x": 1}
     assert joined["fullDocumentBeforeChange"] == {"_id": 2}
     assert "splitEvent" not in joined
-    assert list(chunk.rows.number) == [2]
+    assert list(stretch.rows.number) == [2]
 
 
 def test_the_time_of_a_token() -> None:

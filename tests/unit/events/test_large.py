@@ -14,7 +14,7 @@ from tailrace.buffers import ExceedsArrow
 from tailrace.columns import ChangeBatch, Column, Marker
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import ConversionError
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.records import numbered_rows
 from tailrace.events.settings import EventSettings
 from tailrace.values import fragments
@@ -39,7 +39,9 @@ SEVERAL: list[Change] = [
 ]
 
 
-def read(found: ChangeBatch, settings: EventSettings, form: Form = FORM) -> tuple[list[dict[str, Any]], list[int]]:
+def read(
+    found: ChangeBatch, settings: EventSettings, form: SourceForm = FORM
+) -> tuple[list[dict[str, Any]], list[int]]:
     parts = list(numbered_rows(found, settings, form))
     rows = [row for part, _ in parts for row in part.to_pylist()]
     return rows, [int(number) for _, numbers in parts for number in numbers]

@@ -6,7 +6,7 @@ from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.descriptor import load
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 
 
 def dialect(config: Config) -> Dialect:
@@ -15,7 +15,7 @@ def dialect(config: Config) -> Dialect:
     return found
 
 
-def form(connector: str) -> Form:
+def form(connector: str) -> SourceForm:
     """The connector's own part of events."""
-    found: Form = load(registry.find(connector).form)
+    found: SourceForm = load(registry.find(connector).form)
     return found

@@ -21,7 +21,7 @@ from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import Incremental, TableWindows
 from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, TailraceError
 from tailrace.events.admission import Admission
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.engine import LogEngine
@@ -37,7 +37,7 @@ class ChangeTablesPlanner(LogEngine[TablesOffset, TablesPosition, Target]):
     """Implements `tailrace.log.planner.Planner` over a dialect."""
 
     def __init__(
-        self, config: Config, settings: EventSettings, dialect: Dialect, form: Form, runtime: Runtime = THREADS
+        self, config: Config, settings: EventSettings, dialect: Dialect, form: SourceForm, runtime: Runtime = THREADS
     ) -> None:
         source = TablesSource(config, settings, dialect, form, runtime)
         super().__init__(config, settings, runtime, source, TablesOffset)
@@ -49,7 +49,9 @@ Log = contracts.OpenLog[TablesOffset, TablesPosition, Target]
 class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
     """The databases of one query. A call whose connection is lost is tried again here."""
 
-    def __init__(self, config: Config, settings: EventSettings, dialect: Dialect, form: Form, runtime: Runtime) -> None:
+    def __init__(
+        self, config: Config, settings: EventSettings, dialect: Dialect, form: SourceForm, runtime: Runtime
+    ) -> None:
         self._config = config
         self._settings = settings
         self._dialect = dialect

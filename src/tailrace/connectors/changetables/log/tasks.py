@@ -18,7 +18,7 @@ from tailrace.connectors.changetables.dialect import Dialect, KeyRange
 from tailrace.connectors.changetables.eras import Stretch
 from tailrace.connectors.changetables.log.sessions import Retries, borrowed, changes
 from tailrace.errors import ConnectionFailed, PositionLost, StatementCutOff, TailraceError
-from tailrace.events.form import Form
+from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.snapshot.plan import Chunk, markers
 
@@ -56,7 +56,7 @@ class Source:
     skips_unchanged: bool = False
 
     @property
-    def form(self) -> Form:
+    def form(self) -> SourceForm:
         """The connector's own part of events; one object in each process, so that what is made for it is kept."""
         from tailrace.connectors.changetables import parts
 

@@ -83,7 +83,7 @@ class _Block:
 
 
 class PostgresForm:
-    """See events.form.Form."""
+    """See events.form.SourceForm."""
 
     def source_fields(self, settings: EventSettings) -> tuple[Member, ...]:
         number, text = INT64.with_optional(True), STRING.with_optional(True)
