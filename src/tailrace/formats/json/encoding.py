@@ -1,13 +1,8 @@
-"""The encoding JSON: a layout is compiled to literals with leaves between them, and a block runs them. Worker.
-
-Of each leaf that a block needs, one fragment is made (the JSON of all its values, one after another), and every
-record is put together from literals and fragments in one pass.
-"""
+"""The encoding JSON: a layout is compiled to literals with leaves between them, and a block runs them. Worker."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
 
 import numpy as np
@@ -15,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.assembly.json_text import dumps, quoted, schema_text
-from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
-from tailrace.buffers import binary_array
+from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
 from tailrace.formats.arrow import computed
+from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
 from tailrace.formats.json.pieces import inner_fragment, spread, values_fragment
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
@@ -35,52 +30,20 @@ from tailrace.records.layout import (
 from tailrace.values.fragments import column_fragment
 
 
-@dataclass(frozen=True, slots=True)
-class _Hole:
-    """The place of a leaf's value. `by` is what there is a value for, `inner` whether it is within a JSON string, `key`
-    what tells its column from others of the block; None where it is not shared."""
-
-    leaf: ImageColumn | Column | Computed
-    by: int
-    inner: bool
-    key: Hashable
-
-
-@dataclass(frozen=True, slots=True)
-class _Document:
-    """A compiled layout: each hole with the literal before it, and the literal behind the last; `opening` is the
-    record's schema, shared by all layouts that have it."""
-
-    opening: bytes
-    steps: tuple[tuple[bytes, _Hole], ...]
-    closing: bytes
-    size: int
-
-
 class Json:
     """See formats.base.Encoding."""
 
-    def compile(self, layout: Node, schemas: bool) -> _Document:
-        steps: list[tuple[bytes, _Hole]] = []
-        literal = b""
-        for part in _parts(layout):
-            if isinstance(part, bytes):
-                literal += part
-            else:
-                steps.append((literal, part))
-                literal = b""
-        opening = _opening(layout.type) if schemas else b""
-        closing = literal + b"}" if schemas else literal
-        size = len(opening) + sum(len(text) for text, _ in steps) + len(closing)
-        return _Document(opening, tuple(steps), closing, size)
+    def compile(self, layout: Node, schemas: bool, topic: str | Computed) -> Assembly:
+        parts = _parts(layout)
+        if not schemas:
+            return Assembly.of(b"", parts)
+        return Assembly.of(_opening(layout.type), (*parts, b"}"))
 
     def block(self, columns: Columns) -> _Block:
         return _Block(columns)
 
-    def one(self, layout: Node, schemas: bool) -> bytes:
-        document = self.compile(layout, schemas)
-        assert not document.steps
-        return document.opening + document.closing
+    def one(self, layout: Node, schemas: bool, topic: str) -> bytes:
+        return self.compile(layout, schemas, topic).text
 
 
 def _opening(schema: LogicalType) -> bytes:
@@ -93,8 +56,8 @@ def _shared(text: bytes) -> bytes:
     return text
 
 
-def _parts(node: Node) -> Iterator[bytes | _Hole]:
-    """The JSON of a layout: literals, and the holes between them."""
+def _parts(node: Node) -> Iterator[bytes | Hole]:
+    """The JSON of a layout: literals, and the holes between them; whether it is within a JSON string is their way."""
     match node:
         case Constant():
             yield dumps(node.value).encode()
@@ -104,7 +67,7 @@ def _parts(node: Node) -> Iterator[bytes | _Hole]:
                 yield (
                     quoted(part)[1:-1].encode()
                     if isinstance(part, str)
-                    else _Hole(part, part.by, True, ("column", part.name, True))
+                    else Hole(part, part.by, True, ("column", part.name, True))
                 )
             yield b'"'
         case Struct():
@@ -115,59 +78,30 @@ def _parts(node: Node) -> Iterator[bytes | _Hole]:
                 separator = ","
             yield b"}" if node.members else b"{}"
         case ImageColumn():
-            yield _Hole(node, CHANGE, False, (node.image, node.column.index, node.apart))
+            yield Hole(node, CHANGE, False, (node.image, node.column.index, node.apart, node.column.null))
         case Column():
-            yield _Hole(node, node.by, False, ("column", node.name, False))
+            yield Hole(node, node.by, False, ("column", node.name, False))
         case Computed():
-            yield _Hole(node, RECORD, False, None)
+            yield Hole(node, RECORD, False, None)
 
 
-class _Block:
+class _Block(AssembledBlock):
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns) -> None:
-        self._columns = columns
-        # what is written for holes, and the fragments of arrays, which several columns may share
-        self._found: dict[Hashable, Fragment | bytes] = {}
+        super().__init__(columns)
+        # the fragments of arrays, which several columns may share
         self._made: dict[Hashable, tuple[pa.Array, Fragment]] = {}
 
-    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
-        programs = Programs()
-        numbers = np.full(len(documents), NO_PROGRAM, np.uint16)
-        for place, document in enumerate(documents):
-            if document is not None:
-                numbers[place] = programs.begin()
-                self._write(programs, document, place, of)
-                programs.end()
-        if (numbers == NO_PROGRAM).all():
-            return pa.nulls(len(of), pa.binary())
-        program = numbers[of]
-        data, offsets = programs.run(program, self._columns.index)
-        present = program != NO_PROGRAM
-        return binary_array(data, offsets, None if present.all() else present)
-
-    def _write(self, programs: Programs, document: _Document, place: int, of: npt.NDArray[np.int32]) -> None:
-        programs.literal(document.opening)
-        for literal, hole in document.steps:
-            programs.literal(literal)
-            found = self._found.get(hole.key)
-            if found is None:
-                found = self._filled(hole, place, of)
-            if isinstance(found, bytes):
-                programs.literal(found)
-            else:
-                programs.fragment(found, hole.by)
-        programs.literal(document.closing)
-
-    def _filled(self, hole: _Hole, place: int, of: npt.NDArray[np.int32]) -> Fragment | bytes:
-        """The fragment of a hole's column, or the literal where all records have one value."""
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         leaf = hole.leaf
-        if not isinstance(leaf, Computed):
-            found = self._column(leaf, hole.inner) if isinstance(leaf, Column) else self._image(leaf)
-            self._found[hole.key] = found
-            return found
-        records = np.flatnonzero(of == place).astype(np.int32)
-        return values_fragment(spread(computed(leaf, self._columns, records), records, len(of)))
+        if isinstance(leaf, Column):
+            return self._column(leaf, hole.way)
+        if isinstance(leaf, ImageColumn):
+            return self._image(leaf)
+        places = records()
+        values = computed(leaf, self._columns, places)
+        return values_fragment(spread(values, places, self._columns.index.shape[1]))
 
     def _image(self, leaf: ImageColumn) -> Fragment:
         plan, texts = leaf.column, self._columns.texts(leaf)

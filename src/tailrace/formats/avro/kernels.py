@@ -1,0 +1,163 @@
+"""Compiled parts of the encoding Avro: columns as pieces, one after another, each before its branch of a union. Worker.
+
+In all of them `mark` is the byte before a value and `null` the byte of a null, -1 where the schema has no union; they
+return how many nulls there were where there may be none. `valid` is empty where all values are there. `offsets[i]`
+begins piece i, and the last one is the end of what was written to `out`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tailrace.buffers import Bytes, Offsets
+from tailrace.compiled import kernel
+
+_MINUS, _QUOTE, _NULL, _PAD = 45, 34, 110, 61
+_MORE = 0x80
+
+
+@kernel(leaf=True, inlined=True)
+def _varint(out: Any, at: Any, number: Any) -> Any:
+    """Write a whole number of 64 bits, zig-zag; where it ends."""
+    rest = (number << 1) ^ (number >> 63)
+    while (rest & ~0x7F) != 0:
+        out[at] = (rest & 0x7F) | _MORE
+        at += 1
+        rest = (rest >> 7) & 0x01FFFFFFFFFFFFFF
+    out[at] = rest
+    return at + 1
+
+
+@kernel(leaf=True)
+def integers(values: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets) -> Any:
+    """Whole numbers; `out` has room for 11 bytes each."""
+    at, wrong = 0, 0
+    all_valid = len(valid) == 0
+    for row in range(len(values)):
+        if all_valid or valid[row]:
+            if mark >= 0:
+                out[at] = mark
+                at += 1
+            at = _varint(out, at, values[row])
+        elif null >= 0:
+            out[at] = null
+            at += 1
+        else:
+            wrong += 1
+        offsets[row + 1] = at
+    return wrong
+
+
+@kernel(leaf=True)
+def texts(
+    data: Bytes, bounds: Offsets, valid: Any, cut: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets
+) -> Any:
+    """Texts or bytes behind their length, without `cut` bytes at both ends; `out` has room for 6 bytes more each."""
+    at, wrong = 0, 0
+    all_valid = len(valid) == 0
+    for row in range(len(bounds) - 1):
+        if all_valid or valid[row]:
+            if mark >= 0:
+                out[at] = mark
+                at += 1
+            first, last = bounds[row] + cut, bounds[row + 1] - cut
+            at = _varint(out, at, last - first)
+            for place in range(first, last):
+                out[at] = data[place]
+                at += 1
+        elif null >= 0:
+            out[at] = null
+            at += 1
+        else:
+            wrong += 1
+        offsets[row + 1] = at
+    return wrong
+
+
+@kernel(leaf=True)
+def fixed(
+    values: Bytes, width: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets
+) -> Any:
+    """Values of `width` bytes as they are; `out` has room for one byte more each."""
+    at, wrong = 0, 0
+    all_valid = len(valid) == 0
+    for row in range(len(values) // width):
+        if all_valid or valid[row]:
+            if mark >= 0:
+                out[at] = mark
+                at += 1
+            for place in range(row * width, row * width + width):
+                out[at] = values[place]
+                at += 1
+        elif null >= 0:
+            out[at] = null
+            at += 1
+        else:
+            wrong += 1
+        offsets[row + 1] = at
+    return wrong
+
+
+@kernel(leaf=True)
+def json_integers(data: Bytes, bounds: Offsets, mark: Any, null: Any, out: Bytes, offsets: Offsets) -> Any:
+    """Whole numbers that are JSON; `out` has room for 11 bytes each."""
+    at, wrong = 0, 0
+    for row in range(len(bounds) - 1):
+        place, last = bounds[row], bounds[row + 1]
+        if data[place] == _NULL:
+            if null >= 0:
+                out[at] = null
+                at += 1
+            else:
+                wrong += 1
+        else:
+            if mark >= 0:
+                out[at] = mark
+                at += 1
+            negative = data[place] == _MINUS
+            if negative:
+                place += 1
+            # below 0, where there is room for the least number
+            number = 0
+            while place < last:
+                number = number * 10 - (data[place] - 48)
+                place += 1
+            at = _varint(out, at, number if negative else -number)
+        offsets[row + 1] = at
+    return wrong
+
+
+@kernel(leaf=True)
+def json_base64(
+    data: Bytes, bounds: Offsets, quotes: Any, table: Bytes, mark: Any, null: Any, out: Bytes, offsets: Offsets
+) -> Any:
+    """Bytes that are JSON: base64 within `quotes` quotes at each end; `table` has the six bits of each letter. `out`
+    has room for 6 bytes more than the text each."""
+    at, wrong = 0, 0
+    for row in range(len(bounds) - 1):
+        first, last = bounds[row] + quotes, bounds[row + 1] - quotes
+        if quotes and data[bounds[row]] != _QUOTE:
+            if null >= 0:
+                out[at] = null
+                at += 1
+            else:
+                wrong += 1
+        else:
+            if mark >= 0:
+                out[at] = mark
+                at += 1
+            while last > first and data[last - 1] == _PAD:
+                last -= 1
+            size = (last - first) * 3 // 4
+            at = _varint(out, at, size)
+            held, bits = 0, 0
+            for place in range(first, last):
+                held = (held << 6) | table[data[place]]
+                bits += 6
+                if bits >= 8:
+                    bits -= 8
+                    out[at] = (held >> bits) & 0xFF
+                    at += 1
+                    held &= (1 << bits) - 1
+        offsets[row + 1] = at
+    return wrong

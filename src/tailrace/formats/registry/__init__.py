@@ -1,0 +1,1 @@
+"""Schema registries: where the schemas of records are registered, and the ids that stand for them. Worker."""

@@ -1,0 +1,75 @@
+"""Confluent's interface of a registry, by Confluent's own client. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from tailrace.errors import PrerequisiteError
+from tailrace.formats.registry.base import SECONDS, Unanswered, refused
+from tailrace.formats.registry.options import Access, Registry
+
+_Found = TypeVar("_Found")
+
+
+class Client:
+    """See registry.base.Client."""
+
+    def __init__(self, access: Access) -> None:
+        try:
+            from confluent_kafka import schema_registry
+        except ImportError as missing:
+            raise PrerequisiteError(
+                f"Confluent's client of registries cannot be imported: {missing}.",
+                "Install it where Spark's workers run: pip install 'tailrace[avro]'.",
+            ) from None
+        self._library = schema_registry
+        self._client = schema_registry.SchemaRegistryClient(_settings(access))
+
+    def register(self, registry: Registry, subject: str, schema: str, kind: str) -> int:
+        text = self._library.Schema(schema, kind)
+        return int(self._asked(registry, subject, lambda: self._client.register_schema(
+            subject, text, registry.normalizes)))  # fmt: skip
+
+    def find(self, registry: Registry, subject: str, schema: str, kind: str) -> int:
+        text = self._library.Schema(schema, kind)
+        found = self._asked(registry, subject, lambda: self._client.lookup_schema(subject, text, registry.normalizes))
+        return int(found.schema_id)
+
+    def latest(self, registry: Registry, subject: str) -> tuple[int, str]:
+        found = self._asked(registry, subject, lambda: self._client.get_latest_version(subject))
+        return int(found.schema_id), str(found.schema.schema_str)
+
+    def _asked(self, registry: Registry, subject: str, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except self._library.SchemaRegistryError as answer:
+            status = int(answer.http_status_code)
+            if status >= 500 or status == 429:
+                raise Unanswered(f"HTTP {status}") from None
+            raise refused(registry, subject, status, str(answer.error_message)) from None
+        except Exception as error:
+            # the library lets the errors of its transport through, whichever it has
+            if _is_of_transport(error):
+                raise Unanswered(type(error).__name__) from None
+            raise
+
+
+def _is_of_transport(error: Exception) -> bool:
+    return any(kind.__name__ == "TransportError" for kind in type(error).__mro__) or isinstance(error, OSError)
+
+
+def _settings(access: Access) -> dict[str, Any]:
+    """The settings of Confluent's client."""
+    made: dict[str, Any] = {"url": access.url, "timeout": SECONDS, "max.retries": 0}
+    if access.user:
+        made["basic.auth.user.info"] = f"{access.user}:{access.password}"
+    if access.bearer:
+        made |= {"bearer.auth.credentials.source": "STATIC_TOKEN", **dict(access.bearer)}
+    if access.trusted:
+        made["ssl.ca.location"] = access.trusted
+    if access.certificate:
+        made |= {"ssl.certificate.location": access.certificate, "ssl.key.location": access.key}
+    if access.key_password:
+        made["ssl.key.password"] = access.key_password
+    return made

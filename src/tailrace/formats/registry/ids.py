@@ -1,0 +1,93 @@
+"""The ids of schemas: asked for once in a process for each subject and schema, never for a record. Worker."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tailrace.errors import ConfigError, RegistryError
+from tailrace.formats.registry import apicurio, confluent
+from tailrace.formats.registry.base import Client, Unanswered
+from tailrace.formats.registry.options import Access, Registry
+
+_TRIES, _WAIT = 3, 0.3
+_Found = TypeVar("_Found")
+_lock = threading.Lock()
+_known: dict[tuple[Registry, str, str], int] = {}
+_clients: dict[tuple[str, Access], Client] = {}
+
+
+def prefix(registry: Registry, topic: str, schema: str, record: str | None) -> bytes:
+    """What stands before the bytes of records of this schema: a zero byte and the schema's id.
+
+    `record` is the schema's full name, None where it is no record. Raises RegistryError where there is no id to be had.
+    """
+    number = schema_id(registry, topic, schema, record)
+    return struct.pack(">bi" if registry.width == 4 else ">bq", 0, number)
+
+
+def schema_id(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> int:
+    """The id of a schema; it is registered where the options say so."""
+    place = (registry, registry.subject(topic, record), schema)
+    with _lock:
+        if place not in _known:
+            _known[place] = _asked(*place, kind)
+        return _known[place]
+
+
+def forget() -> None:
+    """Drop what is known, as a new process does."""
+    with _lock:
+        _known.clear()
+        _clients.clear()
+
+
+def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
+    access = registry.access
+    if not access.url:
+        raise ConfigError(
+            f"{registry.option} is missing.",
+            "In Kafka Connect the worker may name the registry; here the configuration has to, or the environment: "
+            f"CONNECT_{registry.option.upper().replace('.', '_').replace('-', '_')}.",
+        )
+    client = _clients.get((registry.kind, access))
+    if client is None:
+        make: Callable[[Access], Client] = confluent.Client if registry.kind == "confluent" else apicurio.Client
+        client = _clients[registry.kind, access] = make(access)
+    if registry.registers:
+        return _answer(lambda: client.register(registry, subject, schema, kind), registry)
+    if not registry.latest:
+        return _answer(lambda: client.find(registry, subject, schema, kind), registry)
+    number, text = _answer(lambda: client.latest(registry, subject), registry)
+    if not same(text, schema):
+        raise RegistryError(
+            f"The latest schema of the subject {subject} has other fields than the records.",
+            "Register the schema that the records have, or let the converter do it.",
+        )
+    return number
+
+
+def same(one: str, other: str) -> bool:
+    """Whether bytes by one schema are bytes by the other: they have the same types and fields in the same order."""
+    from tailrace.formats.registry.shape import shape
+
+    return shape(one) == shape(other)
+
+
+def _answer(ask: Callable[[], _Found], registry: Registry) -> _Found:
+    """What the registry answers, asked again a few times where it does not."""
+    for remaining in reversed(range(_TRIES)):
+        try:
+            return ask()
+        except Unanswered as fault:
+            if not remaining:
+                raise RegistryError(
+                    f"The schema registry of {registry.option} does not answer: {fault}.",
+                    "See whether it runs and can be reached from Spark's workers; then start the query again, which "
+                    "goes on where it stopped.",
+                ) from None
+            time.sleep(_WAIT * (_TRIES - remaining))
+    raise AssertionError("unreachable")

@@ -1,0 +1,188 @@
+"""The options of converters that register schemas: Confluent's and Apicurio's. No I/O, any process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tailrace.errors import ConfigError
+from tailrace.formats.given import Given
+
+KEY, VALUE = "key", "value"
+_TOPIC, _RECORD, _TOPIC_RECORD, _SIMPLE = "topic", "record", "topic record", "simple topic"
+_CONFLUENT = "io.confluent.kafka.serializers.subject."
+_APICURIO = "io.apicurio.registry.serde.strategy."
+_STRATEGIES = {
+    _CONFLUENT + "TopicNameStrategy": _TOPIC,
+    _CONFLUENT + "RecordNameStrategy": _RECORD,
+    _CONFLUENT + "TopicRecordNameStrategy": _TOPIC_RECORD,
+    _APICURIO + "TopicIdStrategy": _TOPIC,
+    _APICURIO + "SimpleTopicIdStrategy": _SIMPLE,
+    "io.apicurio.registry.serde.avro.strategy.RecordIdStrategy": _RECORD,
+    "io.apicurio.registry.serde.avro.strategy.TopicRecordIdStrategy": _TOPIC_RECORD,
+    "io.apicurio.registry.serde.avro.strategy.QualifiedRecordIdStrategy": _RECORD,
+}
+_APIS = "the address ends in /apis/registry/v2 or /apis/registry/v3"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a registry is reached: `url`, empty where nothing names it; what proves who asks, `bearer` by the names of Confluent's options; and, as places of PEM
+    files, whom to trust and with which certificate to come."""
+
+    url: str
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    bearer: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    trusted: str = ""
+    certificate: str = ""
+    key: str = ""
+    key_password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A registry and how a converter uses it for the keys or the values of records.
+
+    `option` names what would have its address. `registers` tells whether schemas are registered, or only looked up;
+    `latest` whether the latest schema of a subject is taken in their place. `strategy` makes the subject, unless
+    `artifact` names it; `group` is Apicurio's. Ids are written with `width` bytes, and are of contents, or with
+    `is_global` of versions.
+    """
+
+    kind: Literal["confluent", "apicurio"]
+    part: str
+    option: str
+    access: Access
+    registers: bool
+    latest: bool
+    strategy: str
+    normalizes: bool = False
+    width: int = 4
+    is_global: bool = False
+    group: str = "default"
+    artifact: str = ""
+    if_exists: str = ""
+
+    def subject(self, topic: str, record: str | None) -> str:
+        """The subject of a record's schema; `record` is the schema's full name, None where it is no record."""
+        if self.artifact:
+            return self.artifact
+        if self.strategy == _TOPIC:
+            return f"{topic}-{self.part}"
+        if self.strategy == _SIMPLE:
+            return topic
+        if record is None:
+            raise ConfigError(
+                f"The {self.part} of the records for {topic} is no record of Avro, so it has no name for its subject.",
+                f"Let {self.part}.converter have the strategy by topic.",
+            )
+        return record if self.strategy == _RECORD else f"{topic}-{record}"
+
+
+def confluent(part: str, given: Given) -> Registry:
+    """The registry of a converter of Confluent's."""
+    prefix = f"{part}.converter."
+    option = prefix + "schema.registry.url"
+    url = given.text("schema.registry.url") or os.environ.get(f"CONNECT_{part.upper()}_CONVERTER_SCHEMA_REGISTRY_URL", "")
+    user, _, password = _login(given).partition(":")
+    bearer: tuple[tuple[str, str], ...] = ()
+    if given.word("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
+        names = ("bearer.auth.token", "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
+        bearer = tuple((name, given.text(name)) for name in names if given.text(name))
+    strategy = _strategy(given, f"{part}.subject.name.strategy")
+    given.idle("schemas.cache.config", "schemas.cache.size", "max.schemas.per.subject", "id.compatibility.strict",
+               "avro.remove.java.properties", "avro.use.logical.type.converters", "http.connect.timeout.ms",
+               "http.read.timeout.ms", "latest.compatibility.strict", "auto.offset.reset",
+               f"{_other(part)}.subject.name.strategy")  # fmt: skip
+    access = Access(url.rstrip("/"), user, password, bearer=bearer, **_tls(given, "schema.registry.ssl."))
+    registers = given.boolean("auto.register.schemas", True)
+    latest = given.boolean("use.latest.version", False)
+    normalizes = given.boolean("normalize.schemas", False)
+    return Registry("confluent", part, option, access, registers and not latest, latest, strategy, normalizes)
+
+
+def apicurio(part: str, given: Given) -> Registry:
+    """The registry of a converter of Apicurio's. Its ids go into the bytes."""
+    prefix = "apicurio.registry."
+    option = f"{part}.converter.{prefix}url"
+    url = given.text(prefix + "url") or os.environ.get(f"CONNECT_{part.upper()}_CONVERTER_APICURIO_REGISTRY_URL", "")
+    if url and not url.rstrip("/").endswith(("/v2", "/v3")):
+        raise ConfigError(f"{option} names no version of the registry's interface.", f"Let it end so that {_APIS}.")
+    if given.boolean(prefix + "headers.enabled", True):
+        raise ConfigError(
+            f"{part}.converter.{prefix}headers.enabled is true, its default, and ids in headers are not written.",
+            "Set it to false: ids then stand at the head of the bytes.",
+        )
+    width = 4 if given.boolean(prefix + "as-confluent", False) else 8
+    is_global = given.word(prefix + "use-id", ("globalId", "contentId"), "globalId") == "globalId"
+    headers = [(name, given.text(f"{prefix}request.headers.{name}")) for name in given.names(f"{prefix}request.headers.")]
+    access = Access(
+        url.rstrip("/"),
+        given.text("apicurio.auth.username", "apicurio.registry.auth.username"),
+        given.text("apicurio.auth.password", "apicurio.registry.auth.password"),
+        tuple(headers),
+        **_tls(given, prefix + "request.ssl."),
+    )
+    given.idle(prefix + "check-period-ms", prefix + "retry-count", prefix + "retry-backoff-ms",
+               prefix + "converter.serializer", prefix + "converter.deserializer")  # fmt: skip
+    registers = given.boolean(prefix + "auto-register", False)
+    latest = given.boolean(prefix + "find-latest", False)
+    exists = ("RETURN_OR_UPDATE", "RETURN", "UPDATE", "FAIL", "FIND_OR_CREATE_VERSION", "CREATE_VERSION")
+    return Registry(
+        "apicurio",
+        part,
+        option,
+        access,
+        registers,
+        latest and not registers,
+        _strategy(given, prefix + "artifact-resolver-strategy"),
+        width=width,
+        is_global=is_global,
+        group=given.text(prefix + "artifact.group-id") or "default",
+        artifact=given.text(prefix + "artifact.artifact-id"),
+        if_exists=given.word(prefix + "auto-register.if-exists", exists, ""),
+    )
+
+
+def _login(given: Given) -> str:
+    """`user:password`, empty where there is none."""
+    source = given.word("basic.auth.credentials.source", ("", "URL", "USER_INFO"), "")
+    info = given.text("basic.auth.user.info", "schema.registry.basic.auth.user.info")
+    return info if source == "USER_INFO" else ""
+
+
+def _strategy(given: Given, name: str) -> str:
+    text = given.text(name)
+    if not text:
+        return _TOPIC
+    if text not in _STRATEGIES:
+        raise ConfigError(f"{given.prefix}{name} = {text} is not supported.", f"Known: {', '.join(_STRATEGIES)}.")
+    return _STRATEGIES[text]
+
+
+def _tls(given: Given, prefix: str) -> Mapping[str, str]:
+    """What the options say of TLS, for `Access`. Only files in PEM can be read."""
+    for store in ("truststore", "keystore"):
+        kind = given.text(f"{prefix}{store}.type") or "PEM"
+        place = given.text(f"{prefix}{store}.location")
+        if kind.upper() != "PEM" or place.lower().endswith((".jks", ".p12", ".pfx")):
+            raise ConfigError(
+                f"{given.prefix}{prefix}{store} is one of Java's, which cannot be read.",
+                f"Convert it to PEM, and set {given.prefix}{prefix}{store}.type to PEM.",
+            )
+    given.idle(f"{prefix}truststore.password", f"{prefix}keystore.password", f"{prefix}endpoint.identification.algorithm")
+    certificate = given.text(f"{prefix}keystore.location")
+    return {
+        "trusted": given.text(f"{prefix}truststore.location"),
+        "certificate": certificate,
+        "key": certificate,
+        "key_password": given.text(f"{prefix}key.password"),
+    }
+
+
+def _other(part: str) -> str:
+    return VALUE if part == KEY else KEY
