@@ -12,7 +12,8 @@
     ├── SinkError                8   the sink is unknown or refuses the records
     ├── JvmLost                  9   Spark's JVM has ended: killed, or out of memory
     ├── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
-    └── SpoolFailed             11   the disk does not take what waits for Spark; names the directory
+    ├── SpoolFailed             11   the disk does not take what waits for Spark; names the directory
+    └── RegistryError           12   the schema registry does not answer, or refuses the login or a schema
 
 Errors cross Spark's process borders, so each is rebuilt from its arguments alone.
 """
@@ -98,3 +99,9 @@ class SpoolFailed(TailraceError):
     """What was read from the log cannot be kept on disk, or not be read from there."""
 
     exit_code = 11
+
+
+class RegistryError(TailraceError):
+    """Raised in workers: the batch ends, and is read again as a whole by the next one."""
+
+    exit_code = 12

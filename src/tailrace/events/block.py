@@ -171,7 +171,7 @@ class Block:
                 "topic": self._topics,
                 "key": lambda: self._key_column(blocks),
                 "value": lambda: self._value_column(blocks),
-                "headers": lambda: header_column([kind.headers for kind in self._kinds], self._of, blocks.of),
+                "headers": lambda: header_column([kind.headers for kind in self._kinds], self._of, lambda: blocks.of(formats.find(settings.header_format))),
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),

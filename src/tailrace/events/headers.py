@@ -10,18 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tailrace import formats
 from tailrace.columns.logical import STRING
 from tailrace.columns.row import HEADERS
 from tailrace.events.settings import TASK_ID, EventSettings
-from tailrace.formats import Block, Encoding
-from tailrace.formats.json import JSON
-from tailrace.records.layout import Constant, Header
+from tailrace.formats import Block
+from tailrace.records.layout import Constant, Header, RecordLayout
 
 _BLOCK = 32_768
 _PREFIX = "__debezium.context."
 
 Pairs = tuple[tuple[str, Any], ...]
-"""The headers of a kind of records: each a name, and bytes, or, where they differ, a document of the encoding JSON."""
+"""The headers of a kind of records: each a name, and bytes, null, or, where they differ, a document of the encoding."""
 
 
 @lru_cache(maxsize=64)
@@ -38,21 +38,21 @@ def context(settings: EventSettings) -> tuple[Header, ...]:
     return tuple(Header(_PREFIX + name, Constant(value, STRING)) for name, value in values.items())
 
 
-def compiled(headers: Sequence[Header], settings: EventSettings) -> Pairs:
-    """The headers as `header_column` takes them."""
-    return tuple((header.name, _compiled(header, settings.header_schemas_enable)) for header in headers)
+def compiled(record: RecordLayout, settings: EventSettings) -> Pairs:
+    """The record's headers as `header_column` takes them."""
+    return tuple((header.name, _compiled(header, record, settings)) for header in record.headers)
 
 
-def _compiled(header: Header, schemas: bool) -> Any:
+def _compiled(header: Header, record: RecordLayout, settings: EventSettings) -> Any:
+    encoding, schemas = formats.find(settings.header_format), settings.header_schemas_enable
     if isinstance(header.node, Constant):
-        return JSON.one(header.node, schemas)
-    return JSON.compile(header.node, schemas)
+        return encoding.one(header.node, schemas, record)
+    return encoding.compile(header.node, schemas, record)
 
 
-def header_pairs(headers: Sequence[Header], settings: EventSettings) -> list[dict[str, object]] | None:
+def header_pairs(record: RecordLayout, settings: EventSettings) -> list[dict[str, object]] | None:
     """Headers that are all constant, as a row has them; None where there are none."""
-    schemas = settings.header_schemas_enable
-    return [{"key": header.name, "value": JSON.one(header.node, schemas)} for header in headers] or None
+    return [{"key": name, "value": value} for name, value in compiled(record, settings)] or None
 
 
 @lru_cache(maxsize=8)
@@ -69,6 +69,10 @@ def _lists(offsets: pa.Array, keys: pa.Array, values: pa.Array) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, pairs, type=HEADERS)
 
 
+def _is_constant(value: Any) -> bool:
+    return value is None or isinstance(value, bytes)
+
+
 def constant_headers(pairs: Pairs, count: int) -> pa.Array:
     """The headers of `count` records that all have the same."""
     if not pairs:
@@ -79,17 +83,17 @@ def constant_headers(pairs: Pairs, count: int) -> pa.Array:
 def header_column(
     kinds: Sequence[Pairs],
     of: npt.NDArray[np.int32],
-    block: Callable[[Encoding], Block],
+    block: Callable[[], Block],
 ) -> pa.Array:
-    """The headers of the records: record r has those of `kinds[of[r]]`. `block` gives their block of an encoding."""
-    if all(pairs == kinds[0] for pairs in kinds) and all(isinstance(value, bytes) for _, value in kinds[0]):
+    """The headers of the records: record r has those of `kinds[of[r]]`. `block` gives the block in their encoding."""
+    if all(pairs == kinds[0] for pairs in kinds) and all(_is_constant(value) for _, value in kinds[0]):
         return constant_headers(kinds[0], len(of))
     sizes = np.array([len(pairs) for pairs in kinds], np.int32)[of]
     offsets = np.zeros(len(of) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     key_index, value_index = (np.empty(offsets[-1], np.int32) for _ in range(2))
     names: dict[str, int] = {}
-    constants: dict[bytes, int] = {b"": 0}
+    constants: dict[bytes | None, int] = {b"": 0}
     # the documents of the headers at each place, which are encoded for all records at once
     varying: dict[int, list[Any]] = {}
     for kind, pairs in enumerate(kinds):
@@ -97,13 +101,13 @@ def header_column(
         for place, (name, value) in enumerate(pairs):
             at = offsets[rows] + place
             key_index[at] = names.setdefault(name, len(names))
-            if isinstance(value, bytes):
+            if _is_constant(value):
                 value_index[at] = constants.setdefault(value, len(constants))
             else:
                 varying.setdefault(place, [None] * len(kinds))[kind] = value
                 # below 0 until it is known how many constants there are
                 value_index[at] = -1 - (list(varying).index(place) * len(of) + rows)
-    encoded = [block(JSON).encode(documents, of) for documents in varying.values()]
+    encoded = [block().encode(documents, of) for documents in varying.values()]
     value_index = np.where(value_index < 0, len(constants) - 1 - value_index, value_index)
     values = pa.concat_arrays([pa.array(list(constants), pa.binary()), *encoded])
     keys = pa.array(list(names), pa.string()).take(pa.array(key_index))

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace import formats
+from tailrace.config.formats import Format
 from tailrace.errors import TransformError
 from tailrace.events.headers import header_pairs
 from tailrace.events.settings import EventSettings
 from tailrace.formats.arrow import array_of, folded
-from tailrace.records.layout import Node, RecordLayout
+from tailrace.records.layout import Header, Node, RecordLayout
 from tailrace.records.transform import Refused, resolved, rewritten
 
 Single = tuple[RecordLayout, Mapping[str, object]]
@@ -66,15 +67,20 @@ def _value(leaf: Node) -> object:
 
 
 def _row(record: RecordLayout, columns: Mapping[str, object], settings: EventSettings) -> dict[str, object]:
+    record = replace(record, topic=record.topic if isinstance(record.topic, str) else str(_value(record.topic)))
     return {
         **columns,
-        "topic": record.topic if isinstance(record.topic, str) else _value(record.topic),
-        "key": _bytes(record.key, settings.key_format, settings.key_schemas_enable),
-        "value": _bytes(record.value, settings.value_format, settings.value_schemas_enable),
-        "headers": header_pairs([replace(one, node=folded(one.node)) for one in record.headers], settings),
+        "topic": record.topic,
+        "key": _bytes(record.key, settings.key_format, settings.key_schemas_enable, record),
+        "value": _bytes(record.value, settings.value_format, settings.value_schemas_enable, record),
+        "headers": header_pairs(replace(record, headers=_folded(record.headers)), settings),
         "op": record.op,
     }
 
 
-def _bytes(layout: Node | None, name: str, schemas: bool) -> object:
-    return None if layout is None else formats.find(name).one(folded(layout), schemas)
+def _folded(headers: Iterable[Header]) -> tuple[Header, ...]:
+    return tuple(replace(one, node=folded(one.node)) for one in headers)
+
+
+def _bytes(layout: Node | None, form: Format | str, schemas: bool, record: RecordLayout) -> object:
+    return None if layout is None else formats.find(form).one(folded(layout), schemas, record)

@@ -73,10 +73,10 @@ def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | Non
     if isinstance(record, Varying):
         return SplitPlan(record.by, record.of, settings)
     keys, values = formats.find(settings.key_format), formats.find(settings.value_format)
-    key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable)
-    value = None if record.value is None else values.compile(record.value, settings.value_schemas_enable)
+    key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable, record)
+    value = None if record.value is None else values.compile(record.value, settings.value_schemas_enable, record)
     size = sum(document.size for document in (key, value) if document is not None)
-    return KindPlan(record.op, record.topic, key, value, compiled(record.headers, settings), size)
+    return KindPlan(record.op, record.topic, key, value, compiled(record, settings), size)
 
 
 @dataclass(frozen=True, slots=True)

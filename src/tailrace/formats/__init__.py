@@ -7,24 +7,28 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tailrace.config.formats import KNOWN
-from tailrace.formats.base import Block, Document, Encoding
+from tailrace.config.formats import KNOWN, Format
+from tailrace.formats.base import Block, Configured, Document, Encoding
 from tailrace.records.columns import Columns
 
 __all__ = ["Block", "Blocks", "Document", "Encoding", "find"]
 
 
-@lru_cache(maxsize=16)
-def find(name: str) -> Encoding:
-    """The encoding of the format called `name`; `typed` is the one of typed rows, which no configuration names.
+@lru_cache(maxsize=64)
+def find(form: Format | str) -> Encoding:
+    """The encoding of a format, by its name, or with the options of its converter; `typed` is the one of typed rows,
+    which no configuration names.
 
     Raises ConfigError where there is none.
     """
+    name = form if isinstance(form, str) else form.name
     if name == "typed":
         from tailrace.formats.typed import TYPED
 
         return TYPED
     found: Encoding = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
+    if isinstance(form, Format) and isinstance(found, Configured):
+        return found.with_options(form.part, dict(form.options)).encoding
     return found
 
 

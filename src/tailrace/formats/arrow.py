@@ -44,20 +44,20 @@ def array_of(node: Node, columns: Columns | None, records: Indexes) -> pa.Array:
 def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
     match node:
         case ImageColumn():
-            return _image(node, columns).take(pa.array(columns.index[CHANGE][records]))
+            return image_values(node, columns).take(pa.array(columns.index[CHANGE][records]))
         case Column():
             values = columns.values(node)
             if isinstance(values, Same):
                 return _repeated(values.value, node.type, len(records))
             if isinstance(values, Written):
-                values = _read(values.json, node.type)
+                values = read_json(values.json, node.type)
             return values.cast(arrow_type_of(node.type)).take(pa.array(columns.index[node.by][records]))
         case Text():
             texts_of = (_part(part, columns, records) for part in node.parts)
             return pc.binary_join_element_wise(*texts_of, "", null_handling="replace", null_replacement="null")
 
 
-def _image(leaf: ImageColumn, columns: Columns) -> pa.Array:
+def image_values(leaf: ImageColumn, columns: Columns) -> pa.Array:
     """The values of a column of an image, made once for a block."""
     key = ("arrow", leaf)
     found = columns.made.get(key)
@@ -111,7 +111,7 @@ def shown(value: Any) -> Any:
     return [shown(part) for part in value] if isinstance(value, list) else value
 
 
-def _read(written: Fragment, kind: LogicalType) -> pa.Array:
+def read_json(written: Fragment, kind: LogicalType) -> pa.Array:
     """The values of a column that is JSON already."""
     quote = '"' if written.quoted else ""
     texts = json_array(written).to_pylist()

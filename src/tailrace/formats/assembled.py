@@ -34,15 +34,16 @@ class Hole:
 @dataclass(frozen=True, slots=True)
 class Assembly:
     """A compiled layout: each hole with the literal before it, and the literal behind the last; `opening` stands
-    before all of it, and may be shared by layouts."""
+    before all of it, and may be shared by layouts. A record that has `null_size` bytes is null; 0 where none is."""
 
     opening: bytes
     steps: tuple[tuple[bytes, Hole], ...]
     closing: bytes
     size: int
+    null_size: int = 0
 
     @classmethod
-    def of(cls, opening: bytes, parts: Iterable[bytes | Hole]) -> Assembly:
+    def of(cls, opening: bytes, parts: Iterable[bytes | Hole], null_size: int = 0) -> Assembly:
         """What literals and holes make in their order."""
         steps: list[tuple[bytes, Hole]] = []
         literal = b""
@@ -53,7 +54,7 @@ class Assembly:
                 steps.append((literal, part))
                 literal = b""
         size = len(opening) + sum(len(text) for text, _ in steps) + len(literal)
-        return cls(opening, tuple(steps), literal, size)
+        return cls(opening, tuple(steps), literal, size, null_size)
 
     @property
     def text(self) -> bytes:
@@ -83,6 +84,9 @@ class AssembledBlock(ABC):
         program = numbers[of]
         data, offsets = programs.run(program, self._columns.index)
         present = program != NO_PROGRAM
+        for place, document in enumerate(documents):
+            if document is not None and document.null_size:
+                present &= (of != place) | (np.diff(offsets) != document.null_size)
         return binary_array(data, offsets, None if present.all() else present)
 
     def _write(

@@ -6,15 +6,16 @@ encodes blocks of records with what it has compiled.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.records.columns import Columns
-from tailrace.records.layout import Node
+from tailrace.records.layout import Node, RecordLayout
 
 
 class Document(Protocol):
@@ -38,14 +39,42 @@ class Block(Protocol):
 class Encoding(Protocol):
     """A format of keys, values and headers."""
 
-    def compile(self, layout: Node, schemas: bool) -> Document:
-        """What `Block.encode` takes of a layout; `schemas` tells whether its schema goes with each record."""
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Document | None:
+        """What `Block.encode` takes of a layout; `schemas` tells whether its schema goes with each record.
+
+        `record` is what the layout is the key, the value or a header of. None stands for records whose key or value
+        is null.
+        """
         ...
 
     def block(self, columns: Columns) -> Block:
         """A block of records to be encoded."""
         ...
 
-    def one(self, layout: Node, schemas: bool) -> Any:
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> Any:
         """One value as `Block.encode` makes them, of a layout whose values are all constant."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An encoding with the options of its converter, and what became of these.
+
+    `idle` have no effect here, `unknown` are not the converter's. `keeps_nulls` tells whether a null stays null where
+    the column has a default; None leaves that to the converter's replace.null.with.default.
+    """
+
+    encoding: Encoding
+    idle: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    keeps_nulls: bool | None = None
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """An encoding that takes options of its converter. Driver, worker."""
+
+    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
+        """The encoding with the options that begin with `key.converter.`, `value.converter.` or `header.converter.`,
+        without that beginning; `part` is `key`, `value` or `header`. Raises ConfigError for what is not supported."""
         ...

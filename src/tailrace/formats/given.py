@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tailrace.errors import ConfigError
+from tailrace.formats.base import Encoding, Taken
 
 
 class Given:
@@ -44,6 +45,11 @@ class Given:
             raise ConfigError(f"{self.prefix}{name} = {given} is not supported.", f"Use one of: {known}.")
         return found
 
+    def refuse_true(self, name: str, why: str) -> None:
+        """Raise ConfigError where the option is true, since `why`."""
+        if self.boolean(name, False):
+            raise ConfigError(f"{self.prefix}{name} = true is not supported: {why}.", "Leave it out.")
+
     def names(self, beginning: str) -> list[str]:
         """The rest of the names of the options that begin so."""
         return [self._written[name][len(beginning) :] for name in self._options if name.startswith(beginning.lower())]
@@ -57,6 +63,7 @@ class Given:
         """Take note that these options have no effect here."""
         self.without_effect += [name for name in names if self.text(name)]
 
-    def unknown(self) -> list[str]:
-        """The options that nothing has asked for."""
-        return [self._written[name] for name in self._options if name not in self._read]
+    def taken(self, encoding: Encoding, keeps_nulls: bool | None = None) -> Taken:
+        """The encoding that the options have made, and which of them it has not used."""
+        unknown = tuple(self._written[name] for name in self._options if name not in self._read)
+        return Taken(encoding, tuple(self.without_effect), unknown, keeps_nulls)

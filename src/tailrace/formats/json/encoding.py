@@ -24,6 +24,7 @@ from tailrace.records.layout import (
     Constant,
     ImageColumn,
     Node,
+    RecordLayout,
     Struct,
     Text,
 )
@@ -33,7 +34,7 @@ from tailrace.values.fragments import column_fragment
 class Json:
     """See formats.base.Encoding."""
 
-    def compile(self, layout: Node, schemas: bool, topic: str | Computed) -> Assembly:
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Assembly:
         parts = _parts(layout)
         if not schemas:
             return Assembly.of(b"", parts)
@@ -42,8 +43,8 @@ class Json:
     def block(self, columns: Columns) -> _Block:
         return _Block(columns)
 
-    def one(self, layout: Node, schemas: bool, topic: str) -> bytes:
-        return self.compile(layout, schemas, topic).text
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes:
+        return self.compile(layout, schemas, record).text
 
 
 def _opening(schema: LogicalType) -> bytes:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Columns
-from tailrace.records.layout import Node
+from tailrace.records.layout import Node, RecordLayout
 from tailrace.values import arrow_type_of
 
 
@@ -28,13 +28,13 @@ class _Document:
 class Typed:
     """See formats.base.Encoding. The layouts of a block have one schema."""
 
-    def compile(self, layout: Node, schemas: bool) -> _Document:
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document:
         return _Document(layout, arrow_type_of(layout.type))
 
     def block(self, columns: Columns) -> _Block:
         return _Block(columns)
 
-    def one(self, layout: Node, schemas: bool) -> Any:
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> Any:
         return array_of(layout, None, np.zeros(1, np.int32))[0].as_py()
 
 

@@ -40,7 +40,7 @@ from tailrace.events.headers import Pairs, compiled, constant_headers, context
 from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
 from tailrace.records.columns import Same, Texts, Written
-from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn
+from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn, RecordLayout
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.fragments import text_fragment
 
@@ -68,11 +68,14 @@ def collection_plan(namespace: Namespace, settings: MongoSettings) -> Collection
     events = settings.events
     keys, values = formats.find(events.key_format), formats.find(events.value_format)
     schemas = events.value_schemas_enable
+    topic, key = names.topic(events, table_id(namespace)), key_layout(namespace, settings)
+    records = {op: RecordLayout(op, topic, key, value_layout(namespace, settings, op), context(events)) for op in "crud"}
+    any_record = records["c"]
     return CollectionPlan(
-        names.topic(events, table_id(namespace)),
-        keys.compile(key_layout(namespace, settings), events.key_schemas_enable),
-        {ord(op): values.compile(value_layout(namespace, settings, op), schemas) for op in "crud"},
-        compiled(context(events), events),
+        topic,
+        keys.compile(key, events.key_schemas_enable, any_record),
+        {ord(op): values.compile(record.value, schemas, record) for op, record in records.items()},
+        compiled(any_record, events),
     )
 
 
