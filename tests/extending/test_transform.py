@@ -76,7 +76,7 @@ def test_its_options_are_its_own() -> None:
     assert "transforms.other.field has no effect: transforms does not name other." in other.notices
     for more, said in (
         ({"transforms.rows.fild": "id"}, "is not supported: It has no option fild"),
-        ({"transforms.rows.predicate": "p"}, "predicates are not available yet"),
+        ({"transforms.rows.predicate": "p"}, r"transforms\.rows\.predicate names a predicate that predicates does not"),
         ({"transforms": "rows,more"}, r"transforms\.more\.type is missing"),
     ):
         with pytest.raises(ConfigError, match=said):

@@ -115,7 +115,7 @@ def _parts(node: Node) -> Iterator[bytes | _Hole]:
                 separator = ","
             yield b"}" if node.members else b"{}"
         case ImageColumn():
-            yield _Hole(node, CHANGE, False, (node.image, node.column.index, node.apart))
+            yield _Hole(node, CHANGE, False, (node.image, node.column.index, node.apart, node.column.null))
         case Column():
             yield _Hole(node, node.by, False, ("column", node.name, False))
         case Computed():
