@@ -1,7 +1,7 @@
 """Configurations: typed options, the files they come in, the lists that filter tables; of no connector of its own."""
 
-from tailrace.config.config import Config, parse
+from tailrace.config.config import Config, Foreign, examine, parse
 from tailrace.config.filters import PrefixFilter, TableFilter
 from tailrace.config.option import Kind, Option
 
-__all__ = ["Config", "Kind", "Option", "PrefixFilter", "TableFilter", "parse"]
+__all__ = ["Config", "Foreign", "Kind", "Option", "PrefixFilter", "TableFilter", "examine", "parse"]

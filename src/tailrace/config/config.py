@@ -1,24 +1,29 @@
-"""Config: a connector's options as typed values, and `parse`, which makes one and collects every fault. No I/O."""
+"""Config: a connector's options as typed values; `parse` makes one, `examine` tells of every option. No I/O."""
 
 from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, naming, signals
+from tailrace.config import columns, connect, naming, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
 from tailrace.config.formats import format_of
 from tailrace.config.option import Kind, Option
+from tailrace.config.outcome import Outcome, attributed
 from tailrace.config.transforms import transforms
 from tailrace.errors import ConfigError
 
 _log = logging.getLogger("tailrace")
 _logged: set[str] = set()
 _PREFIX = "topic.prefix"
+_UNKNOWN = "tailrace.unknown.options"
+
+Foreign = Callable[[str], str]
+"""Says why a name, in small letters, that a connector has no option of has no effect; empty for one that is unknown."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,33 +90,77 @@ class Config(Mapping[str, Any]):
         return f"Config({self.connector}: {shown})"
 
 
-def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What options say: the configuration, None where there are faults, and what becomes of each option.
+
+    `outcomes` are those of the options in their order; a fault that is of one of them is there as well. `implied` are
+    options that the names of others decide, as texts.
+    """
+
+    config: Config | None
+    outcomes: tuple[Outcome, ...]
+    faults: tuple[str, ...]
+    notices: tuple[str, ...]
+    implied: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse(traits: Traits, options: Options, given: Mapping[str, str], foreign: Foreign | None = None) -> Config:
     """The configuration that the texts `given` describe, for a connector with `traits` and `options`.
 
-    Names are matched without regard to case.
+    Names are matched without regard to case. `foreign` knows names that other programs and connectors have.
 
     Raises ConfigError with every fault in one message: unknown names with the nearest known one, broken values,
     options that are not supported with the reason.
     """
-    reading = _Reading(options)
-    newest = any(name.strip().lower() == _PREFIX and text.strip() for name, text in given.items())
-    for name, text in given.items():
-        if newest and name.strip().lower() in reading.older_names:
-            reading.notices.append(f"{name.strip()} has no effect: {_PREFIX} is given, and names the server.")
-        else:
-            reading.take(name.strip(), text)
-    values = reading.settle()
-    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
-    if reading.faults:
-        raise _config_error(reading.faults)
-    for notice in reading.notices:
+    return demanded(examine(traits, options, given, foreign))
+
+
+def demanded(examined: Examined) -> Config:
+    """The configuration that was examined; raises ConfigError with every fault in one message."""
+    if examined.config is None:
+        raise config_error(examined.faults)
+    announce(examined.notices)
+    return examined.config
+
+
+def announce(notices: Collection[str]) -> None:
+    """Log each notice once."""
+    for notice in notices:
         if notice not in _logged:
             _logged.add(notice)
             _log.warning(notice)
+
+
+def examine(
+    traits: Traits,
+    options: Options,
+    given: Mapping[str, str],
+    foreign: Foreign | None = None,
+    unknown: Collection[str] = (),
+) -> Examined:
+    """As `parse`, but faults are told and not raised, and nothing is logged.
+
+    `unknown` are the names in `given` whose texts nobody knows yet, as they refer to what is elsewhere: the typed
+    values of these are not theirs, and such a configuration is never to be run.
+    """
+    reading = _Reading(options, given, foreign, unknown)
+    for name, text in given.items():
+        reading.take(name, text)
+    values = reading.settle()
+    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
+    outcomes, rest = attributed(reading.told(), reading.faults, unknown)
+    left = {*rest, *(fault for fault in reading.faults if not _is_of(fault, unknown))}
+    faults = tuple(fault for fault in reading.faults if fault in left)
     rows = {name: reading.row(name) for name in reading.given}
     hidden = frozenset(name for name, row in rows.items() if row.hides(name))
-    idle = frozenset(name for name, row in rows.items() if row.notice)
-    return Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
+    idle = frozenset(name for name, row in rows.items() if row.notice) | reading.idle
+    made = None if faults else Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
+    return Examined(made, tuple(outcomes.values()), faults, tuple(reading.notices), reading.implied)
+
+
+def _is_of(fault: str, names: Collection[str]) -> bool:
+    return any(fault.startswith((f"{name} ", f"{name}:")) for name in names)
 
 
 def _before_transforms(values: Mapping[str, Any]) -> list[str]:
@@ -123,7 +172,8 @@ def _before_transforms(values: Mapping[str, Any]) -> list[str]:
             if format_of(values[name]) != "json"]  # fmt: skip
 
 
-def _config_error(faults: list[str]) -> ConfigError:
+def config_error(faults: Sequence[str]) -> ConfigError:
+    """The error that tells of all faults."""
     if len(faults) == 1:
         return ConfigError(f"{faults[0]}.", "Correct the configuration.")
     listed = "".join(f"\n  - {fault}" for fault in faults)
@@ -133,58 +183,127 @@ def _config_error(faults: list[str]) -> ConfigError:
 class _Reading:
     """The state of one `parse`: what was given under which name, and what is wrong with it."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(
+        self, options: Options, given: Mapping[str, str], foreign: Foreign | None, unknown: Collection[str]
+    ) -> None:
         self.options = options
         self.table = table = options.table
         self.given: dict[str, str] = {}
         self.values: dict[str, Any] = {}
         self.faults: list[str] = []
         self.notices: list[str] = []
+        self.outcomes: dict[str, Outcome] = {}
+        self.idle: frozenset[str] = frozenset()
+        self.implied: dict[str, str] = {}
         self._written: dict[str, str] = {}
         self._used: set[str] = set()
-        self.older_names = {alias.lower() for option in table if option.name == _PREFIX for alias in option.aliases}
+        self._foreign = foreign
+        self._unknown = unknown
+        plain = {name.strip().lower(): text.strip() for name, text in given.items()}
+        self._newest = bool(plain.get(_PREFIX))
+        self._is_lenient = plain.get(_UNKNOWN, "").lower() == "warn"
+        self._logical = {alias.lower() for option in table if option.name == _PREFIX for alias in option.aliases}
         self._names = {option.name.lower(): option for option in table if not option.pattern}
         self._older = {old.lower(): option for option in table for old in option.deprecated_names}
         self._aliases = {alias.lower(): option for option in table for alias in option.aliases}
+
+    def told(self) -> Iterator[Outcome]:
+        """What becomes of each option, as the notices of the rules between options say it too."""
+        for written, outcome in self.outcomes.items():
+            start = f"{columns.without_salt(written.strip())} has no effect: "
+            said = next((notice for notice in self.notices if notice.startswith(start)), "")
+            idle = outcome.state == "kept" and said
+            yield Outcome(written, "without effect", said[len(start) :].rstrip(".")) if idle else outcome
 
     def row(self, name: str) -> Option:
         """The row of an option that was given: the one of its name, else that of its family."""
         return self._names.get(name.lower()) or next(option for option in self.table if option.matches(name))
 
-    def take(self, name: str, text: str) -> None:
+    def take(self, written: str, text: str) -> None:
         """Read one option as it was written."""
+        name = written.strip()
         lower = name.lower()
         option = self._names.get(lower) or self._older.get(lower) or self._aliases.get(lower)
         if option is None:
             option = next((row for row in self.table if row.matches(name)), None)
+        self.outcomes[written] = Outcome(written)
         if option is None:
-            self.faults.append(f"{columns.without_salt(name)} is not an option{self._nearest(lower)}")
+            self._take_unknown(written, lower)
             return
-        shown = columns.without_salt(name)
+        if self._newest and lower in self._logical:
+            self._pass_over(written, f"{_PREFIX} is given, and names the server")
+            return
         canonical = name if option.pattern else option.name
-        if not text.strip() and option.kind not in (Kind.TEXT, Kind.SECRET):
+        if not text.strip() and (option.kind not in (Kind.TEXT, Kind.SECRET) or option.choices or option.check):
+            self.outcomes[written] = Outcome(written, "without effect", "it is empty")
             return
-        if canonical in self.given and self.given[canonical] != text:
-            self.faults.append(
-                f"{columns.without_salt(self._written[canonical])} and {shown} are one option and contradict each other"
-            )
+        if not self._is_first(canonical, written, text):
             return
         self._used.add(lower)
-        if lower in self._older:
+        is_older = lower in self._older
+        if is_older:
             self.notices.append(f"{name} is the older name of {option.name}: use that.")
+        if is_older or lower in self._aliases:
+            why = f"{option.name} is its name {'now' if is_older else 'here'}"
+            self.outcomes[written] = Outcome(written, "translated", why, option.name)
+        self._read(option, written, canonical, text)
+
+    def _read(self, option: Option, written: str, canonical: str, text: str) -> None:
+        """Take the value of an option."""
+        name = written.strip()
+        replaced = option.replacement(text)
+        if replaced is not None:
+            text, reason = replaced
+            self.notices.append(f"{name} is taken as {text}: {reason}.")
+            self.outcomes[written] = Outcome(written, "translated", reason, canonical, text)
         try:
-            value = option.parse(text)
+            value = option.stand_in if written in self._unknown else option.parse(text)
         except ValueError as fault:
+            shown = columns.without_salt(name)
             self.faults.append(f"{shown} has a value that is not taken" if option.hides(name) else f"{shown} {fault}")
             return
-        if not self._usable(option, name, text, value):
+        if not self._usable(option, written, text, value):
             return
         self.given[canonical] = text
-        self._written[canonical] = name
+        self._written[canonical] = written
         self.values[canonical] = value
 
-    def _usable(self, option: Option, name: str, text: str, value: Any) -> bool:
+    def _take_unknown(self, written: str, lower: str) -> None:
+        """What follows a name that the table does not have."""
+        shown = columns.without_salt(written.strip())
+        reason = self._foreign(lower) if self._foreign is not None else ""
+        if not reason and self._is_lenient:
+            reason = f"it is not an option{self._nearest(lower)}, and {_UNKNOWN} = warn lets it pass"
+        if reason:
+            self._pass_over(written, reason)
+        else:
+            self.faults.append(f"{shown} is not an option{self._nearest(lower)}")
+
+    def _pass_over(self, written: str, reason: str) -> None:
+        self.outcomes[written] = Outcome(written, "without effect", reason)
+        self.notices.append(f"{columns.without_salt(written.strip())} has no effect: {reason}.")
+
+    def _is_first(self, canonical: str, written: str, text: str) -> bool:
+        """Whether the option was not given before; today's name goes before an older one where topic.prefix is used."""
+        before = self._written.get(canonical)
+        if before is None or self.given[canonical] == text:
+            return True
+        names = [before, written]
+        newer = [name for name in names if name.strip().lower() == canonical.lower()]
+        if not self._newest or len(newer) != 1:
+            shown = columns.without_salt
+            self.faults.append(f"{shown(before.strip())} and {shown(written.strip())} are one option and contradict "
+                               "each other")  # fmt: skip
+            return False
+        older = next(name for name in names if name != newer[0])
+        self._pass_over(older, f"{canonical} is given, and goes before it")
+        if older == before:
+            self._used.discard(older.strip().lower())
+        return newer[0] == written
+
+    def _usable(self, option: Option, written: str, text: str, value: Any) -> bool:
         """Whether a value that was read has an effect here; says so when it is refused or has none."""
+        name = written.strip()
         is_default = value == option.default or value in option.neutral
         if option.unsupported and not is_default:
             if text.strip():
@@ -192,8 +311,11 @@ class _Reading:
                 shown = name if option.pattern or option.hides(name) else f"{name} = {text.strip()}"
                 self.faults.append(f"{shown} is not supported: {option.unsupported}")
             return False
-        if option.notice and not is_default:
-            self.notices.append(f"{name} has no effect: {option.notice}.")
+        if option.notice:
+            if is_default:
+                self.outcomes[written] = Outcome(written, "without effect", option.notice)
+            else:
+                self._pass_over(written, option.notice)
         return True
 
     def _nearest(self, lower: str) -> str:
@@ -209,6 +331,7 @@ class _Reading:
             (value for name, value in options.generations.items() if name in self._used), options.event_format
         )
         event_format = given.get("event.format") or chosen
+        self._drop_orphans(given)
         values: dict[str, Any] = {}
         for option in self.table:
             if not option.pattern:
@@ -229,13 +352,30 @@ class _Reading:
         self.faults.extend(columns.faults(values))
         self.faults.extend(naming.faults(values, self.given))
         self._check_snapshot_mode(values)
-        self.faults.extend(signals.settle(values))
+        self.faults.extend(signals.settle(values, self.notices))
         draft = Draft(values, frozenset(self.given), event_format, used=frozenset(self._used))
         options.settle(draft)
         self.faults.extend(draft.faults)
         self.notices.extend(draft.notices)
         self.given.update(draft.implied)
+        self.idle = frozenset(draft.idle)
+        self.implied = draft.implied | {"event.format": event_format}
         return values
+
+    def _drop_orphans(self, given: dict[str, Any]) -> None:
+        """Leave out the options of transforms and predicates that are not named, as Kafka Connect passes them over."""
+        for family in ("transforms", "predicates"):
+            named = given.get(family) or []
+            for name in [name for name in given if name.lower().startswith(f"{family}.")]:
+                owner, _, option = name[len(family) + 1 :].rpartition(".")
+                if not any(name.startswith(f"{family}.{one}.") for one in named):
+                    reason = f"{family} does not name {owner.partition('.')[0] or option}"
+                elif option == "version" and owner.endswith(".plugin"):
+                    reason = "there is one version of it"
+                else:
+                    continue
+                del given[name], self.given[name]
+                self._pass_over(self._written[name], reason)
 
     def _settle_converters(self, values: dict[str, Any]) -> None:
         for option in ("schemas.enable", "replace.null.with.default"):
@@ -243,7 +383,15 @@ class _Reading:
                 name = f"{part}.converter.{option}"
                 if name in values and name not in self.given:
                     values[name] = values[f"converter.{option}"]
+        found = connect.read_converters(values, self.given)
+        self.faults += found.faults
+        self.notices += found.notices
+        for name, reason in found.idle:
+            self._pass_over(self._written[name], reason)
+            del self.given[name], values[name]
         nulls = "converter.replace.null.with.default"
+        for part, keeps in found.keeps_nulls.items():
+            values[f"{part}.{nulls}"] = not keeps
         if values[f"key.{nulls}"] != values[f"value.{nulls}"] and f"key.{nulls}" in self.given:
             self.faults.append(f"key.{nulls} must not differ from value.{nulls}")
         values["replace.null.with.default"] = values[f"value.{nulls}"]

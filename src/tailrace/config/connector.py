@@ -14,6 +14,8 @@ from tailrace.config.option import Kind, Option, at_least, matching
 NO_JVM = "it names a Java class, and no Java plug-ins are loaded"
 """Why classes are refused."""
 
+_NO_METRICS = "there are no Java metrics; the status line and Spark's progress tell of the pipeline"
+
 NO_QUEUE = "there is no queue between reader and converter that it could tune"
 
 
@@ -23,7 +25,8 @@ class Draft:
 
     `given` are the names, as the table has them, of the options that were given, `used` the same as they were written,
     in small letters, and `event_format` is whose events are made. `faults` and `notices` are sentences; those of faults
-    have no end. `implied` are texts of options that count as given from then on.
+    have no end. `implied` are texts of options that count as given from then on; `idle` are
+    names, as the table has them, of options that have no effect beside others.
     """
 
     values: dict[str, Any]
@@ -33,6 +36,7 @@ class Draft:
     notices: list[str] = field(default_factory=list)
     used: frozenset[str] = frozenset()
     implied: dict[str, str] = field(default_factory=dict)
+    idle: set[str] = field(default_factory=set)
 
 
 def _settled(draft: Draft) -> None:
@@ -108,7 +112,8 @@ NAMES = (
     Option("topic.key.field.name", Kind.TEXT, "Name of that field.", "__dbz__physicalTableIdentifier"),
     Option("topic.key.field.regex", Kind.TEXT, "Java expression over that field's value, the topic's former name."),
     Option("topic.key.field.replacement", Kind.TEXT, "What the value becomes."),
-    Option("topic.cache.size", Kind.INTEGER, "Size of the cache of topic names.", 10_000, unsupported=NO_QUEUE),
+    Option("topic.cache.size", Kind.INTEGER, "Size of the cache of topic names.", 10_000,
+           notice="names are made once for a table"),
     Option(
         "topic.heartbeat.prefix", Kind.TEXT, "Prefix of heartbeat topics.", "__debezium-heartbeat",
         deprecated_names=("heartbeat.topics.prefix",),
@@ -119,7 +124,7 @@ NAMES = (
         deprecated_names=("transaction.topic",),
     ),
     Option("unknown.properties.ignored", Kind.BOOLEAN, "Whether unknown options pass.", False,
-           unsupported="an unknown option is always an error, since it is nearly always a misspelt one"),
+           notice="tailrace.unknown.options says what follows an unknown name"),
     Option("source.struct.version", Kind.TEXT, "Version of the source block.", "v2",
            unsupported="the source block follows event.format"),
     Option("transaction.metadata.factory", Kind.TEXT, "Java class that makes transaction metadata.",
@@ -153,7 +158,7 @@ RECORDS = (
 FLOW = (
     Option("max.batch.size", Kind.INTEGER, "Most rows of a batch; obeyed only when given, else bytes decide.", 2048,
            check=at_least(1)),
-    Option("queue.provider.type", Kind.TEXT, "Kind of queue.", "memory", unsupported=NO_QUEUE),
+    Option("queue.provider.type", Kind.TEXT, "Kind of queue.", "memory", notice=NO_QUEUE),
     Option("poll.interval.ms", Kind.INTEGER, "Wait for new changes when there are none, in ms.", 500,
            check=at_least(1)),
     Option("poll.dispatch.interval.ms", Kind.INTEGER,
@@ -166,24 +171,23 @@ FLOW = (
     Option("internal.custom.retriable.exception", Kind.TEXT, "Expression of errors to retry.",
            unsupported="errors of the connection are retried, others never", neutral=("false",)),
     Option("executor.shutdown.timeout.ms", Kind.INTEGER, "Wait for threads at the stop, in ms.", 4000,
-           unsupported="the stop waits for the batch that is being written"),
+           notice="the stop waits for the batch that is being written"),
     Option("memory.management.<part>.class", Kind.TEXT, "Java class that holds schemas.",
            "io.debezium.relational.ConcurrentMapTableMappingStorage",
-           pattern=r"memory\.management\.(schemas|tables)\.class", unsupported=NO_JVM),
-    Option("custom.metric.tags", Kind.TEXT, "Tags of Java metrics.", unsupported="there are no Java metrics"),
+           pattern=r"memory\.management\.(schemas|tables)\.class", notice=NO_JVM),
+    Option("custom.metric.tags", Kind.TEXT, "Tags of Java metrics.", notice=_NO_METRICS),
     Option("custom.sanitize.pattern", Kind.TEXT, "Options hidden in logs.",
            r".*secret$|.*password$|.*sasl\.jaas\.config$|.*basic\.auth\.user\.info|.*registry\.auth\.client-secret"
            r"|.*credentials\.json$|.*connectionstring$|.*connection\.string$",
-           unsupported="options are not logged with their values"),
-    Option("statistics.metrics.enabled", Kind.BOOLEAN, "Statistics of Java metrics.", True,
-           unsupported="there are no Java metrics", neutral=(False,)),
-    Option("internal.advanced.metrics.enable", Kind.BOOLEAN, "More Java metrics.", False,
-           unsupported="there are no Java metrics"),
+           notice="options are not logged with their values"),
+    Option("statistics.metrics.enabled", Kind.BOOLEAN, "Statistics of Java metrics.", True, notice=_NO_METRICS,
+           neutral=(False,)),
+    Option("internal.advanced.metrics.enable", Kind.BOOLEAN, "More Java metrics.", False, notice=_NO_METRICS),
     Option("openlineage.integration.enabled", Kind.BOOLEAN, "Whether lineage is reported.", False,
-           unsupported="lineage is not reported"),
+           notice="lineage is not reported"),
     Option("openlineage.integration.<option>", Kind.TEXT, "Options of lineage.",
            pattern=r"openlineage\.integration\.(config\.file\.path|dataset\.kafka\.bootstrap\.servers"
-           r"|job\.(description|namespace|owners|tags))", unsupported="lineage is not reported"),
+           r"|job\.(description|namespace|owners|tags))", notice="lineage is not reported"),
 )  # fmt: skip
 
 
@@ -202,6 +206,9 @@ def _row_columns(names: list[str]) -> str:
 
 
 OWN = (
+    Option("tailrace.unknown.options", Kind.TEXT,
+           "What follows a name that is no option: an error, or a warning, for the time of a migration.", "error",
+           choices=("error", "warn")),
     Option("event.version.string", Kind.TEXT, "Version shown in the source block; unset: that of the format."),
     Option("event.quarantine.topic", Kind.TEXT,
            "Topic of changes that cannot become events; unset: `quarantine` behind topic.prefix."),

@@ -1,28 +1,29 @@
 """RunConfig: what one pipeline runs, and the files that describe it. Reads files; driver only.
 
 Three kinds of files are understood: Debezium Server's `application.properties`, a Kafka Connect connector as JSON
-(`{"name": …, "config": {…}}` or the options alone), and a connector's plain `.properties`. The latter two name no
-sink; entries `debezium.sink.*` beside the options do.
+(`{"name": …, "config": {…}}`, the options alone, or Strimzi's resource), and a connector's plain `.properties`. The
+latter two name no sink; entries `debezium.sink.*` beside the options do.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tailrace.config.config import Config
+from tailrace.config.config import Config, Examined, announce, config_error
 from tailrace.config.formats import is_known
+from tailrace.config.outcome import Outcome, attributed
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
 
 _FORMATS = {
-    "jsonbytearray": "it is the same JSON: say json",
     **dict.fromkeys(
         ("avro", "protobuf", "cloudevents", "simplestring", "binary", "clientprovided", "connect"),
         "only json is written, for now",
@@ -38,9 +39,19 @@ SERVER_SINKS = (
 """The words of `debezium.sink.type` in Debezium Server."""
 
 _DEFAULT_SINK = "console"
+_JSON_WORDS = {"json": "", "jsonbytearray": "it is the same JSON"}
+_SOURCE = "debezium.source."
+_OVERRIDE = "producer.override."
+_UNKNOWN = "tailrace.unknown.options"
 
-Configure = Callable[[Mapping[str, str]], Config]
-"""Makes the configuration of a connector, which `connector.class` names among its options. Raises ConfigError."""
+# The runtime's own, and what stands in the environment of Debezium Server's processes.
+_RUNTIME = ("quarkus.", "%", "smallrye.", "mp.", "java.", "log4j", "logging.", "debezium.api.", "debezium.metrics.")
+
+Examine = Callable[[Mapping[str, str], Collection[str]], Examined]
+"""Says what options mean to the connector that `connector.class` names among them, as `tailrace.config.examine` does.
+
+The second argument are the names of those whose texts nobody knows yet. Raises ConfigError for a class that is none.
+"""
 
 _log = logging.getLogger("tailrace")
 
@@ -99,9 +110,27 @@ def checkpoint_directory(config: Config) -> Path | None:
     return Path("/" + named[local.end() :].lstrip("/")) if local else None
 
 
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What becomes of a file: `entries` are its own, in their order, and `outcomes` those of each.
+
+    `waiting` are the entries that refer to a variable or file which is not there; `run` is the pipeline as far as it
+    can be known without them, None where there are `faults`. Those are the ones that are among the outcomes, too.
+    `implied` are entries that the names of others decide.
+    """
+
+    entries: Mapping[str, str] = field(repr=False)
+    outcomes: tuple[Outcome, ...]
+    faults: tuple[str, ...]
+    notices: tuple[str, ...]
+    run: RunConfig | None
+    waiting: tuple[str, ...] = ()
+    implied: Mapping[str, str] = field(default_factory=dict)
+
+
 def read(
     path: str | Path,
-    configure: Configure,
+    examine: Examine,
     overrides: Mapping[str, str] | None = None,
     *,
     checkpoint: str | None = None,
@@ -109,64 +138,108 @@ def read(
 ) -> RunConfig:
     """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
-    `checkpoint` takes the place of `checkpoint.location`; `configure` and `sinks` as in `from_entries`.
+    `checkpoint` takes the place of `checkpoint.location`; `examine` and `sinks` as in `from_entries`.
     Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
     """
+    entries = read_entries(path) | dict(overrides or {})
+    if checkpoint is not None:
+        entries[f"{_SOURCE if _is_servers(entries) else ''}checkpoint.location"] = checkpoint
+    return from_entries(entries, examine, sinks=sinks)
+
+
+def read_entries(path: str | Path) -> dict[str, str]:
+    """The entries of a file as they are written. Raises ConfigError when it cannot be read or understood."""
     try:
         text = Path(path).read_text()
     except OSError as error:
         raise ConfigError(f"The file {path} cannot be read: {error.strerror}.", "Check its name.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"The file {path} is not text in UTF-8.", "Check its name.") from None
-    entries = _connector_json(path, text) if text.lstrip().startswith("{") else parse_properties(text)
-    entries |= overrides or {}
-    if checkpoint is not None:
-        server = any(name.startswith("debezium.source.") for name in entries)
-        entries["debezium.source.checkpoint.location" if server else "checkpoint.location"] = checkpoint
-    return from_entries(entries, configure, sinks=sinks)
+    if text.lstrip().startswith(("{", "[")):
+        return _connector_json(path, text)
+    if re.search(r"^\s*kind:\s*KafkaConnector\s*$", text, re.MULTILINE):
+        raise ConfigError(f"The file {path} is YAML.", "Write the resource as JSON: kubectl get -o json gives it.")
+    return parse_properties(text)
 
 
 def from_entries(
     entries: Mapping[str, str],
-    configure: Configure,
+    examine: Examine,
     environment: Mapping[str, str] | None = None,
     *,
     sinks: Collection[str] = (),
 ) -> RunConfig:
-    """The pipeline that a file's entries describe; `configure` knows the connectors.
+    """The pipeline that a file's entries describe; `examine` knows the connectors.
 
     Entries of another sink than the one in use are passed over, with a notice, when it is one of Debezium Server's or
     of `sinks`, which are the words of `tailrace.sinks.names()`. Raises ConfigError.
     """
     # Debezium Server reads its file with expressions, Kafka Connect's connectors know providers alone.
-    server = any(name.startswith("debezium.source.") for name in entries)
-    resolved = resolve(entries, environment, expressions=server)
-    own = {name: text for name, text in resolved.items() if name.startswith("debezium.")}
-    rest = {name: text for name, text in resolved.items() if name not in own}
-    runtime = sorted(name for name in rest if name.startswith(("quarkus.", "%", "smallrye.", "mp.")))
-    for name in runtime:
-        del rest[name]
-    notices = [f"{name} has no effect: it configures Debezium Server's own runtime." for name in runtime]
-    options, sink, idle, faults = _sort_out(own, {*SERVER_SINKS, *sinks})
-    notices += [f"{name} has no effect: events go to another sink." for name in idle]
-    for name, text in rest.items():
-        # Beside debezium.source.* a bare name is a slip; alone it is how a plain connector names it.
-        if any(given.startswith("debezium.source.") for given in own):
-            faults.append(f"{name} does not begin with debezium.source., debezium.sink. or debezium.format.")
-        else:
-            options[name] = text
-    if any(name.lower() == "row.columns" for name in options):
-        faults.append("row.columns is for spark.readStream: here the sink says which columns it reads")
-    if faults:
-        raise ConfigError("\n  - ".join(["The file has entries that are not supported:", *faults]) + "\n",
-                          "Correct the file.")  # fmt: skip
-    source = configure(options)
+    resolved = resolve(entries, environment, expressions=_is_servers(entries))
+    found = _examined(entries, resolved, examine, sinks, ())
+    if found.run is None:
+        raise config_error(found.faults)
+    announce(found.notices)
+    return found.run
+
+
+def examine_entries(
+    entries: Mapping[str, str],
+    examine: Examine,
+    environment: Mapping[str, str] | None = None,
+    *,
+    sinks: Collection[str] = (),
+) -> Examination:
+    """What becomes of each of a file's entries, by the file alone.
+
+    A reference to a variable or a file that is not there is no fault. Raises ConfigError for a reference that can
+    never be replaced, and for a connector that is not there.
+    """
+    waiting: list[str] = []
+    resolved = resolve(entries, environment, expressions=_is_servers(entries), waiting=waiting)
+    return _examined(entries, resolved, examine, sinks, waiting)
+
+
+def _is_servers(entries: Mapping[str, str]) -> bool:
+    """Whether entries are of Debezium Server's file, and not of Kafka Connect's."""
+    return any(name.startswith(_SOURCE) for name in entries)
+
+
+def _examined(
+    entries: Mapping[str, str],
+    resolved: Mapping[str, str],
+    examine: Examine,
+    sinks: Collection[str],
+    waiting: Collection[str],
+) -> Examination:
+    sorting = _Sorting(resolved, {*SERVER_SINKS, *sinks})
+    unknown = [option for option, entry in sorting.origins.items() if entry in waiting]
+    found = examine(sorting.options, unknown)
+    outcomes, rest = attributed(sorting.outcomes.values(), sorting.faults)
+    prefix = _SOURCE if sorting.is_servers else ""
+    for outcome in found.outcomes:
+        entry = sorting.origins.get(outcome.name)
+        if entry is not None and outcomes[entry].state == "kept":
+            becomes = prefix + outcome.becomes if outcome.becomes else ""
+            outcomes[entry] = replace(outcome, name=entry, becomes=becomes)
+    faults = (*sorting.faults, *found.faults)
+    notices = list(sorting.notices)
+    sink = sorting.sink
     if sink is None:
         notices.append(f"No sink is named: events go to the {_DEFAULT_SINK}. Name one in debezium.sink.type.")
         sink = SinkConfig(_DEFAULT_SINK)
-    for notice in notices:
-        _log.warning(notice)
-    return RunConfig(source, sink, (*source.notices, *notices))
+    run = None
+    if found.config is not None and not faults:
+        run = RunConfig(found.config, sink, (*found.notices, *notices))
+    return Examination(
+        dict(entries),
+        tuple(outcomes.values()),
+        faults,
+        (*found.notices, *notices),
+        run,
+        tuple(waiting),
+        {prefix + name: text for name, text in found.implied.items()},
+    )
 
 
 def _connector_json(path: str | Path, text: str) -> dict[str, str]:
@@ -174,11 +247,25 @@ def _connector_json(path: str | Path, text: str) -> dict[str, str]:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"The file {path} is no JSON: {error}.", "Correct the file.") from None
+    if isinstance(document, list) and len(document) == 1:
+        document = document[0]
+    if isinstance(document, dict) and document.get("kind") == "KafkaConnector":
+        document = _of_resource(document)
     inner = document.get("config", document) if isinstance(document, dict) else None
     if not isinstance(inner, dict):
         raise ConfigError(f"The file {path} holds no connector.", 'Write {"name": …, "config": {…}} or the options.')
     named = {"name": document["name"]} if inner is not document and "name" in document else {}
     return {name: _text(name, value) for name, value in (named | inner).items()}
+
+
+def _of_resource(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The connector of Strimzi's resource, whose name, class and number of tasks stand beside its options."""
+    parts = [document.get(name) for name in ("metadata", "spec")]
+    metadata, spec = (part if isinstance(part, dict) else {} for part in parts)
+    beside = {"connector.class": spec.get("class"), "tasks.max": spec.get("tasksMax")}
+    given = spec.get("config")
+    options = {name: value for name, value in beside.items() if value is not None}
+    return {"name": metadata.get("name", ""), "config": options | (given if isinstance(given, dict) else {})}
 
 
 def _text(name: str, value: Any) -> str:
@@ -191,58 +278,116 @@ def _text(name: str, value: Any) -> str:
     raise ConfigError(f"{name} is not a text, a number, true or false.", "Kafka Connect's options are flat.")
 
 
-def _sort_out(
-    own: Mapping[str, str], sinks: Collection[str]
-) -> tuple[dict[str, str], SinkConfig | None, list[str], list[str]]:
-    """The connector's options, the sink, the entries of other `sinks`, the faults among Debezium Server's entries."""
-    options: dict[str, str] = {}
-    sink_options: dict[str, str] = {}
-    sink_type = ""
-    faults: list[str] = []
-    for entry, text in own.items():
+class _Sorting:
+    """A file's entries by what they are for: the connector's options, the sink, the rest; and what is wrong with them.
+
+    `options` are the connector's, `origins` the entries that they are of. `outcomes` are those of all entries, as far
+    as the options do not tell more.
+    """
+
+    def __init__(self, entries: Mapping[str, str], sinks: Collection[str]) -> None:
+        self.is_servers = _is_servers(entries)
+        self.options: dict[str, str] = {}
+        self.origins: dict[str, str] = {}
+        self.outcomes = {name: Outcome(name) for name in entries}
+        self.faults: list[str] = []
+        self.notices: list[str] = []
+        self._sinks = sinks
+        self._sink_type = entries.get("debezium.sink.type", "").strip().lower()
+        self._sink_options: dict[str, str] = {}
+        lenient = [text for name, text in entries.items() if name.removeprefix(_SOURCE) == _UNKNOWN]
+        self._is_lenient = any(text.strip().lower() == "warn" for text in lenient)
+        for entry, text in entries.items():
+            self._take(entry, text)
+        self._take_producers()
+        if any(name.lower() == "row.columns" for name in self.options):
+            shown = self.origins[next(name for name in self.options if name.lower() == "row.columns")]
+            self.faults.append(f"{shown} is for spark.readStream: here the sink says which columns it reads")
+
+    @property
+    def sink(self) -> SinkConfig | None:
+        return SinkConfig(self._sink_type, self._sink_options) if self._sink_type else None
+
+    def _take(self, entry: str, text: str) -> None:
         area, _, name = entry.removeprefix("debezium.").partition(".")
-        if area == "source":
-            options[name] = text
-        elif entry == "debezium.sink.type":
-            sink_type = text.strip().lower()
+        if entry.startswith(_RUNTIME):
+            self._pass_over(entry, "it configures Debezium Server's own runtime")
+        elif not entry.startswith("debezium."):
+            self._take_bare(entry, text)
+        elif area == "source":
+            self._option(name, entry, text)
         elif area == "sink":
-            sink_options[name] = text
+            self._take_sink(entry, name, text)
         elif area == "format":
-            _take_format(entry, name, text.strip(), options, faults)
+            self._take_format(entry, name, text.strip())
         elif area in ("transforms", "predicates"):
             # Of the entries that Debezium Server has for transforms, each is the connector's own option.
             if text.strip():
-                options[entry.removeprefix("debezium.")] = text
+                self._option(entry.removeprefix("debezium."), entry, text)
         else:
-            faults.append(f"{entry} is not an entry of Debezium Server")
-    if not sink_type:
-        faults += [f"debezium.sink.{name} is given, but no debezium.sink.type" for name in sink_options]
-        return options, None, [], faults
-    mine: dict[str, str] = {}
-    idle: list[str] = []
-    for name, text in sink_options.items():
+            self._unknown(entry, f"{entry} is not an entry of Debezium Server")
+
+    def _option(self, name: str, entry: str, text: str) -> None:
+        self.options[name] = text
+        self.origins[name] = entry
+
+    def _pass_over(self, entry: str, reason: str) -> None:
+        self.outcomes[entry] = Outcome(entry, "without effect", reason)
+        self.notices.append(f"{entry} has no effect: {reason}.")
+
+    def _unknown(self, entry: str, fault: str) -> None:
+        if self._is_lenient:
+            self._pass_over(entry, f"it is unknown, and {_UNKNOWN} = warn lets it pass")
+        else:
+            self.faults.append(fault)
+
+    def _take_bare(self, entry: str, text: str) -> None:
+        """Alone, a bare name is how a plain connector names an option; Debezium Server reads none such."""
+        if not self.is_servers or entry == _UNKNOWN:
+            self._option(entry, entry, text)
+        elif difflib.SequenceMatcher(None, entry.partition(".")[0].lower(), "debezium").ratio() > 0.7:
+            self._unknown(entry, f"{entry} does not begin with debezium.source., debezium.sink. or debezium.format.")
+        else:
+            self._pass_over(entry, f"Debezium Server reads no such entry; an option is {_SOURCE}<option>")
+
+    def _take_sink(self, entry: str, name: str, text: str) -> None:
+        if name == "type":
+            return
         owner, _, option = name.partition(".")
-        if owner == sink_type:
-            mine[option] = text
-        elif owner in sinks:
+        if not self._sink_type:
+            self.faults.append(f"{entry} is given, but no debezium.sink.type")
+        elif owner == self._sink_type:
+            self._sink_options[option] = text
+        elif owner in self._sinks:
             # One file may serve several sinks in turn, the one in use named on the command line.
-            idle.append(f"debezium.sink.{name}")
+            self._pass_over(entry, "events go to another sink")
         else:
-            faults.append(f"debezium.sink.{name} does not belong to the sink {sink_type}")
-    return options, SinkConfig(sink_type, mine), idle, faults
+            self._unknown(entry, f"{entry} does not belong to the sink {self._sink_type}")
 
+    def _take_producers(self) -> None:
+        """Hand the options of a connector's own producer to the sink, where that has one."""
+        for name in [name for name in self.options if name.lower().startswith(_OVERRIDE)]:
+            option = f"producer.{name[len(_OVERRIDE) :]}"
+            if self._sink_type == "kafka" and option not in self._sink_options:
+                self._sink_options[option] = self.options.pop(name)
+                entry = self.origins.pop(name)
+                becomes = f"debezium.sink.kafka.{option}"
+                self.outcomes[entry] = Outcome(entry, "translated", "the sink's producer is the only one", becomes)
 
-def _take_format(entry: str, name: str, text: str, options: dict[str, str], faults: list[str]) -> None:
-    """One `debezium.format.*` entry: the format of keys, values and headers, and the options of their converters."""
-    part, _, option = name.partition(".")
-    if part in ("key", "value", "header"):
-        if option:
-            options[f"{part}.converter.{option}"] = text
-        elif text.lower() != "json" and part != "header" and is_known(text):
-            options[f"{part}.converter"] = text
+    def _take_format(self, entry: str, name: str, text: str) -> None:
+        """One `debezium.format.*` entry: the format of keys, values or headers, or an option of their converters."""
+        part, _, option = name.partition(".")
+        if part not in ("key", "value", "header"):
+            self._option(f"converter.{name}", entry, text)
+        elif option:
+            self._option(f"{part}.converter.{option}", entry, text)
+        elif text.lower() in _JSON_WORDS:
+            if reason := _JSON_WORDS[text.lower()]:
+                self.outcomes[entry] = Outcome(entry, "translated", reason, entry, "json")
+                self.notices.append(f"{entry} is taken as json: {reason}.")
+        elif is_known(text, part):
+            self._option(f"{part}.converter", entry, text)
         elif text.lower() in _FORMATS:
-            faults.append(f"{entry} = {text} is not supported: {_FORMATS[text.lower()]}")
-        elif text.lower() != "json":
-            faults.append(f"{entry} = {text} is not a format; known is json")
-    else:
-        options[f"converter.{name}"] = text
+            self.faults.append(f"{entry} = {text} is not supported: {_FORMATS[text.lower()]}")
+        else:
+            self.faults.append(f"{entry} = {text} is not a format; known is json")

@@ -1,24 +1,91 @@
-"""The formats of keys and values that a configuration may name. No I/O, any process."""
+"""The formats of keys, values and headers that a configuration may name, with their options. No I/O, any process."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from tailrace.errors import ConfigError
 from tailrace.extensions import Extensions
 
-KNOWN = Extensions("tailrace.formats", "format", {"json": "tailrace.formats.json:JSON"}, ConfigError)
+KNOWN = Extensions(
+    "tailrace.formats",
+    "format",
+    {
+        "json": "tailrace.formats.json:JSON",
+        "avro": "tailrace.formats.avro:CONFLUENT",
+        "avro-apicurio": "tailrace.formats.avro:APICURIO",
+    },
+    ConfigError,
+)
 """Every format of bytes by its name; each place holds an Encoding."""
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
-_JSON = ("json", "jsonconverter", JSON_CONVERTER.lower())
+_CONNECT = "org.apache.kafka.connect.converters."
+_CLASSES = {
+    JSON_CONVERTER: "json",
+    "io.confluent.connect.avro.AvroConverter": "avro",
+    "io.apicurio.registry.utils.converter.AvroConverter": "avro-apicurio",
+}
+_WORDS = {"jsonconverter": "json"} | {name.lower(): word for name, word in _CLASSES.items()}
+_OF_HEADERS = frozenset(("json",))
+PARTS = ("key", "value", "header")
+OF_ALL = ("schemas.enable", "replace.null.with.default")
+"""Options of converters that have rows of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format with the options of its converter: those that begin with the part that it is for, `key`, `value` or
+    `header`, and `.converter.`, without that beginning."""
+
+    name: str
+    part: str
+    options: tuple[tuple[str, str], ...] = field(repr=False)
 
 
 def format_of(converter: str) -> str:
-    """The name of the format that a converter writes: the one it names, JSON for Kafka Connect's own words for it."""
-    return "json" if converter.lower() in _JSON else converter
+    """The name of the format that a converter writes: the one it names, ours for other projects' own words."""
+    return _WORDS.get(converter.lower(), converter)
 
 
-def is_known(converter: str) -> bool:
-    """Whether there is a format for the converter."""
+def is_known(converter: str, part: str = "value") -> bool:
+    """Whether there is a format for the converter; for headers there are fewer."""
     name = format_of(converter)
+    if part == "header":
+        return name in _OF_HEADERS
     # only where it must: to look for other packages takes a tenth of a second
     return name in KNOWN.places or name in KNOWN.names()
+
+
+def part_format(values: Mapping[str, Any], part: str) -> Format | str:
+    """The format of the keys, values or headers; its name alone where its converter has no options."""
+    converter = values[f"{part}.converter"]
+    name, options = format_of(converter), dict(_options(values, part))
+    if name == "avro" and converter.lower() == name and any(one.startswith("apicurio.registry.") for one in options):
+        # Debezium Server has one word for both
+        name = "avro-apicurio"
+    if (name == "json" and not options) or not hasattr(_found(name), "with_options"):
+        return name
+    return Format(name, part, tuple(sorted(options.items())))
+
+
+def _options(values: Mapping[str, Any], part: str) -> Iterator[tuple[str, str]]:
+    """The options of a part's converter: those of all converters, and over them its own."""
+    for start in ("converter.", f"{part}.converter."):
+        for name, text in values.items():
+            option = name[len(start) :]
+            if name.lower().startswith(start) and option.lower() not in OF_ALL:
+                yield option, str(text)
+
+
+def _found(name: str) -> Any:
+    return KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
+
+
+def taken(values: Mapping[str, Any], part: str) -> Any:
+    """What the format of a part makes of its converter's options, a tailrace.formats.base.Taken; None where it takes
+    none. Raises ConfigError."""
+    found = part_format(values, part)
+    return None if isinstance(found, str) else _found(found.name).with_options(part, dict(found.options))

@@ -112,18 +112,20 @@ def faults(values: Mapping[str, Any], given: Collection[str]) -> list[str]:
     ):
         if needed or values[regex] or values[replacement]:
             missing = [f"{name} is missing" for name in (regex, replacement) if not values[name]]
-            found += missing or _broken(regex, values[regex], replacement, values[replacement])
+            fault = "" if missing else replacement_fault(regex, values[regex], replacement, values[replacement])
+            found += [*missing, fault] if fault else missing
     return found
 
 
-def _broken(name: str, regex: str, option: str, replacement: str) -> list[str]:
+def replacement_fault(name: str, regex: str, option: str, replacement: str) -> str:
+    """What is wrong with the expression of the option `name` and the replacement of `option`; empty: nothing."""
     try:
         expression = compile_groups(regex)
     except ValueError as fault:
-        return [f"{name}: {fault}"]
+        return f"{name}: {fault}"
     for part in _REFERENCE.finditer(replacement):
         unknown = part["name"] is not None and part["name"] not in expression.groupindex
         beyond = part["number"] is not None and int(part["number"][0]) > expression.groups
         if part["broken"] or unknown or beyond:
-            return [f"{option}: {part[0]!r} names no group of {name}"]
-    return []
+            return f"{option}: {part[0]!r} names no group of {name}"
+    return ""

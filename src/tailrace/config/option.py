@@ -48,7 +48,8 @@ class Option:
     `unsupported` is the reason why only the default is accepted; `refused` holds the reason for single choices of
     an option that is supported otherwise. `notice` says why an option that is accepted has no effect here.
     `pattern` makes the row stand for a family of names; it is matched in full, without regard to case.
-    `neutral` are further values of an unsupported option that mean the same as its default.
+    `neutral` are further values of an unsupported option that mean the same as its default. `instead` are words that
+    others are taken for, with the reason: `(word, the one that is taken, reason)`.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Option:
     notice: str = ""
     pattern: str = ""
     neutral: tuple[Any, ...] = ()
+    instead: tuple[tuple[str, str, str], ...] = ()
 
     def parse(self, text: str) -> Any:
         """The typed value of `text`; raises ValueError whose message follows the option's name in a sentence."""
@@ -86,6 +88,20 @@ class Option:
             if word == choice.lower():
                 return choice
         raise ValueError(f"must be one of {', '.join(self.choices)}, not {value.strip()!r}")
+
+    def replacement(self, text: str) -> tuple[str, str] | None:
+        """The word that is taken in the place of `text`, and why; None where the text itself is read."""
+        word = text.strip().lower()
+        return next(((taken, reason) for given, taken, reason in self.instead if given.lower() == word), None)
+
+    @property
+    def stand_in(self) -> Any:
+        """A value for an option that is given with a text which nobody knows yet."""
+        if self.default is not None and self.default != []:
+            return self.default
+        if self.choices:
+            return self.choices[0]
+        return _STAND_INS[self.kind]
 
     def hides(self, name: str) -> bool:
         """Whether the value that was given under `name` is never shown."""
@@ -148,6 +164,17 @@ def _letters(text: str) -> frozenset[str]:
         raise ValueError(f"knows c, u, d, t and none, not {', '.join(unknown)}")
     return letters
 
+
+_STAND_INS: dict[Kind, Any] = {
+    Kind.TEXT: "unknown",
+    Kind.SECRET: "unknown",
+    Kind.BOOLEAN: False,
+    Kind.INTEGER: 1,
+    Kind.LIST: ["unknown"],
+    Kind.EXPRESSIONS: [],
+    Kind.STATEMENTS: [],
+    Kind.LETTERS: frozenset(),
+}
 
 _PARSERS: dict[Kind, Callable[[str], Any]] = {
     Kind.TEXT: lambda text: text.strip(),

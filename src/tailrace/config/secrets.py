@@ -55,12 +55,17 @@ _log = logging.getLogger("tailrace")
 
 
 def resolve(
-    options: Mapping[str, str], environment: Mapping[str, str] | None = None, *, expressions: bool = True
+    options: Mapping[str, str],
+    environment: Mapping[str, str] | None = None,
+    *,
+    expressions: bool = True,
+    waiting: list[str] | None = None,
 ) -> dict[str, str]:
     """The options with every reference replaced; `expressions` says whether they are those of Debezium Server.
 
     Without them `${NAME}` stays as it is. What a provider or a variable gives is not searched again. Raises ConfigError
-    that names each option whose reference cannot be replaced, never a value.
+    that names each option whose reference cannot be replaced, never a value. Where `waiting` is given, it gets the
+    names of options that refer to what is not there, which stay as they are; no fault is made of these.
     """
     known = os.environ if environment is None else environment
     faults: list[str] = []
@@ -68,7 +73,11 @@ def resolve(
     for option, text in options.items():
         reading = _Reading(option, options, known, expressions)
         resolved[option] = reading.expanded(text) if expressions else reading.provided(text)
-        faults += reading.faults
+        if waiting is not None and reading.absent and not reading.faults:
+            waiting.append(option)
+            resolved[option] = text
+        else:
+            faults += [*reading.faults, *reading.absent]
     if faults:
         raise ConfigError(
             "; ".join(dict.fromkeys(faults)) + ".",
@@ -86,6 +95,7 @@ class _Reading:
     ) -> None:
         self.option = option
         self.faults: list[str] = []
+        self.absent: list[str] = []
         self._options = options
         self._environment = environment
         self._expressions = expressions
@@ -173,7 +183,7 @@ class _Reading:
 
     def _missing(self, reference: str) -> str:
         named = reference if self._may_show(reference) else "a variable, an entry or a file"
-        self.faults.append(f"{self.option} refers to {named}, which is not there")
+        self.absent.append(f"{self.option} refers to {named}, which is not there")
         return ""
 
     def _may_show(self, reference: str) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tailrace.config.option import Check, Kind, Option, at_least, matching
 
-_NO_JMX = "it needs the management beans of a Java process, and there is none; use file or kafka"
-_NO_NOTICE_JMX = "it needs the management beans of a Java process, and there is none; use sink or log"
+_NO_JMX = "it needs the management beans of a Java process, and there is none"
 _NO_RETRIES = "a watermark that cannot be written stops the pipeline, as any lost connection of the planner does; \
 it is written again after the restart"
 
@@ -18,18 +17,17 @@ CHANNELS = ("source", "kafka", "file")
 SINKS = ("sink", "log")
 """Where notifications may go."""
 
+_JMX = "jmx"
+
 _NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
 
 
-def _among(known: Sequence[str], refused: Mapping[str, str]) -> Check:
-    """A check that a list has known words only, in small letters or not."""
+def _among(known: Sequence[str]) -> Check:
+    """A check that a list has known words only, in small letters or not; `settle` takes care of Java's own channel."""
 
     def check(values: list[str]) -> str:
         for value in values:
-            word = value.lower()
-            if word in refused:
-                return f"= {word} is not supported: {refused[word]}"
-            if word not in known:
+            if value.lower() not in (*known, _JMX):
                 return f"knows {', '.join(known)}, not {value!r}"
         return ""
 
@@ -44,7 +42,7 @@ SIGNALS = (
         check=matching(rf"{_NAME}(?:\.{_NAME}){{1,2}}", "schema.table, a part with dots in double quotes"),
     ),
     Option("signal.enabled.channels", Kind.LIST, "Where signals come from: source (the signal table), kafka, file.",
-           ["source"], check=_among(CHANNELS, {"jmx": _NO_JMX})),
+           ["source"], check=_among(CHANNELS)),
     Option("signal.filters.enabled", Kind.BOOLEAN,
            "Whether signals may have conditions, which run with the connector's rights; false: a signal with one is "
            "logged and ignored.", True),
@@ -52,9 +50,8 @@ SIGNALS = (
            "Interval at which the channels kafka and file are read, in ms; the signal table is read with the log.",
            5000, check=at_least(1)),
     Option("signal.emit.failure.max.retries", Kind.INTEGER, "How often a failed watermark is written again.", 0,
-           unsupported=_NO_RETRIES),
-    Option("signal.emit.failure.backoff.ms", Kind.INTEGER, "Wait between two tries, in ms.", 10_000,
-           unsupported=_NO_RETRIES),
+           notice=_NO_RETRIES),
+    Option("signal.emit.failure.backoff.ms", Kind.INTEGER, "Wait between two tries, in ms.", 10_000, notice=_NO_RETRIES),
     Option("signal.file", Kind.TEXT,
            "File of the channel file, on the driver: one JSON object a line, with id, type and data.",
            "file-signals.txt"),
@@ -86,15 +83,18 @@ SIGNALS = (
            "Whether incremental snapshots leave the database as it is: no watermarks. They lose nothing by it.", False),
     Option("notification.enabled.channels", Kind.LIST,
            "Where notifications about snapshots go: sink (records on notification.sink.topic.name), log.", [],
-           check=_among(SINKS, {"jmx": _NO_NOTICE_JMX})),
+           check=_among(SINKS)),
     Option("notification.sink.topic.name", Kind.TEXT, "Topic of the notifications."),
 )  # fmt: skip
 
 
-def settle(values: dict[str, Any]) -> list[str]:
-    """Put the defaults that depend on other options into `values`; returns the faults between them."""
-    for name in ("signal.enabled.channels", "notification.enabled.channels"):
-        values[name] = [word.lower() for word in values[name]]
+def settle(values: dict[str, Any], notices: list[str]) -> list[str]:
+    """Put the defaults that depend on other options into `values`; returns the faults between them, adds `notices`."""
+    for name, others in (("signal.enabled.channels", CHANNELS), ("notification.enabled.channels", SINKS)):
+        words = [word.lower() for word in values[name]]
+        values[name] = [word for word in words if word != _JMX]
+        if _JMX in words:
+            notices.append(f"{name} goes without {_JMX}: {_NO_JMX}; there are {', '.join(others)}.")
     values["signal.kafka.topic"] = values["signal.kafka.topic"] or f"{values['topic.prefix']}-signal"
     faults = []
     if "kafka" in values["signal.enabled.channels"] and not values["signal.kafka.bootstrap.servers"]:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from tailrace import config
-from tailrace.config import Config, files
-from tailrace.config.files import RunConfig
+from tailrace.config import Config, files, foreign
+from tailrace.config.config import Examined
+from tailrace.config.files import Examination, RunConfig
 from tailrace.config.option import Option
 from tailrace.connectors.descriptor import Descriptor, Documents
 from tailrace.errors import ConfigError, PrerequisiteError
@@ -71,7 +72,7 @@ def of_class(text: str) -> Descriptor:
 def parse(name: str, options: Mapping[str, str]) -> Config:
     """The configuration that `options` describe for the connector called `name`; see `tailrace.config.parse`."""
     descriptor = find(name)
-    return config.parse(descriptor.traits, descriptor.load_options(), options)
+    return config.parse(descriptor.traits, descriptor.load_options(), options, _foreign(descriptor))
 
 
 def table(name: str) -> tuple[Option, ...]:
@@ -79,10 +80,33 @@ def table(name: str) -> tuple[Option, ...]:
     return find(name).load_options().table
 
 
-def configure(options: Mapping[str, str]) -> Config:
-    """The configuration that `options` describe for the connector that their `connector.class` names."""
+def examine(options: Mapping[str, str], unknown: Collection[str] = ()) -> Examined:
+    """What `options` say to the connector that their `connector.class` names; see `tailrace.config.config.examine`.
+
+    Raises ConfigError for a class that is not there.
+    """
     descriptor = of_class(options.get("connector.class", ""))
-    return config.parse(descriptor.traits, descriptor.load_options(), options)
+    return config.examine(descriptor.traits, descriptor.load_options(), options, _foreign(descriptor), unknown)
+
+
+def _foreign(descriptor: Descriptor) -> config.Foreign:
+    """What is known of names that the connector does not have: those of other programs and of the other connectors."""
+
+    def reason(name: str) -> str:
+        known = foreign.reason(name)
+        if known:
+            return known
+        for other in map(_own, OWN):
+            if other.name != descriptor.name and any(_has(option, name) for option in other.load_options().table):
+                return f"it is an option of the connector for {other.title}, and Debezium's one here has none such"
+        return ""
+
+    return reason
+
+
+def _has(option: Option, name: str) -> bool:
+    names = (option.name, *option.aliases, *option.deprecated_names)
+    return name in map(str.lower, names) or option.matches(name)
 
 
 def read(
@@ -93,14 +117,21 @@ def read(
     sinks: Collection[str] = (),
 ) -> RunConfig:
     """The pipeline that a file describes; see `tailrace.config.files.read`."""
-    return files.read(path, configure, overrides, checkpoint=checkpoint, sinks=sinks)
+    return files.read(path, examine, overrides, checkpoint=checkpoint, sinks=sinks)
 
 
 def from_entries(
     entries: Mapping[str, str], environment: Mapping[str, str] | None = None, *, sinks: Collection[str] = ()
 ) -> RunConfig:
     """The pipeline that a file's entries describe; see `tailrace.config.files.from_entries`."""
-    return files.from_entries(entries, configure, environment, sinks=sinks)
+    return files.from_entries(entries, examine, environment, sinks=sinks)
+
+
+def examine_entries(
+    entries: Mapping[str, str], environment: Mapping[str, str] | None = None, *, sinks: Collection[str] = ()
+) -> Examination:
+    """What becomes of each of a file's entries; see `tailrace.config.files.examine_entries`."""
+    return files.examine_entries(entries, examine, environment, sinks=sinks)
 
 
 def lacking_driver(error: BaseException) -> PrerequisiteError | None:

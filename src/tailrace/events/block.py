@@ -57,8 +57,16 @@ class BatchColumns:
             return Same(marker_text(Marker.FALSE, self.settings))
         return pa.array([marker_text(marker, self.settings) for marker in Marker], pa.string())
 
+    def _shown_markers(self) -> pa.Array | Same:
+        """The markers without the default that stands for rows of the log."""
+        if self.batch.marker is None:
+            return Same(None)
+        shown = (None if marker is Marker.FALSE else marker_text(marker, self.settings) for marker in Marker)
+        return pa.array(shown, pa.string())
+
     _MAKERS: ClassVar[dict[str, Callable[[BatchColumns], pa.Array | Same]]] = {
         "marker": _markers,
+        "shown_marker": _shown_markers,
         "commit_ms": lambda self: pa.array(self.batch.transactions.commit_us // 1000),
         "commit_us": lambda self: pa.array(self.batch.transactions.commit_us),
         "commit_ns": lambda self: pa.array(self.batch.transactions.commit_us * 1000),

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tailrace.columns.row import COLUMNS, row_schema
 from tailrace.config.config import Config
-from tailrace.config.formats import format_of
+from tailrace.config.formats import Format, part_format
 from tailrace.config.naming import TopicNaming
 from tailrace.config.transforms import transforms
 from tailrace.errors import ConfigError
@@ -56,8 +56,8 @@ class EventSettings:
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
     event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
-    row that tasks make, in their order, `key_format` and `value_format` are the formats that key.converter and
-    value.converter name, `transforms` is what transforms names, made of its options, and `several_databases` and
+    row that tasks make, in their order, `key_format`, `value_format` and `header_format` are the formats that key.converter,
+    value.converter and header.converter name, `transforms` is what transforms names, made of its options, and `several_databases` and
     `schema_changes_name_database` are traits of the connector.
     """
 
@@ -82,8 +82,9 @@ class EventSettings:
     key_schemas_enable: bool = True
     value_schemas_enable: bool = True
     header_schemas_enable: bool = True
-    key_format: str = "json"
-    value_format: str = "json"
+    key_format: Format | str = "json"
+    value_format: Format | str = "json"
+    header_format: Format | str = "json"
     replace_null_with_default: bool = True
     schema_name_adjustment_mode: str = "none"
     field_name_adjustment_mode: str = "none"
@@ -202,8 +203,9 @@ class EventSettings:
             key_schemas_enable=options["key.converter.schemas.enable"],
             value_schemas_enable=options["value.converter.schemas.enable"],
             header_schemas_enable=options["header.converter.schemas.enable"],
-            key_format=format_of(options["key.converter"]),
-            value_format=format_of(options["value.converter"]),
+            key_format=part_format(options, "key"),
+            value_format=part_format(options, "value"),
+            header_format=part_format(options, "header"),
             replace_null_with_default=options["replace.null.with.default"],
             schema_name_adjustment_mode=chosen("schema.name.adjustment.mode", "none"),
             field_name_adjustment_mode=chosen("field.name.adjustment.mode", "none"),

@@ -61,13 +61,15 @@ class Taken:
     """An encoding with the options of its converter, and what became of these.
 
     `idle` have no effect here, `unknown` are not the converter's. `keeps_nulls` tells whether a null stays null where
-    the column has a default; None leaves that to the converter's replace.null.with.default.
+    the column has a default; None leaves that to the converter's replace.null.with.default. `notices` are sentences
+    without their end.
     """
 
     encoding: Encoding
     idle: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     keeps_nulls: bool | None = None
+    notices: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -20,6 +20,7 @@ class Given:
         self._written = {name.lower(): name for name in options}
         self._read: set[str] = set()
         self.without_effect: list[str] = []
+        self.notices: list[str] = []
 
     def text(self, name: str, *others: str) -> str:
         """The text of the option, or of the first of the others that is there; empty where there is none."""
@@ -66,4 +67,4 @@ class Given:
     def taken(self, encoding: Encoding, keeps_nulls: bool | None = None) -> Taken:
         """The encoding that the options have made, and which of them it has not used."""
         unknown = tuple(self._written[name] for name in self._options if name not in self._read)
-        return Taken(encoding, tuple(self.without_effect), unknown, keeps_nulls)
+        return Taken(encoding, tuple(self.without_effect), unknown, keeps_nulls, tuple(self.notices))

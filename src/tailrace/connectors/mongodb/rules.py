@@ -101,7 +101,9 @@ def settle(draft: Draft) -> None:
 def _server(draft: Draft) -> Iterator[str]:
     values, given = draft.values, draft.given
     if values["mongodb.connection.string"] and values["mongodb.hosts"]:
-        yield "mongodb.connection.string and mongodb.hosts exclude each other: give one of them"
+        values["mongodb.hosts"] = None
+        draft.idle.add("mongodb.hosts")
+        draft.notices.append("mongodb.hosts has no effect: mongodb.connection.string names the servers.")
     elif not values["mongodb.connection.string"] and not values["mongodb.hosts"]:
         yield "mongodb.connection.string is missing, which in 1.x is mongodb.hosts"
     string = values["mongodb.connection.string"] or "mongodb://"

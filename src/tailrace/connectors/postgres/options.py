@@ -12,6 +12,12 @@ from tailrace.config.option import Kind, Option, at_least, between, matching
 _NO_HISTORY = "PostgreSQL's schemas come from its catalog and its log"
 
 
+_ONE_DATABASE = "a slot belongs to one database, the one that database.dbname names"
+_FOLLOWS = "the slot always follows what Spark has committed"
+_COMPARED = "slot and checkpoint are always compared, and a gap is an error"
+_ONE_SNAPSHOT = "all tasks read under one exported snapshot, which is stricter"
+_NO_LOCKS = "the snapshot takes no locks: its tasks read under one exported snapshot"
+
 _OWN_PARAMETERS = ("proto_version", "publication_names", "messages", "streaming", "two_phase")
 
 
@@ -39,14 +45,18 @@ CONNECTION = (
     Option("database.dbname", Kind.TEXT, "Database whose changes are captured."),
     Option(
         "database.sslmode", Kind.TEXT, "How TLS is used, as libpq understands it.", "prefer",
-        choices=("disable", "allow", "prefer", "require", "verify-ca", "verify-full"),
+        choices=("disable", "allow", "prefer", "require", "verify-ca", "verify-full"), aliases=("driver.sslmode",),
     ),
-    Option("database.sslcert", Kind.TEXT, "Path of the client's certificate, PEM."),
-    Option("database.sslkey", Kind.TEXT, "Path of the client's private key, PEM."),
-    Option("database.sslpassword", Kind.SECRET, "Password of the client's private key."),
-    Option("database.sslrootcert", Kind.TEXT, "Path of the certificate authorities that the server is checked with."),
-    Option("database.sslfactory", Kind.TEXT, "Java socket factory.", unsupported=NO_JVM),
-    Option("database.tcpKeepAlive", Kind.BOOLEAN, "Whether TCP keep-alive probes are sent.", True),
+    Option("database.sslcert", Kind.TEXT, "Path of the client's certificate, PEM.", aliases=("driver.sslcert",)),
+    Option("database.sslkey", Kind.TEXT, "Path of the client's private key, PEM.", aliases=("driver.sslkey",)),
+    Option("database.sslpassword", Kind.SECRET, "Password of the client's private key.", aliases=("driver.sslpassword",)),
+    Option("database.sslrootcert", Kind.TEXT, "Path of the certificate authorities that the server is checked with.",
+           aliases=("driver.sslrootcert",)),
+    Option("database.sslfactory", Kind.TEXT,
+           "Java socket factory; NonValidatingFactory checks no certificate, as database.sslmode=require.",
+           unsupported=NO_JVM, neutral=("org.postgresql.ssl.NonValidatingFactory",)),
+    Option("database.tcpKeepAlive", Kind.BOOLEAN, "Whether TCP keep-alive probes are sent.", True,
+           aliases=("driver.tcpKeepAlive",)),
     Option(
         "database.initial.statements", Kind.STATEMENTS,
         "SQL run at the beginning of each session, those of the log and of snapshots as well, with the user's own "
@@ -65,12 +75,12 @@ CONNECTION = (
         "database.connection.factory.class", Kind.TEXT, "Java class that makes connections.", unsupported=NO_JVM
     ),
     Option(
-        "database.include.list", Kind.EXPRESSIONS, "Databases to capture.",
-        unsupported="a slot belongs to one database: name it in database.dbname",
+        "database.include.list", Kind.EXPRESSIONS, "Databases to capture.", notice=_ONE_DATABASE,
+        aliases=("database.whitelist",),
     ),
     Option(
-        "database.exclude.list", Kind.EXPRESSIONS, "Databases to leave out.",
-        unsupported="a slot belongs to one database: name it in database.dbname",
+        "database.exclude.list", Kind.EXPRESSIONS, "Databases to leave out.", notice=_ONE_DATABASE,
+        aliases=("database.blacklist",),
     ),
 )  # fmt: skip
 
@@ -88,8 +98,9 @@ IDENTITY = (
 SLOT = (
     Option(
         "plugin.name", Kind.TEXT, "Output plug-in of logical decoding.", "pgoutput", choices=("pgoutput",),
-        refused=tuple(
-            (plugin, "only pgoutput is read; it comes with every server since version 10")
+        instead=tuple(
+            (plugin, "pgoutput", "it comes with every server since version 10, and the events are the same; a slot that "
+             "another plug-in made is to be dropped, or slot.name to be another")
             for plugin in (
                 "decoderbufs", "wal2json", "wal2json_rds", "wal2json_streaming", "wal2json_rds_streaming",
             )
@@ -102,8 +113,8 @@ SLOT = (
     Option(
         "slot.drop.on.stop", Kind.BOOLEAN, "Whether the slot is dropped at a regular stop.", False,
         deprecated_names=("slot.drop_on_stop",),
-        unsupported="a query ends without a last word to the planner, and its checkpoint needs the slot; drop both by "
-        "hand, with pg_drop_replication_slot",
+        notice="the slot stays, for the checkpoint needs it, and keeps the log meanwhile: drop both by hand, with "
+        "pg_drop_replication_slot, when the pipeline is given up",
     ),
     Option("slot.max.retries", Kind.INTEGER, "How often a busy slot is tried again.", 6, check=at_least(0)),
     Option("slot.retry.delay.ms", Kind.INTEGER, "Wait between two tries, in ms.", 10_000, check=at_least(0)),
@@ -132,29 +143,28 @@ SLOT = (
     Option("status.update.interval.ms", Kind.INTEGER, "Interval of the replies to the server, in ms.", 10_000,
            check=at_least(100)),
     Option("flush.lsn.source", Kind.BOOLEAN, "Whether the slot is advanced.", True,
-           unsupported="the slot always follows what Spark has committed"),
-    Option("lsn.flush.mode", Kind.TEXT, "Who advances the slot.",
-           unsupported="the slot always follows what Spark has committed", neutral=("connector",)),
+           unsupported=_FOLLOWS),
+    Option("lsn.flush.mode", Kind.TEXT, "Who advances the slot.", unsupported=_FOLLOWS,
+           neutral=("connector", "connector_and_driver")),
     Option("lsn.flush.timeout.action", Kind.TEXT, "What follows when a flush takes too long.", "fail",
-           unsupported="the slot always follows what Spark has committed"),
-    Option("lsn.flush.timeout.ms", Kind.INTEGER, "Longest time of a flush, in ms.", 30_000,
-           unsupported="the slot always follows what Spark has committed"),
+           choices=("fail", "warn", "ignore"), notice=_FOLLOWS),
+    Option("lsn.flush.timeout.ms", Kind.INTEGER, "Longest time of a flush, in ms.", 30_000, notice=_FOLLOWS),
     Option("offset.mismatch.strategy", Kind.TEXT, "What follows when slot and offset differ.", "no_validation",
-           unsupported="slot and checkpoint are always compared, and a gap is an error"),
+           choices=("no_validation", "trust_offset", "trust_slot", "trust_greater_lsn"), notice=_COMPARED),
     Option("xmin.fetch.interval.ms", Kind.INTEGER,
            "Interval at which the slot's xmin is read for source blocks, in ms; 0: never.", 0, check=at_least(0)),
     Option("internal.create.slot.command.timeout", Kind.INTEGER, "Longest time to make a slot, in s.", 90,
-           unsupported="making a slot waits as long as the server needs"),
+           notice="making a slot waits as long as the server needs"),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
-           unsupported="slot and checkpoint are always compared"),
+           notice=_COMPARED),
     Option("internal.slot.seek.to.known.offset.on.start", Kind.BOOLEAN, "Whether the slot is moved to the offset.",
-           False, unsupported="a slot is never moved past what was delivered"),
+           False, notice="a slot is never moved past what was delivered"),
 )  # fmt: skip
 
 FILTERS = (
     *relational.LISTS,
     Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
-           unsupported="system tables never reach the log"),
+           notice="system tables never reach the log"),
     Option("skip.messages.without.change", Kind.BOOLEAN,
            "Whether updates that change no column of the events are dropped; they need REPLICA IDENTITY FULL.", False),
     Option("message.prefix.include.list", Kind.EXPRESSIONS, "Prefixes of logical messages to capture.", []),
@@ -196,6 +206,10 @@ SNAPSHOT = (
         choices=(
             "initial", "always", "no_data", "never", "initial_only", "exported", "when_needed", "configuration_based",
         ),
+        instead=tuple(
+            (mode, "no_data", "PostgreSQL has no other schema than that of its catalog and its log")
+            for mode in ("schema_only", "initial_schema_only")
+        ),
         refused=(("custom", NO_JVM),),
     ),
     Option("snapshot.fetch.size", Kind.INTEGER, "Rows that a snapshot fetches at once.", 10_240, check=at_least(1),
@@ -203,14 +217,11 @@ SNAPSHOT = (
     Option("snapshot.isolation.mode", Kind.TEXT,
            "Isolation of the snapshot: both words mean that all tasks read under one exported snapshot.",
            "serializable", choices=("serializable", "repeatable_read"),
-           refused=tuple(
-               (mode, "its tables would be read at different moments, and the log could not be joined to them")
-               for mode in ("read_committed", "read_uncommitted")
-           )),
+           instead=tuple((mode, "repeatable_read", _ONE_SNAPSHOT) for mode in ("read_committed", "read_uncommitted"))),
     Option("snapshot.locking.mode", Kind.TEXT, "Locks of the snapshot.", "none",
-           unsupported="the snapshot takes no locks"),
-    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "Wait for locks, in ms.", 10_000,
-           unsupported="the snapshot takes no locks"),
+           choices=("none", "shared", "minimal", "minimal_percona", "extended", "exclusive"),
+           refused=(("custom", NO_JVM),), notice=_NO_LOCKS),
+    Option("snapshot.lock.timeout.ms", Kind.INTEGER, "Wait for locks, in ms.", 10_000, notice=_NO_LOCKS),
     Option("snapshot.mode.configuration.based.snapshot.schema", Kind.BOOLEAN,
            "configuration_based: whether schemas are read.", False, notice=_NO_HISTORY),
     Option("snapshot.mode.configuration.based.snapshot.on.data.error", Kind.BOOLEAN,
@@ -219,7 +230,7 @@ SNAPSHOT = (
            "configuration_based: whether schemas are read again when their history is lost.", False,
            notice=_NO_HISTORY),
     Option("query.fetch.size", Kind.INTEGER, "Rows fetched at once by other queries.", 0,
-           unsupported="other queries return few rows and are read whole"),
+           notice="other queries return few rows and are read whole"),
     *relational.SNAPSHOT,
 )  # fmt: skip
 
@@ -233,7 +244,7 @@ FLOW = (
            "Most bytes that wait in the spool, and most that are kept of transactions before their commit; 0: the "
            "reader's own limits, 640 MB and 512 MB.", 0, check=at_least(0)),
     Option("schema.history.internal.<option>", Kind.TEXT, "Schema history of other connectors.",
-           pattern=r"(schema\.history\.internal|database\.history)(\..+)?", unsupported=_NO_HISTORY),
+           pattern=r"(schema\.history\.internal|database\.history)(\..+)?", notice=_NO_HISTORY),
 )  # fmt: skip
 
 OWN = (

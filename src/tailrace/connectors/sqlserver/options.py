@@ -58,7 +58,7 @@ FILTERS = (
     Option("capture.instance.include.list", Kind.EXPRESSIONS, "Capture instances to read.", []),
     Option("capture.instance.exclude.list", Kind.EXPRESSIONS, "Capture instances to pass over.", []),
     Option("table.ignore.builtin", Kind.BOOLEAN, "Whether system tables are left out.", True,
-           unsupported="system tables have no change tables"),
+           notice="system tables have no change tables"),
 )  # fmt: skip
 
 PLACEHOLDER = Option(
@@ -112,7 +112,7 @@ CHANGES = (
            "Whether columns that are not captured are read by snapshots.", False,
            unsupported="changes would lack the columns that the snapshot has shown"),
     Option("internal.log.position.check.enable", Kind.BOOLEAN, "Whether the position is checked at start.", True,
-           unsupported="the change tables are always compared with the checkpoint"),
+           notice="the change tables are always compared with the checkpoint"),
 )  # fmt: skip
 
 _TABLE = r'(?:"(?:[^"]|"")+"|[^".]+)'

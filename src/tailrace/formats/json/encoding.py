@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
@@ -12,8 +12,11 @@ import pyarrow as pa
 from tailrace.assembly.json_text import dumps, quoted, schema_text
 from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
+from tailrace.errors import ConfigError
 from tailrace.formats.arrow import computed
 from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
+from tailrace.formats.base import Taken
+from tailrace.formats.given import Given
 from tailrace.formats.json.pieces import inner_fragment, spread, values_fragment
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
@@ -33,6 +36,18 @@ from tailrace.values.fragments import column_fragment
 
 class Json:
     """See formats.base.Encoding."""
+
+    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
+        """See formats.base.Configured."""
+        given = Given(f"{part}.converter.", options)
+        given.word("decimal.format", ("BASE64",), "BASE64")
+        if given.text("schema.content"):
+            raise ConfigError(
+                f"{part}.converter.schema.content is not supported: each record carries the schema of its own table "
+                "version.",
+                "Leave it out.",
+            )
+        return given.taken(self)
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Assembly:
         parts = _parts(layout)

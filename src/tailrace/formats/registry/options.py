@@ -87,7 +87,7 @@ def confluent(part: str, given: Given) -> Registry:
     """The registry of a converter of Confluent's."""
     prefix = f"{part}.converter."
     option = prefix + "schema.registry.url"
-    url = given.text("schema.registry.url") or os.environ.get(f"CONNECT_{part.upper()}_CONVERTER_SCHEMA_REGISTRY_URL", "")
+    url = given.text("schema.registry.url") or os.environ.get(_variable(option), "")
     user, _, password = _login(given).partition(":")
     bearer: tuple[tuple[str, str], ...] = ()
     if given.word("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
@@ -98,6 +98,7 @@ def confluent(part: str, given: Given) -> Registry:
                "avro.remove.java.properties", "avro.use.logical.type.converters", "http.connect.timeout.ms",
                "http.read.timeout.ms", "latest.compatibility.strict", "auto.offset.reset",
                f"{_other(part)}.subject.name.strategy")  # fmt: skip
+    _tell_missing(given, option, url)
     access = Access(url.rstrip("/"), user, password, bearer=bearer, **_tls(given, "schema.registry.ssl."))
     registers = given.boolean("auto.register.schemas", True)
     latest = given.boolean("use.latest.version", False)
@@ -109,7 +110,8 @@ def apicurio(part: str, given: Given) -> Registry:
     """The registry of a converter of Apicurio's. Its ids go into the bytes."""
     prefix = "apicurio.registry."
     option = f"{part}.converter.{prefix}url"
-    url = given.text(prefix + "url") or os.environ.get(f"CONNECT_{part.upper()}_CONVERTER_APICURIO_REGISTRY_URL", "")
+    url = given.text(prefix + "url") or os.environ.get(_variable(option), "")
+    _tell_missing(given, option, url)
     if url and not url.rstrip("/").endswith(("/v2", "/v3")):
         raise ConfigError(f"{option} names no version of the registry's interface.", f"Let it end so that {_APIS}.")
     if given.boolean(prefix + "headers.enabled", True):
@@ -146,6 +148,16 @@ def apicurio(part: str, given: Given) -> Registry:
         artifact=given.text(prefix + "artifact.artifact-id"),
         if_exists=given.word(prefix + "auto-register.if-exists", exists, ""),
     )
+
+
+def _tell_missing(given: Given, option: str, url: str) -> None:
+    if not url:
+        given.notices.append(f"{option} is missing: give it, or {_variable(option)} in the environment, before a start")
+
+
+def _variable(option: str) -> str:
+    """The variable by which Kafka Connect's images name a worker's option."""
+    return "CONNECT_" + option.upper().replace(".", "_").replace("-", "_")
 
 
 def _login(given: Given) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Columns
-from tailrace.records.layout import Node
+from tailrace.records.layout import Node, RecordLayout
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Document:
 class Pairs:
     """See tailrace.formats.base.Encoding."""
 
-    def compile(self, layout: Node, schemas: bool) -> Document:
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Document:
         name = layout.type.name
         return Document(layout, (f"#{name}",) if schemas and name is not None else ())
 
     def block(self, columns: Columns) -> Block:
         return Block(columns)
 
-    def one(self, layout: Node, schemas: bool) -> bytes:
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes:
         value = array_of(layout, None, np.zeros(1, np.int32))[0].as_py()
-        return written(self.compile(layout, schemas), value)
+        return written(self.compile(layout, schemas, record), value)
 
 
 class Block:

@@ -54,6 +54,8 @@ def _among(words: Mapping[str, str]) -> Check:
 
 
 _TUNING = (
+    # the first ones are properties of other drivers, which this one passes over
+    "autoReconnect", "maxReconnects", "connectTimeout", "tcpKeepAlive", "useSSL", "serverTimezone",
     "bulkCopyForBatchInsert.+", "cacheBulkCopyMetadata", "calcBigDecimalPrecision", "cancelQueryTimeout",
     "concatNullYieldsNull", "datetimeParameterType", "delayLoadingLobs", "disableStatementPooling",
     "enablePrepareOnFirstPreparedStatementCall", "ignoreOffsetOnDateTimeOffsetConversion", "lastUpdateCount",
@@ -116,7 +118,7 @@ DRIVER = (
            unsupported="give it as the database.* option that says the same"),
     Option("driver.<store>", Kind.SECRET, "Java key stores.",
            pattern=r"(driver|database)\.(trustStore\w*|keyStore\w*|keyVault\w+|client(Certificate|Key|KeyPassword)"
-           r"|trustManager\w+|ssl\..+)", unsupported=_STORE),
+           r"|trustManager\w+|ssl\.(?!mode$).+)", unsupported=_STORE),
     Option("driver.<tuning>", Kind.TEXT, "Properties that tune the Java driver.",
            pattern=rf"(driver|database)\.({'|'.join(_TUNING)})", notice=_JAVA),
     Option("driver.<property>", Kind.SECRET, "Any other property.", pattern=r"driver\..+", unsupported=_OTHER),

@@ -1,0 +1,111 @@
+"""Given: the options of one transform, read as typed values. No I/O, any process."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from tailrace.config.expressions import compile_groups
+from tailrace.config.naming import replacement_fault
+from tailrace.errors import ConfigError
+
+_REMEDY = "Correct the options of the transform."
+
+
+class Given:
+    """Reads options by their names, with their defaults; every method raises ConfigError for a text that is wrong.
+
+    `done` is called last: it refuses what no method has asked for. Messages name options and hold no values.
+    """
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name: text.strip() for name, text in options.items()}
+        self._known: list[str] = []
+
+    def has(self, name: str) -> bool:
+        """Whether the option is given, and not empty."""
+        return bool(self.text(name))
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text without spaces around it."""
+        self._known.append(name)
+        return self._options.get(name) or default
+
+    def required(self, name: str) -> str:
+        """A text that has to be there."""
+        found = self.text(name)
+        if not found:
+            raise ConfigError(f"It needs the option {name}.", _REMEDY)
+        return found
+
+    def verbatim(self, name: str, default: str) -> str:
+        """A text that may be empty, when it is given so."""
+        self._known.append(name)
+        return self._options.get(name, default)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """A word for true or false."""
+        word = self.text(name).lower()
+        if word not in ("", "true", "false"):
+            raise ConfigError(f"{name} must be true or false.", _REMEDY)
+        return default if not word else word == "true"
+
+    def integer(self, name: str, default: int | None, least: int = 1) -> int:
+        """A whole number; None stands for an option that has to be there."""
+        text = self.required(name) if default is None else self.text(name, str(default))
+        try:
+            found = int(text)
+        except ValueError:
+            raise ConfigError(f"{name} must be a whole number.", _REMEDY) from None
+        if found < least:
+            raise ConfigError(f"{name} must be at least {least}.", _REMEDY)
+        return found
+
+    def number(self, name: str, default: float) -> float:
+        """A number above zero."""
+        try:
+            found = float(self.text(name, str(default)))
+        except ValueError:
+            found = 0.0
+        if not 0.0 < found < float("inf"):
+            raise ConfigError(f"{name} must be a number above 0.", _REMEDY)
+        return found
+
+    def word(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        """One of some words, in any case; an empty default stands for an option that has to be there."""
+        found = (self.text(name, default) if default else self.required(name)).lower()
+        if found not in choices:
+            raise ConfigError(f"{name} must be one of {', '.join(choices)}.", _REMEDY)
+        return found
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list of names, parted by commas."""
+        return tuple(part for part in map(str.strip, self.text(name).split(",")) if part)
+
+    def substitution(self, regex: str, replacement: str, default: tuple[str, str] | None) -> tuple[str, str]:
+        """A regular expression of Java's and what takes the place of its match; None stands for no defaults."""
+        if default is None:
+            found = self.required(regex), self.required(replacement)
+        else:
+            found = self.text(regex, default[0]), self.text(replacement, default[1])
+        fault = replacement_fault(regex, found[0], replacement, found[1])
+        if fault:
+            raise ConfigError(f"{fault}.", _REMEDY)
+        return found
+
+    def expression(self, name: str, default: str) -> str:
+        """A regular expression of Java's."""
+        found = self.text(name, default)
+        try:
+            compile_groups(found)
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}.", _REMEDY) from None
+        return found
+
+    def done(self) -> None:
+        """Refuse options that are not known."""
+        for name in self._options:
+            if name not in self._known:
+                close = difflib.get_close_matches(name, self._known, n=1)
+                nearest = f"; the nearest is {close[0]}" if close else ""
+                raise ConfigError(f"It has no option {name}{nearest}.", _REMEDY)

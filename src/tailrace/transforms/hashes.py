@@ -1,0 +1,208 @@
+"""The 32-bit hashes by which PartitionRouting chooses partitions: Java's, and a murmur hash. Worker.
+
+Java's hash of a value is that of the class in which Kafka Connect has it. The murmur hash takes texts and bytes as they
+are, and of anything else the four bytes of Java's hash.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.buffers import Bytes, Offsets, text_buffers
+from tailrace.columns.logical import LogicalType
+from tailrace.compiled import kernel
+from tailrace.values.decimals import unscaled
+
+Hashes = npt.NDArray[np.int32]
+
+_MASK = (1 << 32) - 1
+_SEED = np.uint64(9001)
+_H1, _H2 = np.uint64(0x9368E53C2F6AF274), np.uint64(0x586DCD208F7CD3FD)
+_C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
+_ADD_H1, _ADD_H2 = np.uint64(0x52DCE729), np.uint64(0x38495AB5)
+_ADD_C1, _ADD_C2 = np.uint64(0x7B7D159C), np.uint64(0x6BCE6396)
+_MIX_1, _MIX_2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_3, _5, _23, _32, _33, _41 = (np.uint64(number) for number in (3, 5, 23, 32, 33, 41))
+_64 = np.uint64(64)
+
+
+def has_lasting_hash(kind: LogicalType) -> bool:
+    """Whether Java's hash of such a value is the same in every process: that of a struct goes by its schema's."""
+    if kind.connect == "struct":
+        return False
+    return kind.items is None or has_lasting_hash(kind.items)
+
+
+def java(values: pa.Array) -> Hashes:
+    """Java's hash of each value; 0 of null."""
+    kind = values.type
+    if pa.types.is_string(kind):
+        out = np.zeros(len(values), np.int32)
+        data, bounds = text_buffers(values)
+        _java_texts(data, bounds, out)
+        return out
+    if pa.types.is_boolean(kind):
+        known = values.fill_null(False).to_numpy(zero_copy_only=False)
+        return _present(np.where(known, 1231, 1237).astype(np.int32), values)
+    if pa.types.is_integer(kind):
+        numbers = values.fill_null(0).to_numpy()
+        return _present(numbers.astype(np.int32) if kind.bit_width < 64 else _folded(numbers), values)
+    if pa.types.is_floating(kind):
+        return _present(_floating(values), values)
+    if pa.types.is_list(kind) or pa.types.is_map(kind):
+        return _present(_joined(values), values)
+    return np.array([_signed(_java(value)) for value in values.to_pylist()], np.int32)
+
+
+def murmur(values: pa.Array) -> Hashes:
+    """The murmur hash of each value; 0 of null."""
+    if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
+        hashes = java(values)
+        data = np.ascontiguousarray(hashes.astype("<i4")).view(np.uint8)
+        bounds = np.arange(len(values) + 1, dtype=np.int32) * np.int32(4)
+    else:
+        data, bounds = text_buffers(values)
+    out = np.zeros(len(values), np.int32)
+    _murmur(data, bounds, out)
+    return _present(out, values)
+
+
+def _present(hashes: Hashes, values: pa.Array) -> Hashes:
+    if values.null_count:
+        hashes = np.where(values.is_valid().to_numpy(zero_copy_only=False), hashes, 0).astype(np.int32)
+    return hashes
+
+
+def _folded(numbers: npt.NDArray[np.int64]) -> Hashes:
+    bits = numbers.view(np.uint64)
+    return (bits ^ (bits >> _32)).astype(np.uint32).view(np.int32)
+
+
+def _floating(values: pa.Array) -> Hashes:
+    """By the bits of IEEE 754, which are one and the same for all that is no number."""
+    single = values.type.bit_width == 32
+    numbers = values.fill_null(0).to_numpy().copy()
+    numbers[np.isnan(numbers)] = np.nan
+    return numbers.view(np.int32) if single else _folded(numbers.view(np.int64))
+
+
+def _joined(values: pa.Array) -> Hashes:
+    """The hashes of lists and maps, made of those of what is in them."""
+    is_map = pa.types.is_map(values.type)
+    if is_map:
+        parts = java(values.keys) ^ java(values.items)
+    else:
+        parts = java(values.values)
+    hashes = parts.tolist()
+    found = np.zeros(len(values), np.int32)
+    for row, (low, high) in enumerate(pairwise(values.offsets.to_pylist())):
+        number = 0 if is_map else 1
+        for part in hashes[low:high]:
+            number = (number if is_map else 31 * number) + part
+        found[row] = _signed(number)
+    return found
+
+
+def _java(value: Decimal | bytes | None) -> int:
+    """Java's hash of a number of any length or of bytes; 32 bits of it count."""
+    if value is None:
+        return 0
+    if isinstance(value, Decimal):
+        return 31 * _big(unscaled(value, _scale(value))) + _scale(value)
+    found = 1
+    for byte in reversed(value):
+        found = 31 * found + (byte - 256 if byte > 127 else byte)
+    return found
+
+
+def _scale(value: Decimal) -> int:
+    return -int(value.as_tuple().exponent)
+
+
+def _big(number: int) -> int:
+    """The hash of a BigInteger."""
+    size = abs(number)
+    found = 0
+    for part in range((size.bit_length() + 31) // 32 - 1, -1, -1):
+        found = (31 * found + (size >> 32 * part & _MASK)) & _MASK
+    return -found if number < 0 else found
+
+
+def _signed(number: int) -> int:
+    number &= _MASK
+    return number - (1 << 32) if number >> 31 else number
+
+
+@kernel
+def _java_texts(data: Bytes, bounds: Offsets, out: Hashes) -> None:
+    """The hash of each text, which goes by UTF-16 units."""
+    for row in range(len(out)):
+        found = np.uint32(0)
+        at = bounds[row]
+        while at < bounds[row + 1]:
+            byte = np.uint32(data[at])
+            if byte < 0x80:
+                unit, size = byte, 1
+            elif byte < 0xE0:
+                unit, size = (byte & np.uint32(0x1F)) << np.uint32(6) | (data[at + 1] & np.uint32(0x3F)), 2
+            elif byte < 0xF0:
+                unit = (byte & np.uint32(0x0F)) << np.uint32(12) | (data[at + 1] & np.uint32(0x3F)) << np.uint32(6)
+                unit, size = unit | (data[at + 2] & np.uint32(0x3F)), 3
+            else:
+                unit = (byte & np.uint32(0x07)) << np.uint32(18) | (data[at + 1] & np.uint32(0x3F)) << np.uint32(12)
+                unit |= (data[at + 2] & np.uint32(0x3F)) << np.uint32(6) | (data[at + 3] & np.uint32(0x3F))
+                unit, size = unit - np.uint32(0x10000), 4
+                found = np.uint32(31) * found + (np.uint32(0xD800) + (unit >> np.uint32(10)))
+                unit = np.uint32(0xDC00) + (unit & np.uint32(0x3FF))
+            found = np.uint32(31) * found + unit
+            at += size
+        out[row] = np.int32(found)
+
+
+@kernel(inlined=True)
+def _turned(word: np.uint64, by: np.uint64) -> np.uint64:
+    return word << by | word >> (_64 - by)
+
+
+@kernel(inlined=True)
+def _mixed(word: np.uint64) -> np.uint64:
+    word = (word ^ word >> _33) * _MIX_1
+    word = (word ^ word >> _33) * _MIX_2
+    return word ^ word >> _33
+
+
+@kernel
+def _murmur(data: Bytes, bounds: Offsets, out: Hashes) -> None:
+    """Sixteen bytes at a time, the last ones with their signs."""
+    for row in range(len(out)):
+        h1, h2, c1, c2 = _H1 ^ _SEED, _H2 ^ _SEED, _C1, _C2
+        start, end = bounds[row], bounds[row + 1]
+        size = end - start
+        whole = start + size // 16 * 16
+        at = start
+        while at < end:
+            k1, k2 = np.uint64(0), np.uint64(0)
+            for place in range(min(16, end - at)):
+                part = np.uint64(data[at + place])
+                if at >= whole:
+                    part = np.uint64(np.int64(np.int8(data[at + place])))
+                if place < 8:
+                    k1 ^= part << np.uint64(8 * place)
+                else:
+                    k2 ^= part << np.uint64(8 * (place - 8))
+            h1 = (h1 ^ _turned(k1 * c1, _23) * c2) + h2
+            h2 = _turned(h2, _41)
+            h2 = (h2 ^ _turned(k2 * c2, _23) * c1) + h1
+            h1, h2 = h1 * _3 + _ADD_H1, h2 * _3 + _ADD_H2
+            c1, c2 = c1 * _5 + _ADD_C1, c2 * _5 + _ADD_C2
+            at += 16
+        h2 ^= np.uint64(size)
+        h1 += h2
+        h2 += h1
+        found = (_mixed(h1) + _mixed(h2)) >> _32
+        out[row] = np.int32(np.uint32(found))
