@@ -13,8 +13,8 @@ from tests.golden.record import Record, recorded
 
 KNOBS = frozenset({"offsets", "idle", "format", "timezone", "nostream"})
 """offsets: the recording has offsets beside it (for information); idle: seconds without a record that end the case;
-format: the value format; timezone: the zone that the recorder ran in; nostream: the case ends with the snapshot."""
-FORMATS = frozenset({"cloudevents"})
+format: the value format, `connect` where the configuration names the converters; timezone: the zone that the recorder ran in; nostream: the case ends with the snapshot."""
+FORMATS = frozenset({"cloudevents", "connect"})
 """The values of the knob format."""
 MONGO_KNOBS = frozenset({"offsets", "idle", "format", "exit", "proxy"})
 """exit: the recorded connector ended with an error; proxy: it came through a proxy that shows a fed oplog."""

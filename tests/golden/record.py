@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.golden import wire
+from tests.golden import avro, wire
 
 
 @dataclass(slots=True)
@@ -19,9 +22,31 @@ class Record:
     headers: list[tuple[str, object]]
 
 
+class AnyReader(wire.Reader):
+    """Reads bytes of any format: JSON, Avro by what `schemas` gives by ids, and all others as they are."""
+
+    def __init__(self, schemas: Callable[[], Mapping[int, str]]) -> None:
+        super().__init__()
+        self.schemas = schemas
+
+    def other(self, data: bytes) -> object:
+        """What bytes stand for that are no compact JSON: Avro shows its schema as JSON does."""
+        found = avro.opened(data, self.schemas())
+        return found or {"bytes": wire.quote(base64.b64encode(data).decode())}
+
+
+def schemas(path: Path) -> dict[int, str]:
+    """The schemas of a `schemas.jsonl` by their ids; empty where there is no such file."""
+    if not path.exists():
+        return {}
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return {row["id"]: row["schema"] for row in rows}
+
+
 def recorded(path: Path) -> list[Record]:
     """The records of an `expected.jsonl.gz`, in order."""
-    reader = wire.Reader()
+    known = schemas(path.with_name("schemas.jsonl"))
+    reader = AnyReader(lambda: known)
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
         return [_line(reader, line.rstrip("\n")) for line in lines]
 
@@ -39,10 +64,19 @@ def _parse(data: bytes | None, reader: wire.Reader) -> object:
     try:
         return reader.read(data.decode("utf-8"))
     except ValueError as error:
+        if isinstance(reader, AnyReader):
+            return reader.other(data)
         return wire.Text(f"not compact JSON ({error}): {data!r}")
 
 
-def _line(reader: wire.Reader, line: str) -> Record:
+def _body(part: object, reader: AnyReader) -> object:
+    """A recorded key, value or header: Avro is opened, all else stays."""
+    if not isinstance(part, dict) or set(part) != {"schema_subject", "id", "avro"}:
+        return part
+    return reader.other(base64.b64decode(part["avro"].string))
+
+
+def _line(reader: AnyReader, line: str) -> Record:
     # The wire's texts stand in the line as they were.
     parts: dict[str, object] = {}
     at = 0
@@ -54,5 +88,5 @@ def _line(reader: wire.Reader, line: str) -> Record:
     topic, headers = parts["topic"], parts["headers"]
     if not isinstance(topic, wire.Text) or not isinstance(headers, list):
         raise ValueError(f"no topic or no headers in the line {line[:80]!r}")
-    pairs = [(header["key"].string, header["value"]) for header in headers]
-    return Record(topic.string or "", parts["key"], parts["value"], pairs)
+    pairs = [(header["key"].string, _body(header["value"], reader)) for header in headers]
+    return Record(topic.string or "", _body(parts["key"], reader), _body(parts["value"], reader), pairs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import json
 import re
 import sys
 import tempfile
@@ -36,9 +37,12 @@ from tests.golden.accept import Catalog
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
+from tests.golden.record import AnyReader
 from tests.golden.stream import Failed, Stream
+from tests.golden.wire import Reader
 from tests.servers.derby import Derby
 from tests.servers.jars import Unavailable as NoJars
+from tests.servers.registry import Registry
 from tests.servers.secantus import Unavailable
 
 HERE = Path(__file__).parent
@@ -149,12 +153,12 @@ def recorder(case: Case) -> dict[str, str]:
         version = next(filter(None, map(cases.version, text)), None)
     if version:
         options["event.version.string"] = version
-    if "format" in case.knobs:
+    if case.knobs.get("format") in VALUE_CONVERTERS:
         options["value.converter"] = VALUE_CONVERTERS[case.knobs["format"]]
     return options
 
 
-def options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
+def options(case: Case, postgres: Postgres, folder: Path, registry: Registry) -> dict[str, str]:
     """The case's configuration, and the version of the recording where it names one."""
     variables = {
         "PGHOST": postgres.host,
@@ -163,6 +167,7 @@ def options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
         "PGPASSWORD": postgres.password,
         "PGDATABASE": DATABASE,
         "OFFSETS": str(folder / "offsets.dat"),
+        "REGISTRY": registry.apicurio,
     }
     filled = case.options(variables) | recorder(case)
     if "signal.data.collection" in filled:
@@ -184,13 +189,14 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path) -> t
     heartbeats = case.properties.get("topic.heartbeat.prefix") or case.properties.get(
         "heartbeat.topics.prefix", HEARTBEATS
     )
-    with database.connect() as setup, database.connect() as looking:
+    with database.connect() as setup, database.connect() as looking, Registry() as registry:
         for item in script.split(case.read("setup.sql")):
             if isinstance(item, script.Statement):
                 script.execute(setup, item)
         types = _types(database)
-        given = options(case, postgres, folder)
-        stream = Stream(spark, "postgres-cdc", given, folder / "checkpoint", lambda: _flushed(looking))
+        given = options(case, postgres, folder, registry)
+        reader = AnyReader(lambda: registry.schemas) if case.knobs.get("format") == "connect" else Reader()
+        stream = Stream(spark, "postgres-cdc", given, folder / "checkpoint", lambda: _flushed(looking), reader)
         slot = case.properties.get("slot.name", "debezium")
         with fix_invariant.watched(postgres.dsn(), slot, fix_invariant.committed_in(folder / "checkpoint")):
             stream.start()
@@ -204,7 +210,28 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path) -> t
                 stream.stop()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
     terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)))
-    return _kinds(differences(expected, stream.records(), terms))
+    subjects = _subjects(case, registry)
+    return _kinds([*differences(expected, stream.records(), terms), *subjects])
+
+
+def _subjects(case: Case, registry: Registry) -> list[str]:
+    """What differs between the schemas that were recorded, subject by subject, and those that were registered."""
+    wanted = _by_subject((row["subject"], row["schema"]) for row in map(json.loads, case.read("schemas.jsonl").splitlines()))
+    found = _by_subject((version.subject, version.schema) for version in registry.versions)
+    return [
+        f"schemas of {subject}: {wanted.get(subject)} expected, got {found.get(subject)}"
+        for subject in sorted(wanted.keys() | found.keys())
+        if wanted.get(subject) != found.get(subject)
+    ]
+
+
+def _by_subject(rows: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The schemas of each subject in their order, without those of heartbeats, which may come or not."""
+    found: dict[str, list[str]] = {}
+    for subject, schema in rows:
+        if not subject.startswith(HEARTBEATS):
+            found.setdefault(subject, []).append(schema)
+    return found
 
 
 def _kinds(found: Iterable[str]) -> tuple[str, ...]:

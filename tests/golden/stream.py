@@ -44,6 +44,7 @@ class Stream:
         options: Mapping[str, str],
         checkpoint: Path,
         position: Callable[[], int],
+        reader: Reader | None = None,
     ) -> None:
         self._spark = spark
         self._form = form
@@ -54,7 +55,7 @@ class Stream:
         self._answer = checkpoint.with_name(f"{checkpoint.name}.answer")
         self._asked = 0
         self._batches: dict[int, list[Record]] = {}
-        self._reader = Reader()
+        self._reader = reader or Reader()
         self._lock = threading.Lock()
         self._query: StreamingQuery | None = None
 

@@ -1,0 +1,141 @@
+"""A schema registry in memory, with as much of Confluent's interface and of Apicurio's version 2 as clients here use."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import urllib.parse
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A schema of a subject; `number` counts the versions of the subject."""
+
+    schema_id: int
+    subject: str
+    number: int
+    schema: str
+
+
+@dataclass(slots=True)
+class Registry:
+    """Ids count contents, from 1. `refusal` is the HTTP status of every answer where it is not 0; `login` is the
+    `user:password` that is asked for. `requests` holds the methods and paths of all requests."""
+
+    login: str = ""
+    refusal: int = 0
+    versions: list[Version] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    _server: ThreadingHTTPServer | None = None
+
+    @property
+    def schemas(self) -> dict[int, str]:
+        """The schemas by their ids."""
+        return {version.schema_id: version.schema for version in self.versions}
+
+    @property
+    def address(self) -> str:
+        """Where Confluent's interface is."""
+        assert self._server is not None
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    @property
+    def apicurio(self) -> str:
+        """Where Apicurio's is."""
+        return f"{self.address}/apis/registry/v2"
+
+    def found(self, subject: str, schema: str) -> Version | None:
+        """The subject's version with this schema."""
+        return next((one for one in self.versions if (one.subject, one.schema) == (subject, schema)), None)
+
+    def registered(self, subject: str, schema: str) -> Version:
+        """The subject's version with this schema, a new one where there is none."""
+        found = self.found(subject, schema)
+        if found is None:
+            ids = {one.schema: one.schema_id for one in self.versions}
+            number = ids.get(schema, len(ids) + 1)
+            own = [one for one in self.versions if one.subject == subject]
+            found = Version(number, subject, len(own) + 1, schema)
+            self.versions.append(found)
+        return found
+
+    def __enter__(self) -> Registry:
+        registry = self
+
+        class Handler(_Handler):
+            pass
+
+        Handler.registry = registry
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._server is not None
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    registry: Registry
+
+    def do_POST(self) -> None:
+        self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))).decode())
+
+    def do_GET(self) -> None:
+        self._answer("")
+
+    def _answer(self, body: str) -> None:
+        registry = self.registry
+        registry.requests.append(f"{self.command} {self.path}")
+        wanted = "Basic " + base64.b64encode(registry.login.encode()).decode()
+        if registry.refusal:
+            self._send(registry.refusal, {"error_code": registry.refusal, "message": "it is refused"})
+        elif registry.login and self.headers.get("Authorization") != wanted:
+            self._send(401, {"error_code": 401, "message": "who is that?"})
+        else:
+            self._send(*self._result(urllib.parse.unquote(self.path), body))
+
+    def _result(self, path: str, body: str) -> tuple[int, object]:
+        registry = self.registry
+        parts = path.partition("?")[0].strip("/").split("/")
+        if parts[:3] == ["apis", "registry", "v2"]:
+            version = registry.registered(self.headers["X-Registry-ArtifactId"], body)
+            number = registry.versions.index(version) + 1
+            return 200, {"contentId": version.schema_id, "globalId": number, "version": str(version.number)}
+        subject = parts[1]
+        if parts[2:] == ["versions", "latest"]:
+            own = [one for one in registry.versions if one.subject == subject]
+            return (200, _shown(own[-1])) if own else (404, {"error_code": 40401, "message": "no such subject"})
+        schema = json.loads(body)["schema"]
+        if parts[2:] == ["versions"]:
+            return 200, _shown(registry.registered(subject, schema))
+        found = registry.found(subject, schema)
+        return (200, _shown(found)) if found else (404, {"error_code": 40403, "message": "no such schema"})
+
+    def _send(self, status: int, answer: object) -> None:
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is logged."""
+
+
+def _shown(version: Version) -> dict[str, object]:
+    return {
+        "id": version.schema_id,
+        "subject": version.subject,
+        "version": version.number,
+        "schema": version.schema,
+        "guid": "",
+    }
