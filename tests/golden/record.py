@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,20 @@ class AnyReader(wire.Reader):
     def other(self, data: bytes) -> object:
         """What bytes stand for that are no compact JSON: Avro shows its schema as JSON does."""
         found = avro.opened(data, self.schemas())
-        return found or {"bytes": wire.quote(base64.b64encode(data).decode())}
+        if found is None:
+            return {"bytes": wire.quote(base64.b64encode(data).decode())}
+        self.within(found.get("payload") if isinstance(found, dict) else None)
+        return found
+
+    def within(self, event: object) -> object:
+        """The value itself; where it is a CloudEvent with Avro in it, that is opened in its place."""
+        if isinstance(event, dict) and "specversion" in event and event.get("datacontenttype") == '"application/avro"':
+            data = base64.b64decode(event["data"].string)
+            number = int.from_bytes(data[1:5], "big")
+            if re.fullmatch(rf'"http://[^"]+/schemas/ids/{number}"', event["dataschema"]):
+                event["dataschema"] = wire.Text('"<the address of the schema that the data names>"')
+            event["data"] = self.other(data)
+        return event
 
 
 def schemas(path: Path) -> dict[int, str]:
@@ -62,7 +76,8 @@ def _parse(data: bytes | None, reader: wire.Reader) -> object:
     if data is None:
         return wire.NULL
     try:
-        return reader.read(data.decode("utf-8"))
+        found = reader.read(data.decode("utf-8"))
+        return reader.within(found) if isinstance(reader, AnyReader) else found
     except ValueError as error:
         if isinstance(reader, AnyReader):
             return reader.other(data)
@@ -72,7 +87,7 @@ def _parse(data: bytes | None, reader: wire.Reader) -> object:
 def _body(part: object, reader: AnyReader) -> object:
     """A recorded key, value or header: Avro is opened, all else stays."""
     if not isinstance(part, dict) or set(part) != {"schema_subject", "id", "avro"}:
-        return part
+        return reader.within(part)
     return reader.other(base64.b64decode(part["avro"].string))
 
 

@@ -14,8 +14,20 @@ KNOWN = Extensions(
     "format",
     {
         "json": "tailrace.formats.json:JSON",
+        "json-apicurio": "tailrace.formats.json.registry:REGISTRY_JSON",
         "avro": "tailrace.formats.avro:CONFLUENT",
         "avro-apicurio": "tailrace.formats.avro:APICURIO",
+        "cloudevents": "tailrace.formats.cloudevents:CLOUD_EVENTS",
+        "simplestring": "tailrace.formats.simple:STRING",
+        "bytearray": "tailrace.formats.simple:BYTES",
+        "binary": "tailrace.formats.simple:BINARY_DATA",
+        "simpleheader": "tailrace.formats.simple:SIMPLE",
+        "short": "tailrace.formats.simple:SHORT",
+        "integer": "tailrace.formats.simple:INTEGER",
+        "long": "tailrace.formats.simple:LONG",
+        "float": "tailrace.formats.simple:FLOAT",
+        "double": "tailrace.formats.simple:DOUBLE",
+        "boolean": "tailrace.formats.simple:BOOLEAN",
     },
     ConfigError,
 )
@@ -27,9 +39,23 @@ _CLASSES = {
     JSON_CONVERTER: "json",
     "io.confluent.connect.avro.AvroConverter": "avro",
     "io.apicurio.registry.utils.converter.AvroConverter": "avro-apicurio",
+    "io.apicurio.registry.utils.converter.ExtJsonConverter": "json-apicurio",
+    "io.debezium.converters.BinaryDataConverter": "binary",
+    "io.debezium.converters.CloudEventsConverter": "cloudevents",
+    "org.apache.kafka.connect.storage.StringConverter": "simplestring",
+    "org.apache.kafka.connect.storage.SimpleHeaderConverter": "simpleheader",
+    _CONNECT + "ByteArrayConverter": "bytearray",
+    _CONNECT + "ShortConverter": "short",
+    _CONNECT + "IntegerConverter": "integer",
+    _CONNECT + "LongConverter": "long",
+    _CONNECT + "FloatConverter": "float",
+    _CONNECT + "DoubleConverter": "double",
+    _CONNECT + "BooleanConverter": "boolean",
 }
 _WORDS = {"jsonconverter": "json"} | {name.lower(): word for name, word in _CLASSES.items()}
-_OF_HEADERS = frozenset(("json",))
+_NUMBERS = frozenset(("short", "integer", "long", "float", "double", "boolean"))
+_OF_HEADERS = frozenset(("json", "simpleheader", "simplestring", "bytearray")) | _NUMBERS
+_ONLY_OF_HEADERS = frozenset(("simpleheader",))
 PARTS = ("key", "value", "header")
 OF_ALL = ("schemas.enable", "replace.null.with.default")
 """Options of converters that have rows of their own."""
@@ -55,6 +81,8 @@ def is_known(converter: str, part: str = "value") -> bool:
     name = format_of(converter)
     if part == "header":
         return name in _OF_HEADERS
+    if name in _ONLY_OF_HEADERS:
+        return False
     # only where it must: to look for other packages takes a tenth of a second
     return name in KNOWN.places or name in KNOWN.names()
 

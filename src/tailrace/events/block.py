@@ -179,7 +179,7 @@ class Block:
                 "topic": self._topics,
                 "key": lambda: self._key_column(blocks),
                 "value": lambda: self._value_column(blocks),
-                "headers": lambda: header_column([kind.headers for kind in self._kinds], self._of, lambda: blocks.of(formats.find(settings.header_format))),
+                "headers": lambda: self._header_column(blocks),
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),
@@ -199,6 +199,10 @@ class Block:
     def _value_column(self, blocks: formats.Blocks) -> pa.Array:
         encoding = formats.find(self.settings.value_format)
         return blocks.of(encoding).encode([kind.value for kind in self._kinds], self._of)
+
+    def _header_column(self, blocks: formats.Blocks) -> pa.Array:
+        kinds, encoding = [kind.headers for kind in self._kinds], formats.find(self.settings.header_format)
+        return header_column(kinds, self._of, lambda: blocks.of(encoding))
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
         """The keys and the values of the records as their formats make them. Raises Refused."""

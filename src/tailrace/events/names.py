@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from tailrace.columns import TableId
+from tailrace.columns.adjustment import adjusted
 from tailrace.events.settings import EventSettings
 from tailrace.records.transform import routed
 
@@ -94,34 +95,3 @@ def schema_name(settings: EventSettings, name: str) -> str:
 
 def field_name(settings: EventSettings, name: str) -> str:
     return adjusted(name, settings.field_name_adjustment_mode, dots=False)
-
-
-def adjusted(name: str, mode: str, dots: bool) -> str:
-    """`name` under the adjustment `mode`; `dots` tells whether dots separate parts of the name.
-
-    `avro` writes `_` for every UTF-16 unit that is not allowed and puts `_` before a first digit; `avro_unicode`
-    writes `_uXXXX`, for the underscore as well, so that the names stay distinct.
-    """
-    if mode == "none":
-        return name
-    parts: list[str] = []
-    units = memoryview(name.encode("utf-16-le")).cast("H")
-    for position, unit in enumerate(units):
-        char = chr(unit)
-        letter = char.isascii() and char.isalpha()
-        digit = char.isascii() and char.isdigit()
-        if mode == "avro_unicode":
-            parts.append(_unicode(char, unit, letter or (digit and position > 0), dots))
-        elif letter or char == "_" or (digit and position > 0) or (char == "." and dots):
-            parts.append(char)
-        elif digit:
-            parts.append("_" + char)
-        else:
-            parts.append("_")
-    return "".join(parts)
-
-
-def _unicode(char: str, unit: int, legal: bool, dots: bool) -> str:
-    if legal or (char == "." and dots):
-        return char
-    return f"_u{unit:04x}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class AssembledBlock(ABC):
         for place, document in enumerate(documents):
             if document is not None:
                 numbers[place] = programs.begin()
-                self._write(programs, document, lambda place=place: np.flatnonzero(of == place).astype(np.int32))
+                self._write(programs, document, partial(_records, of, place))
                 programs.end()
         if (numbers == NO_PROGRAM).all():
             return pa.nulls(len(of), pa.binary())
@@ -89,9 +90,7 @@ class AssembledBlock(ABC):
                 present &= (of != place) | (np.diff(offsets) != document.null_size)
         return binary_array(data, offsets, None if present.all() else present)
 
-    def _write(
-        self, programs: Programs, document: Assembly, records: Callable[[], npt.NDArray[np.int32]]
-    ) -> None:
+    def _write(self, programs: Programs, document: Assembly, records: Callable[[], npt.NDArray[np.int32]]) -> None:
         programs.literal(document.opening)
         for literal, hole in document.steps:
             programs.literal(literal)
@@ -110,3 +109,8 @@ class AssembledBlock(ABC):
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         """The fragment of a hole's column, or the literal where all records have one value. `records` are those of the
         hole's document."""
+
+
+def _records(of: npt.NDArray[np.int32], place: int) -> npt.NDArray[np.int32]:
+    """The places of the records that have this document."""
+    return np.flatnonzero(of == place).astype(np.int32)

@@ -22,7 +22,7 @@ from tailrace.formats.avro.schema import full_name, schema_text
 from tailrace.formats.avro.values import branches, writer
 from tailrace.formats.base import Taken
 from tailrace.formats.json.pieces import spread
-from tailrace.formats.registry.ids import prefix
+from tailrace.formats.registry.ids import prefix, schema_id
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
     CHANGE,
@@ -56,10 +56,7 @@ class Avro:
         if isinstance(layout, Constant) and layout.value is None:
             return None
         options = self._options
-        schema = layout.type
-        if options.plain_records and schema.connect == "struct":
-            schema = schema.with_optional(False)
-        text, name = schema_text(schema, options.rules), full_name(schema, options.rules)
+        schema, text, name = self._schema(layout)
         parts = self._parts(layout, schema)
         # a null leaf is a null record, and alone has nothing behind the byte of its branch
         nullable = schema.optional and not isinstance(layout, Struct)
@@ -75,10 +72,25 @@ class Avro:
         made = self.compile(layout, schemas, record)
         return None if made is None else made.text
 
+    def schema_id(self, layout: Node, record: RecordLayout) -> int:
+        """The id of a layout's schema, which is registered if the options say so. The topic is a constant."""
+        assert isinstance(record.topic, str)
+        _, text, name = self._schema(layout)
+        return schema_id(self._options.registry, record.topic, text, name)
+
+    def _schema(self, layout: Node) -> tuple[LogicalType, str, str | None]:
+        """The schema of records of a layout, its text, and its name where it is a record."""
+        schema, rules = layout.type, self._options.rules
+        if self._options.plain_records and schema.connect == "struct":
+            schema = schema.with_optional(False)
+        return schema, schema_text(schema, rules), full_name(schema, rules)
+
     @property
     def _options(self) -> Options:
         if self.options is None:
-            raise ConfigError("Avro needs the options of its converter.", "Name it in key.converter or value.converter.")
+            raise ConfigError(
+                "Avro needs the options of its converter.", "Name it in key.converter or value.converter."
+            )
         return self.options
 
     def _parts(self, node: Node, schema: LogicalType) -> Iterator[bytes | Hole]:

@@ -75,9 +75,7 @@ def texts(
 
 
 @kernel(leaf=True)
-def fixed(
-    values: Bytes, width: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets
-) -> Any:
+def fixed(values: Bytes, width: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets) -> Any:
     """Values of `width` bytes as they are; `out` has room for one byte more each."""
     at, wrong = 0, 0
     all_valid = len(valid) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -17,6 +18,7 @@ from tailrace.formats.arrow import computed
 from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
 from tailrace.formats.base import Taken
 from tailrace.formats.given import Given
+from tailrace.formats.json.numeric import has_decimals, numbers_fragment, schema_with_numbers, with_numbers
 from tailrace.formats.json.pieces import inner_fragment, spread, values_fragment
 from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import (
@@ -34,29 +36,33 @@ from tailrace.records.layout import (
 from tailrace.values.fragments import column_fragment
 
 
+@dataclass(frozen=True, slots=True)
 class Json:
-    """See formats.base.Encoding."""
+    """See formats.base.Encoding. With `numeric` decimals are numbers."""
+
+    numeric: bool = False
 
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
         given = Given(f"{part}.converter.", options)
-        given.word("decimal.format", ("BASE64",), "BASE64")
+        numeric = given.word("decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
+        given.idle("schemas.cache.size")
         if given.text("schema.content"):
             raise ConfigError(
                 f"{part}.converter.schema.content is not supported: each record carries the schema of its own table "
                 "version.",
                 "Leave it out.",
             )
-        return given.taken(self)
+        return given.taken(NUMERIC if numeric else JSON)
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Assembly:
-        parts = _parts(layout)
+        parts = parts_of(layout, self.numeric)
         if not schemas:
             return Assembly.of(b"", parts)
-        return Assembly.of(_opening(layout.type), (*parts, b"}"))
+        return Assembly.of(_opening(schema_with_numbers(layout.type) if self.numeric else layout.type), (*parts, b"}"))
 
-    def block(self, columns: Columns) -> _Block:
-        return _Block(columns)
+    def block(self, columns: Columns) -> JsonBlock:
+        return JsonBlock(columns, self.numeric)
 
     def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes:
         return self.compile(layout, schemas, record).text
@@ -72,11 +78,14 @@ def _shared(text: bytes) -> bytes:
     return text
 
 
-def _parts(node: Node) -> Iterator[bytes | Hole]:
-    """The JSON of a layout: literals, and the holes between them; whether it is within a JSON string is their way."""
+def parts_of(node: Node, numeric: bool = False) -> Iterator[bytes | Hole]:
+    """The JSON of a layout: literals, and the holes between them; whether it is within a JSON string is their way.
+
+    With `numeric` decimals are numbers.
+    """
     match node:
         case Constant():
-            yield dumps(node.value).encode()
+            yield dumps(with_numbers(node.value, node.type) if numeric else node.value).encode()
         case Text():
             yield b'"'
             for part in node.parts:
@@ -90,7 +99,7 @@ def _parts(node: Node) -> Iterator[bytes | Hole]:
             separator = "{"
             for member in node.members:
                 yield f"{separator}{quoted(member.name)}:".encode()
-                yield from _parts(member.node)
+                yield from parts_of(member.node, numeric)
                 separator = ","
             yield b"}" if node.members else b"{}"
         case ImageColumn():
@@ -101,15 +110,23 @@ def _parts(node: Node) -> Iterator[bytes | Hole]:
             yield Hole(node, RECORD, False, None)
 
 
-class _Block(AssembledBlock):
+class JsonBlock(AssembledBlock):
     """See formats.base.Block."""
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, numeric: bool = False) -> None:
         super().__init__(columns)
+        self._numeric = numeric
         # the fragments of arrays, which several columns may share
         self._made: dict[Hashable, tuple[pa.Array, Fragment]] = {}
 
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+        found = self._written(hole, records)
+        schema = hole.leaf.type
+        if not self._numeric or isinstance(found, bytes) or not has_decimals(schema):
+            return found
+        return numbers_fragment(found, schema)
+
+    def _written(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         leaf = hole.leaf
         if isinstance(leaf, Column):
             return self._column(leaf, hole.way)
@@ -147,3 +164,4 @@ class _Block(AssembledBlock):
 
 
 JSON = Json()
+NUMERIC = Json(numeric=True)

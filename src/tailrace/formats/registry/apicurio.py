@@ -14,7 +14,11 @@ from typing import Any
 from tailrace.formats.registry.base import SECONDS, Unanswered, refused
 from tailrace.formats.registry.options import Access, Registry
 
-_VERSION_3 = {"RETURN_OR_UPDATE": "FIND_OR_CREATE_VERSION", "UPDATE": "CREATE_VERSION", "RETURN": "FIND_OR_CREATE_VERSION"}
+_VERSION_3 = {
+    "RETURN_OR_UPDATE": "FIND_OR_CREATE_VERSION",
+    "UPDATE": "CREATE_VERSION",
+    "RETURN": "FIND_OR_CREATE_VERSION",
+}
 
 
 class Client:

@@ -23,8 +23,8 @@ class Client:
                 f"Confluent's client of registries cannot be imported: {missing}.",
                 "Install it where Spark's workers run: pip install 'tailrace[avro]'.",
             ) from None
-        self._library = schema_registry
-        self._client = schema_registry.SchemaRegistryClient(_settings(access))
+        self._library: Any = schema_registry
+        self._client = self._library.SchemaRegistryClient(_settings(access))
 
     def register(self, registry: Registry, subject: str, schema: str, kind: str) -> int:
         text = self._library.Schema(schema, kind)

@@ -12,6 +12,7 @@ from tailrace.errors import ConfigError, RegistryError
 from tailrace.formats.registry import apicurio, confluent
 from tailrace.formats.registry.base import Client, Unanswered
 from tailrace.formats.registry.options import Access, Registry
+from tailrace.formats.registry.shape import shape
 
 _TRIES, _WAIT = 3, 0.3
 _Found = TypeVar("_Found")
@@ -31,10 +32,12 @@ def prefix(registry: Registry, topic: str, schema: str, record: str | None) -> b
 
 def schema_id(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> int:
     """The id of a schema; it is registered where the options say so."""
-    place = (registry, registry.subject(topic, record), schema)
+    subject = registry.subject(topic, record)
+    # Apicurio's converters know a schema by its text, under whichever subject it was registered first
+    place = (registry, subject if registry.kind == "confluent" else "", schema)
     with _lock:
         if place not in _known:
-            _known[place] = _asked(*place, kind)
+            _known[place] = _asked(registry, subject, schema, kind)
         return _known[place]
 
 
@@ -72,9 +75,7 @@ def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
 
 def same(one: str, other: str) -> bool:
     """Whether bytes by one schema are bytes by the other: they have the same types and fields in the same order."""
-    from tailrace.formats.registry.shape import shape
-
-    return shape(one) == shape(other)
+    return bool(shape(one) == shape(other))
 
 
 def _answer(ask: Callable[[], _Found], registry: Registry) -> _Found:

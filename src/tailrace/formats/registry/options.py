@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypedDict
 
 from tailrace.errors import ConfigError
 from tailrace.formats.given import Given
@@ -121,7 +120,9 @@ def apicurio(part: str, given: Given) -> Registry:
         )
     width = 4 if given.boolean(prefix + "as-confluent", False) else 8
     is_global = given.word(prefix + "use-id", ("globalId", "contentId"), "globalId") == "globalId"
-    headers = [(name, given.text(f"{prefix}request.headers.{name}")) for name in given.names(f"{prefix}request.headers.")]
+    headers = [
+        (name, given.text(f"{prefix}request.headers.{name}")) for name in given.names(f"{prefix}request.headers.")
+    ]
     access = Access(
         url.rstrip("/"),
         given.text("apicurio.auth.username", "apicurio.registry.auth.username"),
@@ -176,7 +177,7 @@ def _strategy(given: Given, name: str) -> str:
     return _STRATEGIES[text]
 
 
-def _tls(given: Given, prefix: str) -> Mapping[str, str]:
+def _tls(given: Given, prefix: str) -> _Tls:
     """What the options say of TLS, for `Access`. Only files in PEM can be read."""
     for store in ("truststore", "keystore"):
         kind = given.text(f"{prefix}{store}.type") or "PEM"
@@ -186,7 +187,9 @@ def _tls(given: Given, prefix: str) -> Mapping[str, str]:
                 f"{given.prefix}{prefix}{store} is one of Java's, which cannot be read.",
                 f"Convert it to PEM, and set {given.prefix}{prefix}{store}.type to PEM.",
             )
-    given.idle(f"{prefix}truststore.password", f"{prefix}keystore.password", f"{prefix}endpoint.identification.algorithm")
+    given.idle(
+        f"{prefix}truststore.password", f"{prefix}keystore.password", f"{prefix}endpoint.identification.algorithm"
+    )
     certificate = given.text(f"{prefix}keystore.location")
     return {
         "trusted": given.text(f"{prefix}truststore.location"),
@@ -194,6 +197,13 @@ def _tls(given: Given, prefix: str) -> Mapping[str, str]:
         "key": certificate,
         "key_password": given.text(f"{prefix}key.password"),
     }
+
+
+class _Tls(TypedDict):
+    trusted: str
+    certificate: str
+    key: str
+    key_password: str
 
 
 def _other(part: str) -> str:

@@ -69,12 +69,13 @@ def collection_plan(namespace: Namespace, settings: MongoSettings) -> Collection
     keys, values = formats.find(events.key_format), formats.find(events.value_format)
     schemas = events.value_schemas_enable
     topic, key = names.topic(events, table_id(namespace)), key_layout(namespace, settings)
-    records = {op: RecordLayout(op, topic, key, value_layout(namespace, settings, op), context(events)) for op in "crud"}
+    layouts = {op: value_layout(namespace, settings, op) for op in "crud"}
+    records = {op: RecordLayout(op, topic, key, value, context(events)) for op, value in layouts.items()}
     any_record = records["c"]
     return CollectionPlan(
         topic,
         keys.compile(key, events.key_schemas_enable, any_record),
-        {ord(op): values.compile(record.value, schemas, record) for op, record in records.items()},
+        {ord(op): values.compile(value, schemas, records[op]) for op, value in layouts.items()},
         compiled(any_record, events),
     )
 

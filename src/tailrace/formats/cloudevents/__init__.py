@@ -1,0 +1,7 @@
+"""CloudEvents, as Debezium's CloudEventsConverter writes them: in JSON or Avro, their data in JSON or Avro."""
+
+from __future__ import annotations
+
+from tailrace.formats.cloudevents.encoding import CLOUD_EVENTS
+
+__all__ = ["CLOUD_EVENTS"]

@@ -1,0 +1,241 @@
+"""The layout of a CloudEvent: its attributes and its data, made of an envelope's layout, or of headers. Worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.assembly.json_text import schema_text
+from tailrace.assembly.json_text import Verbatim
+from tailrace.columns.logical import BYTES, STRING, LogicalType
+from tailrace.errors import ConversionError
+from tailrace.formats.cloudevents.options import GENERATE, HEADER, Options
+from tailrace.records.layout import (
+    RECORD,
+    Column,
+    Computed,
+    Constant,
+    ImageColumn,
+    Member,
+    Node,
+    RecordLayout,
+    Struct,
+    Text,
+)
+
+DATA = Column("cloudevents.data", BYTES, RECORD)
+"""The data of events whose data has an encoding of its own."""
+
+_TEXT = STRING.with_optional(True)
+_IMAGES = ("before", "after", "updateDescription")
+_OUTSIDE = re.compile(r"[^a-zA-Z0-9]")
+_ORDERS = (("id", "txid"), ("total_order", "txtotalorder"), ("data_collection_order", "txdatacollectionorder"))
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The layout of an event, whose part `data` is DATA where `data` is not None: then that is the data's own."""
+
+    layout: Struct
+    data: Struct | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What an event is made of."""
+
+    source: Node
+    op: Node
+    transaction: Node | None
+    data: Struct
+
+
+def event(value: Node, record: RecordLayout, options: Options) -> Event | None:
+    """The event of a record; None where it is none of a change. Raises ConversionError where a header is missing."""
+    facts = _facts(value, record, options)
+    if facts is None:
+        return None
+    connector = _text(_part(facts.source, "connector"))
+    name = _text(_part(facts.source, "name"))
+    attributes = [
+        Member("id", _chosen(options.id, "id", record) or _id(facts.source)),
+        Member("source", Constant(f"/debezium/{connector}/{name}", STRING)),
+        Member("specversion", Constant("1.0", STRING)),
+        Member("type", _chosen(options.type, "type", record)
+               or Constant(f"io.debezium.connector.{connector}.DataChangeEvent", STRING)),
+        Member("time", Computed((_part(facts.source, "ts_ms"),), iso_time, STRING)),
+        Member("datacontenttype", Constant(f"application/{options.data_format}", STRING)),
+    ]  # fmt: skip
+    if options.data_format == "avro":
+        attributes.append(Member("dataschema", Constant("", STRING)))
+    if options.tracing:
+        parent = _header(record, "traceparent")
+        if parent is not None:
+            attributes.append(Member("traceparent", parent))
+    if options.extensions:
+        attributes += _extensions(facts)
+    schema_name = options.schema_name or f"{name}.{_text(_part(facts.source, 'db'))}.CloudEvents.Envelope"
+    data: Struct | None = facts.data
+    shown: Node = DATA
+    if options.data_format == "json":
+        data, shown = None, _in_json(facts.data, options)
+    layout = Struct((*attributes, Member("data", shown)), options.adjusted(schema_name))
+    return Event(layout, data)
+
+
+def _facts(value: Node, record: RecordLayout, options: Options) -> _Facts | None:
+    if not isinstance(value, Struct):
+        return None
+    if options.metadata == HEADER:
+        found = {name: _header(record, name) for name in ("source", "op", "transaction")}
+        source, op = found["source"], found["op"]
+        if source is None or op is None:
+            if (value.name or "").endswith(".Envelope") or record.op in ("r", "c", "u", "d", "t"):
+                raise ConversionError(
+                    "CloudEventsConverter takes metadata from headers, and a record has no headers source and op.",
+                    "Let HeaderFrom copy source, op and transaction into headers, or leave metadata.source out.",
+                )
+            return None
+        return _Facts(source, op, found["transaction"], value)
+    source, op = value.part("source"), value.part("op")
+    if not (value.name or "").endswith(".Envelope") or source is None or op is None:
+        return None
+    images = tuple(Member(name, part) for name in _IMAGES if (part := value.part(name)) is not None)
+    connector = _text(_part(source, "connector"))
+    data = Struct(images, options.adjusted(f"io.debezium.connector.{connector}.Data"))
+    return _Facts(source, op, value.part("transaction"), data)
+
+
+def _in_json(data: Struct, options: Options) -> Node:
+    if not options.json_schemas:
+        return data
+    schema = Constant(Verbatim(schema_text(data.type)), STRING)
+    return Struct((Member("schema", schema), Member("payload", data)))
+
+
+def _extensions(facts: _Facts) -> Iterator[Member]:
+    """What CloudEvents calls extension attributes: the operation, the source block and the place in a transaction."""
+    yield Member("iodebeziumop", _as_text(facts.op))
+    for part in facts.source.type.fields:
+        yield Member("iodebezium" + _OUTSIDE.sub("", part.name), _as_text(_part(facts.source, part.name)))
+    if facts.transaction is None:
+        return
+    for name, shown in _ORDERS:
+        node = _as_text(_part(facts.transaction, name))
+        yield Member("iodebezium" + shown, _with_type(node, _TEXT))
+
+
+def _id(source: Node) -> Text:
+    """What tells the event from all others, of what the connector's source block has."""
+    fields = {part.name for part in source.type.fields}
+    if "change_lsn" in fields:
+        shown = {"change_lsn": "change_lsn", "commit_lsn": "commit_lsn", "event_serial_no": "event_serial_no"}
+    elif "ord" in fields:
+        shown = {"ts": "ts_ms", "ord": "ord"}
+    else:
+        shown = {"lsn": "lsn", "txId": "txId", "sequence": "sequence"}
+    parts: list[str | Column] = ["name:", *_parts(_part(source, "name"))]
+    for word, name in shown.items():
+        if name in fields:
+            parts += [f";{word}:", *_parts(_part(source, name))]
+    return Text(tuple(parts))
+
+
+def _parts(node: Node) -> tuple[str | Column, ...]:
+    """A leaf as parts of a text."""
+    if isinstance(node, Constant):
+        return ("null" if node.value is None else str(node.value),)
+    if isinstance(node, Text):
+        return node.parts
+    if isinstance(node, Column):
+        return (node,)
+    raise ConversionError(
+        "The id of a CloudEvent cannot be made of a computed source block.",
+        "Leave the transforms of source out, or take ids from headers (metadata.source=value,id:header).",
+    )
+
+
+def _part(node: Node, name: str) -> Node:
+    """A part of a struct, wherever its values are."""
+    if isinstance(node, Struct):
+        found = node.part(name)
+        if found is not None:
+            return found
+    kinds = {part.name: part.type for part in node.type.fields}
+    if name not in kinds:
+        return Constant(None, _TEXT)
+    if isinstance(node, Constant):
+        return Constant(None if node.value is None else node.value[name], kinds[name].with_optional(True))
+    return Computed((node,), partial(_field, name), kinds[name].with_optional(True))
+
+
+def _field(name: str, structs: pa.Array) -> pa.Array:
+    return pc.struct_field(structs, name)
+
+
+def _as_text(node: Node) -> Node:
+    """A leaf as an attribute has it: whole numbers of 64 bits as text, and no semantic types."""
+    schema = node.type
+    if schema.connect != "int64":
+        return _with_type(node, LogicalType(schema.connect, optional=schema.optional))
+    kind = STRING.with_optional(schema.optional)
+    if isinstance(node, Constant):
+        return Constant(None if node.value is None else str(node.value), kind)
+    return Computed((node,), digits, kind)
+
+
+def _with_type(node: Node, kind: LogicalType) -> Node:
+    """The same values under another schema of their Connect type."""
+    if isinstance(node, Constant | Column | Text):
+        return replace(node, type=kind)
+    if isinstance(node, Computed):
+        return replace(node, type=kind)
+    assert isinstance(node, ImageColumn)
+    return Computed((node,), _same, kind)
+
+
+def digits(numbers: pa.Array) -> pa.Array:
+    """Whole numbers as text."""
+    return numbers.cast(pa.int64()).cast(pa.string())
+
+
+def _same(values: pa.Array) -> pa.Array:
+    return values
+
+
+def iso_time(milliseconds: pa.Array) -> pa.Array:
+    """Moments, in ms since 1970, as RFC 3339 writes them."""
+    moments = milliseconds.cast(pa.int64()).cast(pa.timestamp("ms"))
+    return pc.strftime(moments, format="%Y-%m-%dT%H:%M:%SZ")
+
+
+def _text(node: Node) -> str:
+    if isinstance(node, Constant) and node.value is not None:
+        return str(node.value)
+    raise ConversionError(
+        "A CloudEvent needs the names of connector, server and database, which a transform has changed.",
+        "Leave that transform of the source block out.",
+    )
+
+
+def _header(record: RecordLayout, name: str) -> Node | None:
+    return next((header.node for header in record.headers if header.name == name), None)
+
+
+def _chosen(where: str, name: str, record: RecordLayout) -> Node | None:
+    """The attribute from the header of its name, None where it is to be made."""
+    if where == GENERATE:
+        return None
+    found = _header(record, name)
+    if found is None:
+        raise ConversionError(
+            f"CloudEventsConverter takes the attribute {name} from a header, and a record has none of that name.",
+            "Add the header by InsertHeader or HeaderFrom, or have the attribute made: metadata.source=…,"
+            f"{name}:generate.",
+        )
+    return found

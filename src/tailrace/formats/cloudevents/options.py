@@ -1,0 +1,109 @@
+"""The options of Debezium's CloudEventsConverter. No I/O, any process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tailrace.columns.adjustment import adjusted
+from tailrace.errors import ConfigError
+from tailrace.formats.base import Encoding
+from tailrace.formats.given import Given
+from tailrace.formats.others import other
+
+VALUE, HEADER, GENERATE = "value", "header", "generate"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the options say. `metadata` tells where the source block, the operation and the transaction are: in the
+    value or in headers; `id` and `type` whether these attributes are made or from headers; `tracing` whether the header
+    traceparent becomes an attribute; `avro` and `data_avro` are the encodings of events and of their data, where they
+    are Avro."""
+
+    json_schemas: bool
+    data_format: str
+    extensions: bool
+    tracing: bool
+    metadata: str
+    id: str
+    type: str
+    schema_name: str
+    adjustment: str
+    registry_url: str
+    avro: Encoding | None
+    data_avro: Encoding | None
+
+    def adjusted(self, name: str) -> str:
+        """A schema's name with the characters that Avro does not allow replaced, if the options say so."""
+        return adjusted(name, self.adjustment, dots=True)
+
+
+def options_of(part: str, given: Given) -> Options:
+    """Raises ConfigError for what is not supported."""
+    if part != "value":
+        raise ConfigError(f"{part}.converter cannot be CloudEventsConverter.", "It is a converter of values.")
+    serializer = given.word("serializer.type", ("json", "avro"), "json")
+    data = given.word("data.serializer.type", ("json", "avro"), "json")
+    if serializer == "avro" and data == "json":
+        raise ConfigError(
+            f"{given.prefix}serializer.type = avro with {given.prefix}data.serializer.type = json is not supported.",
+            "Let the data be Avro too, or the event be JSON.",
+        )
+    given.refuse_true("schema.data.name.source.header.enable", "the name of the data's schema is always made")
+    where = _sources(given)
+    registered = given.part("avro.")
+    encoding = None
+    url = ""
+    if data == "avro":
+        apicurio = any(name.lower().startswith("apicurio.registry.") for name in registered)
+        url = registered.get("apicurio.registry.url" if apicurio else "schema.registry.url", "").rstrip("/")
+        encoding = other("avro-apicurio" if apicurio else "avro", part, "avro.", registered).encoding
+    return Options(
+        _json(given),
+        data,
+        given.boolean("extension.attributes.enable", True),
+        given.boolean("opentelemetry.tracing.attributes.enable", False),
+        where["metadata"],
+        where["id"],
+        where["type"],
+        given.text("schema.cloudevents.name"),
+        given.word("schema.name.adjustment.mode", ("none", "avro", "avro_unicode"), "avro"),
+        url,
+        encoding if serializer == "avro" else None,
+        encoding,
+    )
+
+
+def _json(given: Given) -> bool:
+    """Whether data in JSON has its schema."""
+    schemas = given.boolean("json.schemas.enable", True)
+    given.word("json.decimal.format", ("BASE64",), "BASE64")
+    given.idle("schemas.enable", "json.schemas.cache.size", "json.replace.null.with.default")
+    return schemas
+
+
+def _sources(given: Given) -> Mapping[str, str]:
+    """Where the parts of the metadata come from: `value` or `header` for all, and words for single ones."""
+    text = given.text("metadata.source")
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    general = VALUE
+    single: dict[str, str] = {}
+    for word in words:
+        name, colon, place = word.partition(":")
+        if not colon and word.lower() in (VALUE, HEADER):
+            general = word.lower()
+        elif colon and name in ("id", "type", "traceparent", "dataSchemaName") and place in (GENERATE, HEADER):
+            single[name] = place
+        else:
+            raise ConfigError(
+                f"{given.prefix}metadata.source has the word {word}, which is not known.",
+                "Use value or header, and id, type, traceparent or dataSchemaName with :generate or :header.",
+            )
+    if single.get("dataSchemaName") == HEADER:
+        raise ConfigError(
+            f"{given.prefix}metadata.source = dataSchemaName:header is not supported.",
+            "The name of the data's schema is always made: leave it out.",
+        )
+    made = GENERATE if general == VALUE else HEADER
+    return {"metadata": general, "id": single.get("id", made), "type": single.get("type", made)}

@@ -1,0 +1,72 @@
+"""Decimals as JSON numbers, for `decimal.format=NUMERIC`: with all digits of their scale, as Java writes them. Worker."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from tailrace.assembly.json_text import Verbatim, dumps
+from tailrace.assembly.programs import Fragment
+from tailrace.columns.logical import ABSENT, STRING, LogicalType
+from tailrace.values.fragments import json_array, strings_fragment
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_MOST_KNOWN = 100_000
+
+
+def has_decimals(schema: LogicalType) -> bool:
+    """Whether values of the schema are decimals, or have some in them."""
+    parts = [part.type for part in schema.fields]
+    return schema.name == _DECIMAL or any(map(has_decimals, [*parts, *filter(None, (schema.items, schema.keys))]))
+
+
+def with_numbers(value: Any, schema: LogicalType) -> Any:
+    """A value with numbers in the place of its decimals."""
+    if value is None or not has_decimals(schema):
+        return value
+    if schema.name == _DECIMAL:
+        whole = Decimal(int.from_bytes(base64.b64decode(value), "big", signed=True))
+        sign, digits, _ = whole.as_tuple()
+        return Verbatim(Decimal((sign, digits, -int(dict(schema.parameters)["scale"]))))
+    if schema.connect == "struct":
+        return {part.name: with_numbers(value[part.name], part.type) for part in schema.fields}
+    assert schema.items is not None
+    if schema.connect == "array":
+        return [with_numbers(item, schema.items) for item in value]
+    keys, items = schema.keys or STRING, schema.items
+    if isinstance(value, dict):
+        return {key: with_numbers(item, items) for key, item in value.items()}
+    return [[with_numbers(key, keys), with_numbers(item, items)] for key, item in value]
+
+
+def schema_with_numbers(schema: LogicalType) -> LogicalType:
+    """The schema with numbers in the place of the defaults of decimals."""
+    if not has_decimals(schema):
+        return schema
+    default = schema.default if schema.default == ABSENT else with_numbers(schema.default, schema)
+    return replace(
+        schema,
+        default=default,
+        fields=tuple(replace(part, type=schema_with_numbers(part.type)) for part in schema.fields),
+        items=None if schema.items is None else schema_with_numbers(schema.items),
+        keys=None if schema.keys is None else schema_with_numbers(schema.keys),
+    )
+
+
+def numbers_fragment(written: Fragment, schema: LogicalType) -> Fragment:
+    """The same column with numbers in the place of decimals; equal values are made once."""
+    quote = '"' if written.quoted else ""
+    known: dict[str, bytes] = {}
+    parts: list[bytes] = []
+    for text in json_array(written).to_pylist():
+        found = known.get(text)
+        if found is None:
+            value = json.loads(f"{quote}{text}{quote}", parse_float=Verbatim)
+            found = dumps(with_numbers(value, schema)).encode()
+            if len(known) < _MOST_KNOWN:
+                known[text] = found
+        parts.append(found)
+    return strings_fragment(parts)

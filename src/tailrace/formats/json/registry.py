@@ -1,0 +1,84 @@
+"""JSON whose schema is in a registry, as Apicurio's ExtJsonConverter writes it. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.assembly.json_text import schema_text
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import text_buffers
+from tailrace.errors import ConfigError
+from tailrace.formats.arrow import computed
+from tailrace.formats.assembled import Assembly, Hole
+from tailrace.formats.base import Taken
+from tailrace.formats.given import Given
+from tailrace.formats.json.encoding import JsonBlock, parts_of
+from tailrace.formats.json.pieces import spread
+from tailrace.formats.registry.ids import schema_id
+from tailrace.formats.registry.options import Registry, apicurio
+from tailrace.records.columns import Columns
+from tailrace.records.layout import RECORD, Computed, Constant, Node, RecordLayout
+
+_KIND = "KCONNECT"
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryJson:
+    """See formats.base.Encoding. It needs its converter's options."""
+
+    registry: Registry | None = None
+
+    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
+        """See formats.base.Configured."""
+        given = Given(f"{part}.converter.", options)
+        found = apicurio(part, given)
+        given.idle("schemas.enable", "schemas.cache.size")
+        given.word("decimal.format", ("BASE64",), "BASE64")
+        return given.taken(RegistryJson(found))
+
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Assembly | None:
+        if isinstance(layout, Constant) and layout.value is None:
+            return None
+        text = schema_text(layout.type)
+        if isinstance(record.topic, str):
+            return Assembly.of(self.opening(record.topic, text), (*parts_of(layout), b"}"))
+        return Assembly.of(b"", (Hole(record.topic, RECORD, text, None), *parts_of(layout), b"}"))
+
+    def block(self, columns: Columns) -> _Block:
+        return _Block(columns, self)
+
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
+        made = self.compile(layout, schemas, record)
+        return None if made is None else made.text
+
+    def opening(self, topic: str, schema: str) -> bytes:
+        """What stands before the payload of records for the topic."""
+        if self.registry is None:
+            raise ConfigError("ExtJsonConverter needs its options.", "Name it in key.converter or value.converter.")
+        return f'{{"schemaId":{schema_id(self.registry, topic, schema, None, _KIND)},"payload":'.encode()
+
+
+class _Block(JsonBlock):
+    """See formats.base.Block."""
+
+    def __init__(self, columns: Columns, encoding: RegistryJson) -> None:
+        super().__init__(columns)
+        self._encoding = encoding
+
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+        if not isinstance(hole.way, str) or not isinstance(hole.leaf, Computed):
+            return super().filled(hole, records)
+        places = records()
+        topics = pc.dictionary_encode(computed(hole.leaf, self._columns, places))
+        known = [self._encoding.opening(topic, hole.way) for topic in topics.dictionary.to_pylist()]
+        openings = spread(pa.array(known, pa.binary()).take(topics.indices), places, self._columns.index.shape[1])
+        return Fragment(*text_buffers(pc.fill_null(openings, b"")))
+
+
+REGISTRY_JSON = RegistryJson()

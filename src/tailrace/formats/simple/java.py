@@ -1,0 +1,104 @@
+"""Values as Java shows them in text, by `toString` and by Kafka Connect's own way for headers. Any process."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from tailrace.assembly.json_text import java_number
+from tailrace.columns.logical import STRING, LogicalType
+
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_DAY_MS = 86_400_000
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+Shown = Callable[[Any, LogicalType], str]
+
+
+def to_string(value: Any, schema: LogicalType) -> str:
+    """What `toString` says of a value, which has the form that it has in JSON; nulls of structs are left out."""
+    if value is None:
+        return "null"
+    if schema.connect == "struct":
+        shown = (f"{part.name}={to_string(value[part.name], part.type)}" for part in schema.fields
+                 if value[part.name] is not None)  # fmt: skip
+        return "Struct{" + ",".join(shown) + "}"
+    if schema.connect == "array" and schema.items is not None:
+        items = schema.items
+        return "[" + ", ".join(to_string(item, items) for item in value) + "]"
+    if schema.connect == "map" and schema.items is not None:
+        return "{" + ", ".join(f"{key}={item}" for key, item in _pairs(value, schema, to_string)) + "}"
+    if schema.connect == "bytes" and schema.name != _DECIMAL:
+        size = len(base64.b64decode(value))
+        return f"java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]"
+    moment = _moment(value, schema)
+    if moment is not None:
+        day = f"{_DAYS[moment.weekday()]} {_MONTHS[moment.month - 1]}"
+        return f"{day} {moment:%d %H:%M:%S} UTC {moment.year:04d}"
+    return _scalar(value, schema)
+
+
+def in_header(value: Any, schema: LogicalType, inner: bool = False) -> str:
+    """What Kafka Connect's SimpleHeaderConverter makes of it; `inner` tells that it is a part of another value."""
+    if value is None:
+        return "null"
+    if schema.connect == "struct":
+        shown = (f"{_quoted(part.name)}:{in_header(value[part.name], part.type, True)}" for part in schema.fields)
+        return "{" + ",".join(shown) + "}"
+    if schema.connect == "array" and schema.items is not None:
+        items = schema.items
+        return "[" + ",".join(in_header(item, items, True) for item in value) + "]"
+    if schema.connect == "map" and schema.items is not None:
+        of = _pairs(value, schema, lambda item, kind: in_header(item, kind, True))
+        return "{" + ",".join(f"{key}:{item}" for key, item in of) + "}"
+    if schema.connect == "string":
+        return _quoted(value) if inner else str(value)
+    if schema.connect == "bytes" and schema.name != _DECIMAL:
+        return str(value)
+    moment = _moment(value, schema)
+    if moment is None:
+        return _scalar(value, schema)
+    since = int((moment - _EPOCH) / dt.timedelta(milliseconds=1))
+    time = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    if 0 <= since < _DAY_MS:
+        return time
+    date = f"{moment.year:04d}-{moment:%m-%d}"
+    return date if since % _DAY_MS == 0 else f"{date}T{time}"
+
+
+def _pairs(value: Any, schema: LogicalType, shown: Shown) -> list[tuple[str, str]]:
+    assert schema.items is not None
+    keys, items = schema.keys or STRING, schema.items
+    pairs = value.items() if isinstance(value, dict) else value
+    return [(shown(key, keys), shown(item, items)) for key, item in pairs]
+
+
+def _scalar(value: Any, schema: LogicalType) -> str:
+    if schema.name == _DECIMAL:
+        whole = int.from_bytes(base64.b64decode(value), "big", signed=True)
+        sign, digits, _ = Decimal(whole).as_tuple()
+        return str(Decimal((sign, digits, -int(dict(schema.parameters)["scale"]))))
+    if schema.connect == "boolean":
+        return "true" if value else "false"
+    if schema.connect in ("float", "double"):
+        return java_number(repr(float(value)) if not isinstance(value, str) else value).strip('"')
+    return str(value)
+
+
+def _moment(value: Any, schema: LogicalType) -> dt.datetime | None:
+    """The moment of a value of Connect's own types of dates and times; None for all others."""
+    match schema.name:
+        case "org.apache.kafka.connect.data.Date":
+            return _EPOCH + dt.timedelta(days=int(value))
+        case "org.apache.kafka.connect.data.Time" | "org.apache.kafka.connect.data.Timestamp":
+            return _EPOCH + dt.timedelta(milliseconds=int(value))
+    return None
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,104 @@
+"""The encodings of numbers, truth values and bytes as they are: Kafka Connect's converters of these. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.buffers import binary_array, readonly, valid_flags
+from tailrace.errors import ConversionError
+from tailrace.formats.arrow import array_of, untyped
+from tailrace.formats.base import Taken
+from tailrace.formats.given import Given
+from tailrace.formats.json.pieces import spread
+from tailrace.records.columns import Columns, Indexes
+from tailrace.records.layout import Constant, Node, RecordLayout
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A leaf."""
+
+    layout: Node
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """See formats.base.Encoding. It writes leaves of the one Connect type `connect`, in `form` of numpy's where that
+    is a number; `name` is the converter's."""
+
+    name: str
+    connect: str
+    form: str = ""
+
+    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
+        """See formats.base.Configured."""
+        given = Given(f"{part}.converter.", options)
+        given.idle("schemas.enable")
+        return given.taken(self)
+
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
+        if isinstance(layout, Constant) and layout.value is None:
+            return None
+        if layout.type.connect != self.connect:
+            topic = record.topic if isinstance(record.topic, str) else "a computed topic"
+            raise ConversionError(
+                f"{self.name} cannot write a {layout.type.connect}, in the record {record.op} for {topic}.",
+                f"It takes {self.connect} alone: take the field out of its struct by the transform ExtractField, or "
+                "name another converter.",
+            )
+        return _Document(layout, np.dtype(self.form).itemsize if self.form else 0)
+
+    def block(self, columns: Columns) -> _Block:
+        return _Block(columns, self)
+
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
+        document = self.compile(layout, schemas, record)
+        if document is None:
+            return None
+        found: bytes | None = self.bytes_of(layout, None, np.zeros(1, np.int32))[0].as_py()
+        return found
+
+    def bytes_of(self, layout: Node, columns: Columns | None, records: Indexes) -> pa.Array:
+        """The bytes of the values in these records; null for null."""
+        values = array_of(layout, columns, records)
+        if not self.form:
+            return values.cast(pa.binary())
+        if pa.types.is_temporal(values.type):
+            values = untyped(values)
+        filled = pc.fill_null(values.cast(pa.uint8()) if self.connect == "boolean" else values, 0)
+        data = np.array(filled.to_numpy(zero_copy_only=False)).astype(self.form).view(np.uint8)
+        size = np.dtype(self.form).itemsize
+        offsets = np.arange(len(values) + 1, dtype=np.int32) * np.int32(size)
+        return binary_array(readonly(data), readonly(offsets), valid_flags(values))
+
+
+class _Block:
+    """See formats.base.Block."""
+
+    def __init__(self, columns: Columns, encoding: Plain) -> None:
+        self._columns, self._encoding = columns, encoding
+
+    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+        found = pa.nulls(len(of), pa.binary())
+        for number, document in enumerate(documents):
+            if document is not None:
+                records = np.flatnonzero(of == number).astype(np.int32)
+                part = self._encoding.bytes_of(document.layout, self._columns, records)
+                found = pc.coalesce(found, spread(part, records, len(of)))
+        return found
+
+
+BYTES = Plain("ByteArrayConverter", "bytes")
+SHORT = Plain("ShortConverter", "int16", ">i2")
+INTEGER = Plain("IntegerConverter", "int32", ">i4")
+LONG = Plain("LongConverter", "int64", ">i8")
+FLOAT = Plain("FloatConverter", "float", ">f4")
+DOUBLE = Plain("DoubleConverter", "double", ">f8")
+BOOLEAN = Plain("BooleanConverter", "boolean", "u1")

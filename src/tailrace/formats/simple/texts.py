@@ -1,0 +1,157 @@
+"""The encodings of text: StringConverter, and SimpleHeaderConverter for headers. Worker."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.assembly.programs import Fragment
+from tailrace.buffers import text_buffers
+from tailrace.columns.logical import LogicalType
+from tailrace.errors import ConfigError, ConversionError
+from tailrace.formats.arrow import image_values
+from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
+from tailrace.formats.base import Taken
+from tailrace.formats.given import Given
+from tailrace.formats.json import JSON
+from tailrace.formats.simple.java import in_header, to_string
+from tailrace.records.columns import Columns
+from tailrace.records.layout import CHANGE, Constant, ImageColumn, Node, RecordLayout, Struct
+from tailrace.values.arrow import arrow_type_of
+from tailrace.values.fragments import integers_fragment
+
+_WHOLE = ("int8", "int16", "int32", "int64")
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A compiled layout: `parts` where it is literals and columns, else the document of JSON whose values are shown."""
+
+    schema: LogicalType
+    parts: Assembly | None
+    json: Any
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """See formats.base.Encoding. `shown` makes the text of a value; texts alone stay as they are. `charset` is what
+    it is written in."""
+
+    shown: Callable[[Any, LogicalType], str]
+    name: str
+    charset: str = "utf-8"
+
+    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
+        """See formats.base.Configured."""
+        given = Given(f"{part}.converter.", options)
+        given.idle("schemas.enable")
+        word = given.text("converter.encoding") or "UTF-8"
+        try:
+            charset = codecs.lookup(word).name
+        except LookupError:
+            raise ConfigError(f"{given.prefix}converter.encoding = {word} is not supported.", "Use UTF-8.") from None
+        return given.taken(replace(self, charset=charset))
+
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
+        if isinstance(layout, Constant) and layout.value is None:
+            return None
+        layout = _without_defaults(layout)
+        found = list(self._parts(layout))
+        if None not in found:
+            parts = Assembly.of(b"", [part for part in found if part is not None])
+            return _Document(layout.type, parts, None, parts.size)
+        document = JSON.compile(layout, False, record)
+        return _Document(layout.type, None, document, document.size)
+
+    def block(self, columns: Columns) -> _Block:
+        return _Block(columns, self)
+
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
+        text = JSON.one(_without_defaults(layout), False, record)
+        return self.written(text, layout.type)
+
+    def written(self, text: bytes, schema: LogicalType) -> bytes | None:
+        """The bytes of a value that is JSON; None for null."""
+        value = json.loads(text)
+        try:
+            return None if value is None else self.shown(value, schema).encode(self.charset)
+        except UnicodeEncodeError:
+            raise ConversionError(
+                f"A text has characters that {self.charset} does not have.", "Set converter.encoding to UTF-8."
+            ) from None
+
+    def _parts(self, node: Node) -> Iterator[bytes | Hole | None]:
+        """A struct of whole numbers and texts that are never null, as keys are; None stands for anything else."""
+        if not isinstance(node, Struct) or self.shown is not to_string or self.charset != "utf-8":
+            yield None
+            return
+        separator = "Struct{"
+        for member in node.members:
+            yield f"{separator}{member.name}=".encode()
+            separator = ","
+            leaf, schema = member.node, member.node.type
+            plain = schema.connect in _WHOLE or pa.types.is_string(arrow_type_of(schema))
+            if isinstance(leaf, Constant) and schema.connect == "string" and leaf.value is not None:
+                yield str(leaf.value).encode()
+            elif isinstance(leaf, ImageColumn) and plain and not schema.optional and schema.name is None:
+                yield Hole(leaf, CHANGE, None, ("text", leaf.image, leaf.column.index, leaf.apart, leaf.column.null))
+            else:
+                yield None
+        yield b"}" if node.members else b"Struct{}"
+
+
+class _Block:
+    """See formats.base.Block."""
+
+    def __init__(self, columns: Columns, encoding: Texts) -> None:
+        self._encoding = encoding
+        self._json, self._assembled = JSON.block(columns), _Assembled(columns)
+
+    def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
+        parts = [None if document is None else document.parts for document in documents]
+        if all(document is None or document.parts is not None for document in documents):
+            return self._assembled.encode(parts, of)
+        values = self._assembled.encode(parts, of).to_pylist()
+        written = self._json.encode([None if document is None else document.json for document in documents], of)
+        known: dict[tuple[int, bytes], bytes | None] = {}
+        for row, text in enumerate(written.to_pylist()):
+            if text is not None:
+                key = int(of[row]), text
+                if key not in known:
+                    document = documents[key[0]]
+                    assert document is not None
+                    known[key] = self._encoding.written(text, document.schema)
+                values[row] = known[key]
+        return pa.array(values, pa.binary())
+
+
+class _Assembled(AssembledBlock):
+    """The parts of documents that are put together without a look at each value."""
+
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+        values = image_values(hole.leaf, self._columns)
+        if pa.types.is_integer(values.type):
+            return integers_fragment(values.cast(pa.int64()).to_numpy())
+        return Fragment(*text_buffers(values))
+
+
+def _without_defaults(node: Node) -> Node:
+    """The layout with nulls as they are: Java's structs show values, and not the defaults in their place."""
+    if isinstance(node, Struct):
+        members = (replace(member, node=_without_defaults(member.node)) for member in node.members)
+        return replace(node, members=tuple(members))
+    if isinstance(node, ImageColumn) and node.column.schema.optional:
+        return replace(node, column=replace(node.column, null=b"null"))
+    return node
+
+
+STRING = Texts(to_string, "StringConverter")
+SIMPLE = Texts(in_header, "SimpleHeaderConverter")
