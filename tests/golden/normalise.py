@@ -233,7 +233,7 @@ class Normaliser:
                 self._moment(value, ("timestamp", "", ""))
         if isinstance(key, dict) and isinstance(value, dict) and "status" in value and "data_collections" in value:
             _change(key, "id", partial(self._transaction, kind=_boundary(value)))
-        if isinstance(key, dict) and set(key) == {"id"} and value is NULL and record.topic.endswith(".transaction"):
+        if isinstance(key, dict) and set(key) == {"id"} and value == NULL and record.topic.endswith(".transaction"):
             # CloudEvents say nothing else of a transaction's boundaries
             match = re.fullmatch(r'"(\d+):\d+"', str(key["id"]))
             key["id"] = self._leaf(['"', ("tx", match[1]), ':<lsn>"']) if match else key["id"]

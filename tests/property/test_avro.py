@@ -134,8 +134,12 @@ def rows(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> list[di
 
 def compare(batch: ChangeBatch, chosen: EventSettings, form: SourceForm) -> None:
     chosen = replace(chosen, key_schemas_enable=True, value_schemas_enable=True)
-    documents = [[row[part] and json.loads(row[part]) for part in ("key", "value")] for row in rows(batch, chosen, form)]
-    kinds = {json.dumps(part["schema"]): logical_with_optional(part["schema"]) for row in documents for part in row if part}
+    documents = [
+        [row[part] and json.loads(row[part]) for part in ("key", "value")] for row in rows(batch, chosen, form)
+    ]
+    kinds = {
+        json.dumps(part["schema"]): logical_with_optional(part["schema"]) for row in documents for part in row if part
+    }
     with patch.object(Client, "register", lambda *given: SCHEMAS.register(*given)):
         try:
             written = rows(batch, replace(chosen, key_format=KEYS, value_format=VALUES), form)

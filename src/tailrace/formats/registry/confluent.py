@@ -37,6 +37,8 @@ class Client:
         return int(found.schema_id)
 
     def latest(self, registry: Registry, subject: str) -> tuple[int, str]:
+        # the library would keep what it was told first
+        self._client.clear_latest_caches()
         found = self._asked(registry, subject, lambda: self._client.get_latest_version(subject))
         return int(found.schema_id), str(found.schema.schema_str)
 

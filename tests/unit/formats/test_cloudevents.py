@@ -1,0 +1,127 @@
+"""CloudEvents: their attributes, their data, and what the converter's options change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tailrace.columns import Column
+from tailrace.columns.logical import STRING
+from tailrace.config.formats import Format
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError, ConversionError
+from tailrace.events.heartbeat import heartbeat_row
+from tailrace.events.records import to_rows
+from tailrace.events.settings import EventSettings
+from tailrace.records.layout import Constant, Header, RecordLayout, Struct
+from tests.event_settings import event_settings
+from tests.unit.events.changes import batch, table
+
+TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
+CHANGES = batch(TABLE, [("c", None, ("1", "a")), ("d", ("1", None), None)])
+POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p",
+            "value.converter": "io.debezium.converters.CloudEventsConverter"}  # fmt: skip
+ATTRIBUTES = ["id", "source", "specversion", "type", "time", "datacontenttype"]
+
+
+class FromHeaders:
+    """Puts the parts of the envelope into headers, and leaves the row alone."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> RecordLayout:
+        if not isinstance(record.value, Struct):
+            return record
+        parts = [(name, record.value.part(name)) for name in self.names]
+        headers = tuple(Header(name, part) for name, part in parts if part is not None)
+        fixed = tuple(Header(name, Constant(f"a {name}", STRING)) for name in ("id", "type", "traceparent"))
+        return replace(record, value=record.value.part("after"), headers=(*record.headers, *headers, *fixed))
+
+
+def settings(*transforms: Any, **options: str) -> EventSettings:
+    named = tuple(sorted((name.replace("_", "."), text) for name, text in options.items()))
+    form = Format("cloudevents", "value", named)
+    return event_settings("server", "golden", value_format=form, transforms=transforms)
+
+
+def events(chosen: EventSettings) -> list[Any]:
+    rows = [row for part in to_rows(CHANGES, chosen, FORM) for row in part.to_pylist()]
+    return [row["value"] and json.loads(row["value"]) for row in rows]
+
+
+def test_an_event_has_attributes_and_data() -> None:
+    created, deleted, tombstone = events(settings())
+    assert tombstone is None
+    assert list(created)[:7] == [*ATTRIBUTES, "iodebeziumop"]
+    assert (created["iodebeziumop"], deleted["iodebeziumop"]) == ("c", "d")
+    assert created["source"] == "/debezium/postgresql/server"
+    assert created["type"] == "io.debezium.connector.postgresql.DataChangeEvent"
+    parts = {name: created[f"iodebezium{name}"] for name in ("lsn", "txId", "sequence")}
+    assert created["id"] == "name:server;" + ";".join(f"{name}:{text}" for name, text in parts.items())
+    assert created["data"]["payload"] == {"before": None, "after": {"id": 1, "v": "a"}}
+    assert created["data"]["schema"]["name"] == "io.debezium.connector.postgresql.Data"
+    assert isinstance(created["iodebeziumtsms"], str)
+
+
+def test_data_may_come_without_schema_and_events_without_extensions() -> None:
+    chosen = settings(json_schemas_enable="false", extension_attributes_enable="false")
+    created, _, _ = events(chosen)
+    assert list(created) == [*ATTRIBUTES, "data"]
+    assert created["data"] == {"before": None, "after": {"id": 1, "v": "a"}}
+
+
+def test_metadata_may_come_from_headers() -> None:
+    chosen = settings(
+        FromHeaders("source", "op", "transaction"),
+        metadata_source="header",
+        json_schemas_enable="false",
+        opentelemetry_tracing_attributes_enable="true",
+    )
+    created = events(chosen)[0]
+    assert (created["id"], created["type"], created["traceparent"]) == ("a id", "a type", "a traceparent")
+    assert created["data"] == {"id": 1, "v": "a"}
+    assert created["iodebeziumop"] == "c"
+    chosen = settings(FromHeaders("source", "op"), metadata_source="header,id:generate,type:generate")
+    assert events(chosen)[0]["id"].startswith("name:server;lsn:")
+
+
+def test_a_header_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ConversionError, match="a record has no headers source and op"):
+        events(settings(metadata_source="header"))
+    with pytest.raises(ConversionError, match="the attribute id from a header, and a record has none of that name"):
+        events(settings(metadata_source="value,id:header"))
+
+
+def test_what_is_no_change_has_no_event() -> None:
+    (beat,) = heartbeat_row(5, 7, settings()).to_pylist()
+    assert beat["value"] is None
+    assert beat["key"] is not None
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("serializer.type=avro", r"serializer\.type = avro with .*data\.serializer\.type = json is not supported"),
+        ("metadata.source=value,id:mine", r"metadata\.source has the word id:mine, which is not known"),
+        ("metadata.source=dataSchemaName:header", r"dataSchemaName:header is not supported"),
+        ("schema.data.name.source.header.enable=true", r"schema\.data\.name\.source\.header\.enable = true"),
+        ("data.serializer.type=protobuf", r"data\.serializer\.type = protobuf is not supported"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(option: str, words: str) -> None:
+    name, _, text = option.partition("=")
+    with pytest.raises(ConfigError, match=words):
+        parse("postgres", POSTGRES | {f"value.converter.{name}": text})
+
+
+def test_it_is_a_converter_of_values() -> None:
+    with pytest.raises(ConfigError, match=r"key\.converter cannot be CloudEventsConverter"):
+        parse("postgres", POSTGRES | {"key.converter": "io.debezium.converters.CloudEventsConverter"})

@@ -1,0 +1,232 @@
+"""Schemas are registered once for each subject, and a registry that refuses or does not answer ends the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tailrace.columns import ChangeBatch, Column
+from tailrace.config.formats import Format
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError, RegistryError
+from tailrace.events.records import to_rows
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import table_plan
+from tailrace.formats.registry import ids
+from tailrace.formats.registry.shape import shape
+from tests.event_settings import event_settings
+from tests.servers.registry import Registry
+from tests.unit.events.changes import batch, table
+
+TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
+CHANGES = batch(TABLE, [("c", None, ("1", "a")), ("u", None, ("1", "b")), ("d", ("1", None), None)])
+POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+AVRO = "io.confluent.connect.avro.AvroConverter"
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """A registry of its own for each test; nothing is known of any other."""
+    ids.forget()
+    table_plan.cache_clear()
+    monkeypatch.setattr(ids, "_WAIT", 0)
+    with Registry() as running:
+        yield running
+    ids.forget()
+    table_plan.cache_clear()
+
+
+def settings(registry: Registry, *parts: str, **options: str) -> EventSettings:
+    """Settings with Avro for these parts, in Apicurio's way, with further options."""
+    given = {
+        "url": registry.apicurio,
+        "headers.enabled": "false",
+        "auto-register": "true",
+        "as-confluent": "true",
+        "use-id": "contentId",
+    } | {name.replace("_", "-"): value for name, value in options.items()}
+    named = tuple(sorted((f"apicurio.registry.{name}", value) for name, value in given.items()))
+    formats: dict[str, Any] = {f"{part}_format": Format("avro-apicurio", part, named) for part in parts}
+    return event_settings("server", "golden", value_schemas_enable=False, **formats)
+
+
+def confluent(registry: Registry, **options: str) -> EventSettings:
+    """Settings with Avro for values in Confluent's way."""
+    pytest.importorskip("httpx2")
+    named = {"schema.registry.url": registry.address} | {name.replace("_", "."): text for name, text in options.items()}
+    return event_settings("server", "golden", value_format=Format("avro", "value", tuple(sorted(named.items()))))
+
+
+def rows(part: ChangeBatch, chosen: EventSettings) -> list[dict[str, Any]]:
+    return [row for found in to_rows(part, chosen, FORM) for row in found.to_pylist()]
+
+
+def test_a_schema_is_registered_once_and_not_for_each_record(registry: Registry) -> None:
+    chosen = settings(registry, "key", "value")
+    found = [row for _ in range(3) for row in rows(CHANGES, chosen)]
+    assert len(registry.requests) == 2
+    assert [version.subject for version in registry.versions] == ["server.public.t-key", "server.public.t-value"]
+    assert [row["value"] is None for row in found[:4]] == [False, False, False, True]
+    assert {bytes(row["key"]) for row in found} == {b"\0\0\0\0\x01\x02"}
+    assert all(row["value"][:5] == b"\0\0\0\0\x02" for row in found if row["value"])
+
+
+def test_another_version_of_a_table_has_another_schema(registry: Registry) -> None:
+    chosen = settings(registry, "value")
+    wider = table("t", [*TABLE.columns, Column("w", "int8", 20)], "id")
+    rows(CHANGES, chosen)
+    rows(batch(wider, [("c", None, ("1", "a", "2"))]), chosen)
+    assert [(version.subject, version.number) for version in registry.versions] == [
+        ("server.public.t-value", 1),
+        ("server.public.t-value", 2),
+    ]
+
+
+@pytest.mark.parametrize(("use_id", "width"), [("globalId", 9), ("contentId", 9)])
+def test_apicurios_own_ids_have_eight_bytes(registry: Registry, use_id: str, width: int) -> None:
+    chosen = settings(registry, "key", as_confluent="false", use_id=use_id)
+    assert rows(CHANGES, chosen)[0]["key"] == b"\0" + b"\x01".rjust(width - 1, b"\0") + b"\x02"
+
+
+def test_a_registry_that_does_not_answer_is_an_error_with_the_option(registry: Registry) -> None:
+    registry.refusal = 503
+    with pytest.raises(RegistryError, match=r"of key\.converter\.apicurio\.registry\.url does not answer: HTTP 503"):
+        rows(CHANGES, settings(registry, "key"))
+    assert len(registry.requests) == 3
+    registry.refusal = 0
+    assert len(rows(CHANGES, settings(registry, "key"))) == 4
+
+
+def test_a_refused_schema_names_the_subject(registry: Registry) -> None:
+    registry.refusal = 409
+    with pytest.raises(RegistryError, match=r"refuses the schema of the subject server\.public\.t-value \(HTTP 409\)"):
+        rows(CHANGES, settings(registry, "value"))
+    assert len(registry.requests) == 1
+
+
+def test_a_login_is_sent_and_never_shown(registry: Registry) -> None:
+    registry.login = "user:secret"
+    chosen = settings(registry, "value")
+    with pytest.raises(RegistryError, match="refuses the login"):
+        rows(CHANGES, chosen)
+    given = parse(
+        "postgres",
+        POSTGRES
+        | {
+            "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+            "value.converter.apicurio.registry.url": registry.apicurio,
+            "value.converter.apicurio.registry.headers.enabled": "false",
+            "value.converter.apicurio.registry.auto-register": "true",
+            "value.converter.apicurio.auth.username": "user",
+            "value.converter.apicurio.auth.password": "secret",
+        },
+    )
+    chosen = EventSettings.from_options(given)
+    assert "secret" not in repr(chosen)
+    assert "secret" not in repr(given)
+    assert len(rows(CHANGES, chosen)) == 4
+
+
+def test_schemas_are_registered_by_confluents_client(registry: Registry) -> None:
+    found = rows(CHANGES, confluent(registry))
+    assert [version.subject for version in registry.versions] == ["server.public.t-value"]
+    assert found[0]["value"][:5] == b"\0\0\0\0\x01"
+    rows(CHANGES, confluent(registry))
+    assert len(registry.requests) == 1
+
+
+def test_schemas_may_have_to_be_there(registry: Registry) -> None:
+    chosen = confluent(registry, auto_register_schemas="false")
+    with pytest.raises(RegistryError, match=r"does not have the schema of the subject server\.public\.t-value"):
+        rows(CHANGES, chosen)
+    rows(CHANGES, confluent(registry))
+    ids.forget()
+    assert rows(CHANGES, chosen)[0]["value"][:5] == b"\0\0\0\0\x01"
+
+
+def test_the_latest_schema_has_to_have_the_fields_of_the_records(registry: Registry) -> None:
+    chosen = confluent(registry, use_latest_version="true")
+    registry.registered("server.public.t-value", '"string"')
+    with pytest.raises(RegistryError, match=r"latest schema of the subject server\.public\.t-value has other fields"):
+        rows(CHANGES, chosen)
+    rows(CHANGES, confluent(registry))
+    own = registry.versions[-1]
+    registry.registered(own.subject, own.schema.replace('"connect.version":2,', ""))
+    assert rows(CHANGES, chosen)[0]["value"][:5] == b"\0\0\0\0\x03"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "subject"),
+    [
+        ("TopicNameStrategy", "server.public.t-value"),
+        ("RecordNameStrategy", "server.public.t.Envelope"),
+        ("TopicRecordNameStrategy", "server.public.t-server.public.t.Envelope"),
+    ],
+)
+def test_subjects_follow_their_strategy(registry: Registry, strategy: str, subject: str) -> None:
+    name = f"io.confluent.kafka.serializers.subject.{strategy}"
+    rows(CHANGES, confluent(registry, value_subject_name_strategy=name))
+    assert [version.subject for version in registry.versions] == [subject]
+
+
+def test_an_address_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = parse("postgres", POSTGRES | {"value.converter": AVRO, "value.converter.max.schemas.per.subject": "9"})
+    assert "value.converter.max.schemas.per.subject has no effect: it has no effect here." in found.notices
+    assert any(notice.startswith("value.converter.schema.registry.url is missing") for notice in found.notices)
+    with pytest.raises(ConfigError, match=r"value\.converter\.schema\.registry\.url is missing"):
+        rows(CHANGES, EventSettings.from_options(found))
+    monkeypatch.setenv("CONNECT_VALUE_CONVERTER_SCHEMA_REGISTRY_URL", "http://registry")
+    found = parse("postgres", POSTGRES | {"value.converter": AVRO})
+    assert not any("missing" in notice for notice in found.notices)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("auto.register.schemas=maybe", "auto.register.schemas must be true or false"),
+        (
+            "value.subject.name.strategy=com.example.Own",
+            "value.subject.name.strategy = com.example.Own is not supported",
+        ),
+        ("basic.auth.credentials.source=SASL_INHERIT", "basic.auth.credentials.source = SASL_INHERIT is not supported"),
+        ("schema.registry.ssl.truststore.location=/t.jks", "schema.registry.ssl.truststore is one of Java's"),
+        ("generalized.sum.type.support=true", "generalized.sum.type.support = true is not supported"),
+    ],
+)
+def test_what_would_change_bytes_is_refused_by_name(option: str, words: str) -> None:
+    name, _, text = option.partition("=")
+    given = {
+        "value.converter": AVRO,
+        "value.converter.schema.registry.url": "http://r",
+        f"value.converter.{name}": text,
+    }
+    with pytest.raises(ConfigError) as error:
+        parse("postgres", POSTGRES | given)
+    assert f"value.converter.{words}" in error.value.message
+
+
+def test_ids_in_headers_are_refused_by_name() -> None:
+    given = {
+        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+        "value.converter.apicurio.registry.url": "http://r/apis/registry/v2",
+    }
+    with pytest.raises(ConfigError, match=r"headers\.enabled is true, its default, and ids in headers are not written"):
+        parse("postgres", POSTGRES | given)
+
+
+def test_nulls_may_stay_where_a_column_has_a_default() -> None:
+    given = {"value.converter": AVRO, "value.converter.schema.registry.url": "http://r"}
+    assert parse("postgres", POSTGRES | given)["replace.null.with.default"] is True
+    given["value.converter.ignore.default.for.nullables"] = "true"
+    assert parse("postgres", POSTGRES | given)["replace.null.with.default"] is False
+
+
+def test_schemas_are_alike_that_write_the_same_bytes() -> None:
+    record = '{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":%s}]}'
+    assert shape(record % '{"type":"int","connect.default":1}') == shape(record % '"int"')
+    assert shape(record % '["null","R"]') == shape(record % '["null","n.R"]')
+    assert shape(record % '"int"') != shape(record % '"long"')
+    assert shape(record % '["null","int"]') != shape(record % '["int","null"]')
