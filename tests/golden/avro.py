@@ -81,7 +81,7 @@ class _Source:
             space = schema.get("namespace", space)
             return {part["name"]: self.read(part["type"], space) for part in schema["fields"]}
         if kind == "array":
-            return [item for item in self._items(schema["items"], space)]
+            return self._items(schema["items"], space)
         if kind == "map":
             return dict(self._pairs(schema["values"], space))
         return self.read(kind, space)

@@ -1,4 +1,4 @@
-"""A schema registry in memory, with as much of Confluent's interface and of Apicurio's version 2 as clients here use."""
+"""A schema registry in memory, with as much of Confluent's and Apicurio's interfaces as the clients here use."""
 
 from __future__ import annotations
 

@@ -17,18 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.config.config import Config, Examined, announce, config_error
-from tailrace.config.formats import is_known
+from tailrace.config.formats import KNOWN, is_known
 from tailrace.config.outcome import Outcome, attributed
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
 
-_FORMATS = {
-    **dict.fromkeys(
-        ("avro", "protobuf", "cloudevents", "simplestring", "binary", "clientprovided", "connect"),
-        "only json is written, for now",
-    ),
-}
+_FORMATS = dict.fromkeys(("protobuf", "clientprovided", "connect"), "it is not written")
 
 # So that the error for a file which names one of them says so, and not that it is misspelt.
 SERVER_SINKS = (
@@ -390,4 +385,5 @@ class _Sorting:
         elif text.lower() in _FORMATS:
             self.faults.append(f"{entry} = {text} is not supported: {_FORMATS[text.lower()]}")
         else:
-            self.faults.append(f"{entry} = {text} is not a format; known is json")
+            known = ", ".join(one for one in KNOWN.places if is_known(one, part))
+            self.faults.append(f"{entry} = {text} is not a format; known are {known}")

@@ -100,8 +100,8 @@ def part_format(values: Mapping[str, Any], part: str) -> Format | str:
 
 
 def _options(values: Mapping[str, Any], part: str) -> Iterator[tuple[str, str]]:
-    """The options of a part's converter: those of all converters, and over them its own."""
-    for start in ("converter.", f"{part}.converter."):
+    """The options of a part's converter: those of keys and values both, and over them its own."""
+    for start in (f"{part}.converter.",) if part == "header" else ("converter.", f"{part}.converter."):
         for name, text in values.items():
             option = name[len(start) :]
             if name.lower().startswith(start) and option.lower() not in OF_ALL:

@@ -56,9 +56,9 @@ class EventSettings:
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
     event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
-    row that tasks make, in their order, `key_format`, `value_format` and `header_format` are the formats that key.converter,
-    value.converter and header.converter name, `transforms` is what transforms names, made of its options, and `several_databases` and
-    `schema_changes_name_database` are traits of the connector.
+    row that tasks make, in their order, `key_format`, `value_format` and `header_format` are the formats that
+    key.converter, value.converter and header.converter name, with their options, `transforms` is what transforms names,
+    made of its options, and `several_databases` and `schema_changes_name_database` are traits of the connector.
     """
 
     logical_name: str

@@ -3,7 +3,7 @@ logical messages, quarantined changes. Worker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -11,35 +11,40 @@ import pyarrow as pa
 
 from tailrace import formats
 from tailrace.config.formats import Format
-from tailrace.errors import TransformError
+from tailrace.errors import ConversionError, TransformError
 from tailrace.events.headers import header_pairs
 from tailrace.events.settings import EventSettings
 from tailrace.formats.arrow import array_of, folded
 from tailrace.records.layout import Header, Node, RecordLayout
 from tailrace.records.transform import Refused, resolved, rewritten
 
+Written = Callable[[Node | None, Format | str, bool, RecordLayout], object]
+"""Makes the bytes of a key or a value in a format, with its schema or without."""
 Single = tuple[RecordLayout, Mapping[str, object]]
 """A record, and what the columns of its row say beside `topic`, `key`, `value`, `headers` and `op`; null if absent."""
 
 
 def single_rows(records: Iterable[Single], settings: EventSettings) -> pa.RecordBatch:
     """One row for each record that the transforms leave, in order, as a batch of `settings.row_schema`."""
-    return _rows(((_changed(record, settings), columns) for record, columns in records), settings)
+    return _rows(((_changed(record, settings), columns) for record, columns in records), settings, _bytes)
 
 
 def own_rows(records: Iterable[Single], settings: EventSettings) -> pa.RecordBatch:
-    """The same for records that are tailrace's own, which no transform changes."""
-    return _rows(records, settings)
+    """The same for records that are tailrace's own, which no transform changes.
+
+    They are JSON where the format has no form for them: nothing is to be lost.
+    """
+    return _rows(records, settings, _own_bytes)
 
 
 def _rows(
-    records: Iterable[tuple[RecordLayout | None, Mapping[str, object]]], settings: EventSettings
+    records: Iterable[tuple[RecordLayout | None, Mapping[str, object]]], settings: EventSettings, written: Written
 ) -> pa.RecordBatch:
     rows = []
     for record, columns in records:
         if record is not None:
             try:
-                rows.append(_row(record, columns, settings))
+                rows.append(_row(record, columns, settings, written))
             except Refused as fault:
                 raise _error(fault, record) from None
     return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
@@ -66,16 +71,26 @@ def _value(leaf: Node) -> object:
     return array_of(leaf, None, np.zeros(1, np.int32))[0].as_py()
 
 
-def _row(record: RecordLayout, columns: Mapping[str, object], settings: EventSettings) -> dict[str, object]:
+def _row(
+    record: RecordLayout, columns: Mapping[str, object], settings: EventSettings, written: Written
+) -> dict[str, object]:
     record = replace(record, topic=record.topic if isinstance(record.topic, str) else str(_value(record.topic)))
     return {
         **columns,
         "topic": record.topic,
-        "key": _bytes(record.key, settings.key_format, settings.key_schemas_enable, record),
-        "value": _bytes(record.value, settings.value_format, settings.value_schemas_enable, record),
+        "key": written(record.key, settings.key_format, settings.key_schemas_enable, record),
+        "value": written(record.value, settings.value_format, settings.value_schemas_enable, record),
         "headers": header_pairs(replace(record, headers=_folded(record.headers)), settings),
         "op": record.op,
     }
+
+
+def _own_bytes(layout: Node | None, form: Format | str, schemas: bool, record: RecordLayout) -> object:
+    try:
+        found = _bytes(layout, form, schemas, record)
+    except ConversionError:
+        found = None
+    return _bytes(layout, "json", schemas, record) if found is None else found
 
 
 def _folded(headers: Iterable[Header]) -> tuple[Header, ...]:

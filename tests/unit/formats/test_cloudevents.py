@@ -17,6 +17,7 @@ from tailrace.errors import ConfigError, ConversionError
 from tailrace.events.heartbeat import heartbeat_row
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tailrace.events.single import own_rows
 from tailrace.records.layout import Constant, Header, RecordLayout, Struct
 from tests.event_settings import event_settings
 from tests.unit.events.changes import batch, table
@@ -104,6 +105,13 @@ def test_what_is_no_change_has_no_event() -> None:
     (beat,) = heartbeat_row(5, 7, settings()).to_pylist()
     assert beat["value"] is None
     assert beat["key"] is not None
+
+
+def test_records_of_the_quarantine_topic_are_json() -> None:
+    record = RecordLayout("quarantine", "q", None, Struct((), "tailrace.Quarantine"))
+    for form in ("cloudevents", "bytearray"):
+        chosen = event_settings("server", "golden", value_format=form, value_schemas_enable=False)
+        assert own_rows([(record, {})], chosen).to_pylist()[0]["value"] == b"{}"
 
 
 @pytest.mark.parametrize(

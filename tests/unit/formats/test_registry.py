@@ -9,6 +9,8 @@ import pytest
 
 from tailrace.columns import ChangeBatch, Column
 from tailrace.config.formats import Format
+from tailrace.connectors.mongodb.records.records import numbered_rows
+from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, RegistryError
@@ -18,8 +20,11 @@ from tailrace.events.table_plan import table_plan
 from tailrace.formats.registry import ids
 from tailrace.formats.registry.shape import shape
 from tests.event_settings import event_settings
+from tests.golden.avro import opened
 from tests.servers.registry import Registry
 from tests.unit.events.changes import batch, table
+from tests.unit.mongodb.test_placing import packed
+from tests.unit.mongodb.test_placing import settings as mongodb_settings
 
 TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
 CHANGES = batch(TABLE, [("c", None, ("1", "a")), ("u", None, ("1", "b")), ("d", ("1", None), None)])
@@ -148,7 +153,7 @@ def test_schemas_may_have_to_be_there(registry: Registry) -> None:
 
 
 def test_the_latest_schema_has_to_have_the_fields_of_the_records(registry: Registry) -> None:
-    chosen = confluent(registry, use_latest_version="true")
+    chosen = confluent(registry, use_latest_version="true", auto_register_schemas="false")
     registry.registered("server.public.t-value", '"string"')
     with pytest.raises(RegistryError, match=r"latest schema of the subject server\.public\.t-value has other fields"):
         rows(CHANGES, chosen)
@@ -215,6 +220,26 @@ def test_ids_in_headers_are_refused_by_name() -> None:
     }
     with pytest.raises(ConfigError, match=r"headers\.enabled is true, its default, and ids in headers are not written"):
         parse("postgres", POSTGRES | given)
+
+
+def test_documents_are_written(registry: Registry) -> None:
+    named = {
+        f"{part}_converter_apicurio_registry_{name}": text
+        for part in ("key", "value")
+        for name, text in (("url", registry.apicurio), ("auto-register", "true"), ("headers_enabled", "false"),
+                           ("as-confluent", "true"))
+    }  # fmt: skip
+    converter = "io.apicurio.registry.utils.converter.AvroConverter"
+    given = mongodb_settings(key_converter=converter, value_converter=converter, **named)
+    segment = read_documents(("d", "a"), *packed([{"_id": 1, "v": 'a "text"'}]), 1 << 40, 1)
+    ((found, _),) = numbered_rows(segment, given)
+    (row,) = found.to_pylist()
+    key, value = (opened(row[part], registry.schemas) for part in ("key", "value"))
+    assert isinstance(key, dict)
+    assert isinstance(value, dict)
+    assert key["payload"] == {"id": '"1"'}
+    assert value["payload"]["after"].string == '{"_id": 1,"v": "a \\"text\\""}'
+    assert value["payload"]["updateDescription"] == "null"
 
 
 def test_nulls_may_stay_where_a_column_has_a_default() -> None:

@@ -1,4 +1,4 @@
-"""The encoding Avro: a layout is compiled to literals with leaves between them, behind what names its schema. Worker."""
+"""The encoding Avro: a layout becomes literals with leaves between them, behind what names its schema. Worker."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from tailrace.assembly.programs import Fragment, Programs
 from tailrace.buffers import binary_array, text_buffers
 from tailrace.columns.logical import LogicalType
-from tailrace.errors import ConfigError
+from tailrace.errors import ConfigError, ConversionError
 from tailrace.formats.arrow import computed, image_values, read_json
 from tailrace.formats.assembled import AssembledBlock, Assembly, Hole
 from tailrace.formats.avro.options import Options, options_of
 from tailrace.formats.avro.pieces import array_piece, json_piece, takes_arrow
 from tailrace.formats.avro.schema import full_name, schema_text
-from tailrace.formats.avro.values import branches, writer
+from tailrace.formats.avro.values import NullError, branches, null_is_no_value, writer
 from tailrace.formats.base import Taken
 from tailrace.formats.json.pieces import spread
 from tailrace.formats.registry.ids import prefix, schema_id
@@ -135,6 +135,12 @@ class _Block(AssembledBlock):
         return self._spread(array_piece(values, hole.way, self._rules), places)
 
     def _image(self, leaf: ImageColumn) -> Fragment:
+        try:
+            return self._image_piece(leaf)
+        except NullError as error:
+            raise ConversionError(*null_is_no_value(error.schema, leaf.column.source_name)) from None
+
+    def _image_piece(self, leaf: ImageColumn) -> Fragment:
         plan = leaf.column
         if takes_arrow(plan.schema, arrow_type_of(plan.schema)):
             return array_piece(image_values(leaf, self._columns), plan.schema, self._rules)

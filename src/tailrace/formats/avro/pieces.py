@@ -17,10 +17,9 @@ import pyarrow as pa
 from tailrace.assembly.programs import Fragment
 from tailrace.buffers import Bytes, readonly, text_buffers, valid_flags
 from tailrace.columns.logical import LogicalType
-from tailrace.errors import ConversionError
 from tailrace.formats.avro.kernels import fixed, integers, json_base64, json_integers, texts
 from tailrace.formats.avro.schema import Rules
-from tailrace.formats.avro.values import branches, null_is_no_value, writer
+from tailrace.formats.avro.values import NullError, branches, writer
 from tailrace.formats.json.pieces import values_fragment
 from tailrace.values.fragments import json_array
 
@@ -110,7 +109,7 @@ def _piece(schema: LogicalType, count: int, room: int, write: Callable[..., Any]
     mark, null = branches(schema)
     out, offsets = np.empty(max(room, 1), np.uint8), np.zeros(count + 1, np.int32)
     if write(mark, null, out, offsets):
-        raise ConversionError(*null_is_no_value(schema))
+        raise NullError(schema)
     return Fragment(readonly(out), readonly(offsets))
 
 

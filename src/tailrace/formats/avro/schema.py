@@ -1,4 +1,4 @@
-"""Avro's schema of a logical type, as Confluent's AvroData makes it, which Apicurio's converter follows. Any process."""
+"""Avro's schema of a logical type, as Confluent's and Apicurio's converters make it. Any process."""
 
 from __future__ import annotations
 

@@ -11,6 +11,17 @@ from tailrace.columns.logical import STRING, LogicalType
 from tailrace.errors import ConversionError
 from tailrace.formats.avro.schema import Rules, is_map, null_is_last
 
+
+
+class NullError(ConversionError):
+    """A null of a `schema` that does not allow it."""
+
+    def __init__(self, schema: LogicalType) -> None:
+        super().__init__(*null_is_no_value(schema))
+        self.args = (schema,)
+        self.schema = schema
+
+
 Writer = Callable[[Any], bytes]
 """Makes the bytes of a value that has the form it has in JSON; null is None."""
 
@@ -44,7 +55,7 @@ def writer(schema: LogicalType, rules: Rules) -> Writer:
 
         def required(value: Any) -> bytes:
             if value is None:
-                raise ConversionError(*null_is_no_value(schema))
+                raise NullError(schema)
             return plain(value)
 
         return required
@@ -52,11 +63,11 @@ def writer(schema: LogicalType, rules: Rules) -> Writer:
     return lambda value: absent if value is None else before + plain(value)
 
 
-def null_is_no_value(schema: LogicalType) -> tuple[str, str]:
-    """What is said of a null in a field whose schema does not allow one."""
-    of = f"{schema.connect}" if schema.name is None else schema.name
+def null_is_no_value(schema: LogicalType, column: str = "") -> tuple[str, str]:
+    """What is said of a null in a field whose schema does not allow one, of the column where that is known."""
+    of = f"A field of type {schema.name or schema.connect}" if not column else f"The column {column}"
     return (
-        f"A field of type {of} is null, and its Avro schema does not allow that.",
+        f"{of} is null in a record, and its Avro schema does not allow that.",
         "Its value does not fit its type in events: set event.converting.failure.handling.mode to fail to be told "
         "which column it is, or leave the column out (column.exclude.list).",
     )

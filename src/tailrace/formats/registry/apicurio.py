@@ -1,4 +1,4 @@
-"""Apicurio's own interface of its registry, versions 2 and 3: the ids that its converters write are only there. Worker."""
+"""Apicurio's own interface of its registry, versions 2 and 3, which has all ids that its converters write. Worker."""
 
 from __future__ import annotations
 

@@ -28,8 +28,11 @@ _APIS = "the address ends in /apis/registry/v2 or /apis/registry/v3"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a registry is reached: `url`, empty where nothing names it; what proves who asks, `bearer` by the names of Confluent's options; and, as places of PEM
-    files, whom to trust and with which certificate to come."""
+    """How a registry is reached.
+
+    `url` is empty where nothing names it. User and password, `headers` and `bearer`, by the names of Confluent's
+    options, prove who asks. `trusted`, `certificate` and `key` are places of PEM files.
+    """
 
     url: str
     user: str = field(default="", repr=False)
@@ -92,6 +95,9 @@ def confluent(part: str, given: Given) -> Registry:
     if given.word("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
         names = ("bearer.auth.token", "bearer.auth.logical.cluster", "bearer.auth.identity.pool.id")
         bearer = tuple((name, given.text(name)) for name in names if given.text(name))
+        for name in names[:2]:
+            if not given.text(name):
+                raise ConfigError(f"{given.prefix}{name} is missing.", "STATIC_TOKEN needs a token and its cluster.")
     strategy = _strategy(given, f"{part}.subject.name.strategy")
     given.idle("schemas.cache.config", "schemas.cache.size", "max.schemas.per.subject", "id.compatibility.strict",
                "avro.remove.java.properties", "avro.use.logical.type.converters", "http.connect.timeout.ms",
@@ -102,7 +108,7 @@ def confluent(part: str, given: Given) -> Registry:
     registers = given.boolean("auto.register.schemas", True)
     latest = given.boolean("use.latest.version", False)
     normalizes = given.boolean("normalize.schemas", False)
-    return Registry("confluent", part, option, access, registers and not latest, latest, strategy, normalizes)
+    return Registry("confluent", part, option, access, registers, latest and not registers, strategy, normalizes)
 
 
 def apicurio(part: str, given: Given) -> Registry:
@@ -165,7 +171,10 @@ def _login(given: Given) -> str:
     """`user:password`, empty where there is none."""
     source = given.word("basic.auth.credentials.source", ("", "URL", "USER_INFO"), "")
     info = given.text("basic.auth.user.info", "schema.registry.basic.auth.user.info")
-    return info if source == "USER_INFO" else ""
+    if source == "USER_INFO":
+        return info
+    given.idle("basic.auth.user.info", "schema.registry.basic.auth.user.info")
+    return ""
 
 
 def _strategy(given: Given, name: str) -> str:
