@@ -148,7 +148,12 @@ def examine(
     for name, text in given.items():
         reading.take(name, text)
     values = reading.settle()
-    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
+    if traits.rewrites_layouts:
+        made, wrong = transforms(values)
+        reading.faults += wrong
+        reading.notices += [notice for transform in made for notice in getattr(transform, "notices", ())]
+    else:
+        reading.faults += _before_transforms(values)
     outcomes, rest = attributed(reading.told(), reading.faults, unknown)
     left = {*rest, *(fault for fault in reading.faults if not _is_of(fault, unknown))}
     faults = tuple(fault for fault in reading.faults if fault in left)

@@ -65,6 +65,10 @@ class Sink(ABC):
         """
         return None
 
+    def missing(self) -> list[str]:
+        """What has to be given before a start and is not: sentences, for `tailrace check --offline`."""
+        return []
+
     def advice(self) -> list[Finding]:
         """What `tailrace check` warns of, though records can be written. Connects to nothing."""
         return []
