@@ -48,7 +48,7 @@ class Pipeline:
         conf: Mapping[str, str] | None = None,
     ) -> None:
         self.run = run
-        self.sink = sinks.open(run.sink.name, run.sink.options)
+        self.sink = sinks.open(run.sink.name, run.sink.options, run.source)
         self.query: StreamingQuery | None = None
         self._spark = spark
         self._lock = CheckpointLock(run.checkpoint) if run.checkpoint is not None else None
