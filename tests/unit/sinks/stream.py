@@ -59,10 +59,10 @@ class Stream:
         return self
 
     @property
-    def writeStream(self) -> Stream:  # noqa: N802 - Spark's name
+    def writeStream(self) -> Stream:
         return self
 
-    def queryName(self, name: str) -> Stream:  # noqa: N802 - Spark's name
+    def queryName(self, name: str) -> Stream:
         return self
 
     def trigger(self, **how: Any) -> Stream:
@@ -71,7 +71,7 @@ class Stream:
     def option(self, name: str, value: str) -> Stream:
         return self
 
-    def foreachBatch(self, write: Callable[[Any, int], None]) -> Stream:  # noqa: N802 - Spark's name
+    def foreachBatch(self, write: Callable[[Any, int], None]) -> Stream:
         self._write = write
         return self
 

@@ -134,7 +134,7 @@ def test_a_server_that_does_not_answer_and_one_that_speaks_otherwise(tmp_path: P
         thread, _ = in_background(speak)
         sink = sinks.open("http", options | {"timeout.ms": "10000"})
         assert isinstance(sink, HttpSink)
-        with pytest.raises(ConnectionFailed, match="its answer is no HTTP|Connection reset|Broken pipe"):
+        with pytest.raises(ConnectionFailed, match=r"its answer is no HTTP|Connection reset|Broken pipe"):
             started(sink, tmp_path).batch([row("t", 1)])
         thread.join()
 
