@@ -6,6 +6,7 @@ A pipeline knows no sink by its name: it goes by what the class of the sink says
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import re
 from abc import ABC, abstractmethod
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+TOPICS = "topic.creation."
+"""The beginning of the options that say how topics are made."""
+
+_log = logging.getLogger("tailrace")
+
 Order = Literal["topic", "key"]
 Delivery = Literal["exactly once", "at least once"]
 
@@ -38,6 +44,8 @@ class Sink(ABC):
 
     `columns` are those of the row (`tailrace.columns.row`) that `start` reads. The source makes and sends these, and
     the few that the pipeline reads itself: the JVM copies every column of every row twice.
+
+    `places` are those of `tailrace.columns.row.PLACES` that it reads besides, where a transform fills them.
 
     `order` is what the sink needs of the order of records. `topic`: the records of a topic come as `event.order` says,
     in the order of the log unless the configuration names another. `key`: the order of each key is enough, since the
@@ -54,6 +62,7 @@ class Sink(ABC):
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]] = COLUMNS
+    places: ClassVar[tuple[str, ...]] = ()
     order: ClassVar[Order] = "topic"
     delivery: ClassVar[Delivery]
     jars: ClassVar[tuple[Jar, ...]] = ()
@@ -63,11 +72,13 @@ class Sink(ABC):
     def __init__(self, options: Mapping[str, str]) -> None:
         """Read the options. Connects to nothing; raises SinkError for an option that is unknown or wrong."""
 
-    def adopt(self, source: Config) -> None:  # noqa: B027 - most sinks need nothing of the connector
+    def adopt(self, source: Config) -> None:
         """Read what the connector's options say of the records. Connects to nothing.
 
         Raises ConfigError or SinkError for what the sink cannot follow.
         """
+        if any(name.startswith(TOPICS) for name in source.given):
+            _log.warning("%s* has no effect: the sink %s makes no topics", TOPICS, self.name)
 
     @property
     def folder(self) -> str | None:

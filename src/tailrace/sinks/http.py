@@ -64,6 +64,7 @@ class HttpSink(OneWriter):
         self._media = (_MEDIA_BATCH if self._batches else _MEDIA)["json"]
 
     def adopt(self, source: Config) -> None:
+        super().adopt(source)
         form = format_of(source["value.converter"]).rpartition(".")[2].lower().removesuffix("converter")
         if self._batches and form not in _MEDIA_BATCH:
             raise SinkError(
