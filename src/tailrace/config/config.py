@@ -249,8 +249,7 @@ class _Reading:
         if is_older:
             self.notices.append(f"{name} is the older name of {option.name}: use that.")
         if is_older or lower in self._aliases:
-            why = f"{option.name} is its name {'now' if is_older else 'here'}"
-            self.outcomes[written] = Outcome(written, "translated", why, option.name)
+            self.outcomes[written] = Outcome(written, "translated", "", option.name)
         self._read(option, written, canonical, text)
 
     def _read(self, option: Option, written: str, canonical: str, text: str) -> None:

@@ -88,8 +88,8 @@ class Sink(ABC):
         """
         return None
 
-    def missing(self) -> list[str]:
-        """What has to be given before a start and is not: sentences, for `tailrace check --offline`."""
+    def missing(self) -> list[Finding]:
+        """Warnings of options that a start needs and that are not there yet. Looks nothing up."""
         return []
 
     def advice(self) -> list[Finding]:

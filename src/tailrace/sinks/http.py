@@ -73,9 +73,12 @@ class HttpSink(OneWriter):
             )
         self._media = (_MEDIA_BATCH if self._batches else _MEDIA).get(form, "application/octet-stream")
 
+    def missing(self) -> list[Finding]:
+        return [] if self._client else [Finding("warning", "sink", "debezium.sink.http.url is not set.", _URL)]
+
     def advice(self) -> list[Finding]:
         if self._client is None:
-            return [Finding("warning", "sink", "debezium.sink.http.url is not set.", _URL)]
+            return self.missing()
         at = self._client.address
         if at.scheme == "http" and advice.is_elsewhere(at.host):
             return [advice.in_the_clear(at.host, "Give a URL that begins with https://.", "The sink's connection")]

@@ -71,11 +71,16 @@ class RedisSink(OneWriter):
         self._skips_heartbeats = settings.flag("skip.heartbeat.messages", True)
         self._connection: RedisConnection | None = None
 
+    def missing(self) -> list[Finding]:
+        if self._address:
+            return []
+        return [Finding("warning", "sink", "debezium.sink.redis.address is not set.", _ADDRESS)]
+
     def advice(self) -> list[Finding]:
-        found = []
-        if not self._address:
-            found.append(Finding("warning", "sink", "debezium.sink.redis.address is not set.", _ADDRESS))
-        elif self._tls is None and advice.is_elsewhere(self._host):
+        found = self.missing()
+        if found:
+            return found
+        if self._tls is None and advice.is_elsewhere(self._host):
             remedy = "Set debezium.sink.redis.ssl.enabled = true."
             found.append(advice.in_the_clear(self._host, remedy, "The sink's connection"))
         elif self._tls is not None and not self._tls.check_hostname:
