@@ -1,4 +1,7 @@
-"""The `tailrace` command: run, check, migrate, signal, demo, version. Exit codes are those of `tailrace.errors`, 0 and 130."""
+"""The `tailrace` command: run, check, migrate, signal, demo, version.
+
+Exit codes are those of `tailrace.errors`, 0 and 130.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What becomes of a Debezium user's file: `tailrace check --offline` and `tailrace migrate`. Driver; connects to nothing.
+"""What becomes of a Debezium user's file: `tailrace check --offline` and `tailrace migrate`. Driver.
 
-Neither shows the value of any entry: a file holds secrets in places that nobody here knows of.
+Nothing is connected to. Neither shows the value of any entry: a file holds secrets in places that nobody here knows of.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from tailrace.events.settings import TODAY, EventSettings
 from tailrace.sinks.base import Sink
 
 _LITERAL = re.compile(r"(?:[\w$ \-]|\\\.|\.)+")
-_GENERATIONS = ("topic.prefix", "database.server.name", "mongodb.name")
 _STATES = ("kept", "translated", "without effect", "refused")
 
 
@@ -122,7 +121,7 @@ def _outcomes(judgement: Judgement) -> Iterator[str]:
     examination = judgement.examination
     for outcome in examination.outcomes:
         yield f"{outcome.state:<15} {_outcome(outcome, outcome.name in examination.waiting)}"
-    counts = Counter(outcome.state for outcome in examination.outcomes)
+    counts: Counter[str] = Counter(outcome.state for outcome in examination.outcomes)
     told = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
     yield ""
     yield f"{_count(len(examination.outcomes), 'entry', 'entries')}: {told or 'nothing'}."
@@ -170,8 +169,9 @@ def _generation(examination: Examination, config: Config) -> str:
     if "event.format" in given:
         why = "event.format says so"
     else:
-        named = next((name for name in _GENERATIONS if name in given and examination.run is not None), "")
-        why = f"{named} is given" if named else "nothing names a generation"
+        generations = registry.find(config.connector).load_options().generations
+        named = [name for name, form in generations.items() if form == config.event_format and name in given]
+        why = f"{named[0]} is given" if named else "nothing names another generation"
     return f"events of {events}, as {why}"
 
 
@@ -241,7 +241,12 @@ def rendered(path: str | Path, entries: Mapping[str, str]) -> str:
         named = {"name": config.pop("name")} if "name" in config else {}
         document = named | {"config": config} if named else config
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    return "".join(f"{_escaped(name, is_name=True)}={_escaped(text)}\n" for name, text in entries.items())
+    return "".join(line(name, text) for name, text in entries.items())
+
+
+def line(name: str, text: str) -> str:
+    """An entry as a line of a .properties file."""
+    return f"{_escaped(name, is_name=True)}={_escaped(text)}\n"
 
 
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}

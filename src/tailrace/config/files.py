@@ -215,7 +215,7 @@ def _examined(
     sorting = _Sorting(resolved, {*SERVER_SINKS, *sinks})
     unknown = [option for option, entry in sorting.origins.items() if entry in waiting]
     found = examine(sorting.options, unknown)
-    outcomes, rest = attributed(sorting.outcomes.values(), sorting.faults)
+    outcomes, _ = attributed(sorting.outcomes.values(), sorting.faults)
     prefix = _SOURCE if sorting.is_servers else ""
     for outcome in found.outcomes:
         entry = sorting.origins.get(outcome.name)
