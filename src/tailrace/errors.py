@@ -8,6 +8,7 @@
     ├── PositionLost             5   slot gone, recreated or ahead of the checkpoint: what was lost, what to do
     ├── DecodeError              6   bytes of the log that do not follow the protocol; carries the offset
     ├── ConversionError          7   a value that its column type does not allow; names table, column, position
+    │   └── TransformError       7   a record that a transform cannot take; names transform, field, table, position
     ├── SinkError                8   the sink is unknown or refuses the records
     ├── JvmLost                  9   Spark's JVM has ended: killed, or out of memory
     ├── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
@@ -75,6 +76,10 @@ class DecodeError(TailraceError):
 
 class ConversionError(TailraceError):
     exit_code = 7
+
+
+class TransformError(ConversionError):
+    """A transform cannot take a record, or a value of it."""
 
 
 class SinkError(TailraceError):

@@ -26,8 +26,8 @@ class Extensions:
 
     def __init__(self, group: str, kind: str, places: Mapping[str, str], error: type[TailraceError]) -> None:
         self.places = places
+        self.kind = kind
         self._group = group
-        self._kind = kind
         self._error = error
 
     def names(self) -> tuple[str, ...]:
@@ -53,10 +53,10 @@ class Extensions:
             known = self.names()
             close = difflib.get_close_matches(name, known, n=1)
             nearest = f"; the nearest is {close[0]}" if close else ""
-            raise self._error(f"There is no {self._kind} {name!r}{nearest}.", f"Known: {', '.join(known)}.")
+            raise self._error(f"There is no {self.kind} {name!r}{nearest}.", f"Known: {', '.join(known)}.")
         if len(packages) > 1:
             raise self._error(
-                f"The {self._kind} {name} is in several packages: {', '.join(packages)}.", "Keep one of them."
+                f"The {self.kind} {name} is in several packages: {', '.join(packages)}.", "Keep one of them."
             )
         if not points:
             return self.own(name)
@@ -65,7 +65,7 @@ class Extensions:
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             raise self._error(
-                f"The {self._kind} {name} of the package {packages[0]} cannot be loaded: {said}.",
+                f"The {self.kind} {name} of the package {packages[0]} cannot be loaded: {said}.",
                 "Mend that package, or remove it.",
             ) from error
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,9 +48,32 @@ def test_an_encoding_touches_one_file_outside_its_own() -> None:
     assert {place: files - {HEADERS} for place, files in touched.items()} == {place: {TABLE} for place in touched}
 
 
-def test_a_transform_touches_no_file_outside_its_own() -> None:
-    """The table of our own is empty: each is found by its entry point."""
-    assert not transforms.KNOWN.places
+def test_a_transform_touches_one_file_outside_its_own() -> None:
+    """Nothing but the table of transforms says where one is, and none outside of their room imports one."""
+    rooms = {
+        place.partition(":")[0] for part in (transforms.KNOWN, transforms.PREDICATES) for place in part.places.values()
+    }
+    found = {
+        name
+        for name, tree in modules()
+        if not name.startswith("transforms/") and rooms.intersection(imported(name, tree))
+    }
+    assert rooms
+    assert all(room.startswith("tailrace.transforms.") for room in rooms)
+    assert not found
+
+
+def test_transforms_are_made_without_spark() -> None:
+    """Those of the table run in workers and planners of any session."""
+    places = {
+        place.partition(":")[0] for part in (transforms.KNOWN, transforms.PREDICATES) for place in part.places.values()
+    }
+    code = (
+        "import sys\n"
+        + "".join(f"import {place}\n" for place in sorted(places))
+        + "assert 'pyspark' not in sys.modules"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_only_encodings_put_documents_together() -> None:

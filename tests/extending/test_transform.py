@@ -74,7 +74,7 @@ def test_its_options_are_its_own() -> None:
     assert parse("postgres", POSTGRES | ROWS | {"transforms.rows.field": "id"})["transforms"] == ["rows"]
     for more, said in (
         ({"transforms.rows.fild": "id"}, "is not supported: It has no option fild"),
-        ({"transforms.rows.predicate": "p"}, "predicates are not available yet"),
+        ({"transforms.rows.predicate": "p"}, r"transforms\.rows\.predicate names a predicate that predicates does not"),
         ({"transforms.other.field": "id"}, "belongs to no transform that transforms names"),
         ({"transforms": "rows,more"}, r"transforms\.more\.type is missing"),
     ):

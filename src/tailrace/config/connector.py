@@ -142,12 +142,12 @@ RECORDS = (
            deprecated_names=("event.deserialization.failure.handling.mode",)),
     Option("event.converting.failure.handling.mode", Kind.TEXT, "What follows a value that cannot be converted.",
            "warn", choices=("fail", "warn", "skip")),
-    Option("transforms", Kind.LIST, "Names of transforms, in order; each is of another package.", []),
+    Option("transforms", Kind.LIST, "Names of transforms, in the order in which records pass through them.", []),
     Option("transforms.<name>.<option>", Kind.TEXT, "Options of a transform, of which `type` says which it is.",
            pattern=r"transforms\..+"),
-    Option("predicates", Kind.LIST, "Predicates of transforms.", [], unsupported="transforms are not available yet"),
-    Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate.", pattern=r"predicates\..+",
-           unsupported="transforms are not available yet"),
+    Option("predicates", Kind.LIST, "Names of predicates, which say what records transforms are for.", []),
+    Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate, of which `type` says which it is.",
+           pattern=r"predicates\..+"),
 )  # fmt: skip
 
 FLOW = (

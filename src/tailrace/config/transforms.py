@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from tailrace.errors import ConfigError
 from tailrace.extensions import Extensions
 
-KNOWN = Extensions("tailrace.transforms", "transform", {}, ConfigError)
-"""Transforms by the text of `transforms.<name>.type`."""
+_CONNECT = "org.apache.kafka.connect.transforms."
 
-_PREDICATES = ("predicate", "negate")
+KNOWN = Extensions("tailrace.transforms", "transform", {}, ConfigError)
+"""Transforms by the text of `transforms.<name>.type`; each place holds what makes one of its options."""
+
+PREDICATES = Extensions(
+    "tailrace.predicates",
+    "predicate",
+    {
+        f"{_CONNECT}predicates.TopicNameMatches": "tailrace.transforms.predicates:topic_name_matches",
+        f"{_CONNECT}predicates.HasHeaderKey": "tailrace.transforms.predicates:has_header_key",
+        f"{_CONNECT}predicates.RecordIsTombstone": "tailrace.transforms.predicates:record_is_tombstone",
+    },
+    ConfigError,
+)
+"""Predicates by the text of `predicates.<name>.type`."""
+
+_CONDITIONAL = "tailrace.transforms.predicates"
 
 
 def transforms(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[str]]:
@@ -19,30 +34,74 @@ def transforms(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[str]]:
 
     Faults name options and never their values.
     """
-    names: list[str] = values.get("transforms") or []
-    options = {name: str(text).strip() for name, text in values.items() if name.lower().startswith("transforms.")}
     faults: list[str] = []
-    made: list[Any] = []
-    for name in names:
-        start = f"transforms.{name}."
-        own = {option.removeprefix(start): options.pop(option) for option in list(options) if option.startswith(start)}
+    predicates = _parts(values, "predicates", PREDICATES, ("of_topic", "of"), faults)
+    conditions: dict[str, tuple[str, bool]] = {}
+    made = _parts(values, "transforms", KNOWN, ("route", "rewrite"), faults, conditions)
+    for name, (predicate, negate) in conditions.items():
+        if predicate not in (values.get("predicates") or []):
+            faults.append(f"transforms.{name}.predicate names a predicate that predicates does not name")
+        elif name in made and predicate in predicates:
+            made[name] = import_module(_CONDITIONAL).Conditional(made[name], predicates[predicate], negate)
+    return tuple(made.values()), faults
+
+
+def _parts(
+    values: Mapping[str, Any],
+    area: str,
+    known: Extensions,
+    methods: tuple[str, ...],
+    faults: list[str],
+    conditions: dict[str, tuple[str, bool]] | None = None,
+) -> dict[str, Any]:
+    """The transforms or predicates by their names, in their order; `conditions` get the predicates of transforms."""
+    options = {name: str(text).strip() for name, text in values.items() if name.lower().startswith(f"{area}.")}
+    made: dict[str, Any] = {}
+    for name in values.get(area) or []:
+        start = f"{area}.{name}."
+        own = {option[len(start) :]: options.pop(option) for option in list(options) if option.startswith(start)}
         kind = own.pop("type", "")
-        refused = [option for option in _PREDICATES if option in own]
-        faults += [f"{start}{option} is not supported: predicates are not available yet" for option in refused]
+        if conditions is not None:
+            faults += _condition(name, own, conditions)
         if not kind:
             faults.append(f"{start}type is missing")
-        elif not refused:
-            try:
-                made.append(_made(kind, own))
-            except ConfigError as error:
-                faults.append(f"{start}type = {kind} is not supported: {error.message.rstrip('.')}")
-    faults += [f"{name} belongs to no transform that transforms names" for name in options]
-    return tuple(made), faults
-
-
-def _made(kind: str, options: Mapping[str, str]) -> Any:
-    made = KNOWN.load(kind)(options)
-    missing = [part for part in ("route", "rewrite") if not callable(getattr(made, part, None))]
-    if missing:
-        raise ConfigError(f"It is no transform, for it has no {' and no '.join(missing)}.", "Mend its package.")
+            continue
+        try:
+            made[name] = _made(known, kind, own, methods)
+        except ConfigError as error:
+            faults.append(f"{start}type = {kind} is not supported: {error.message.rstrip('.')}")
+    faults += [f"{name} belongs to no {area[:-1]} that {area} names" for name in options]
     return made
+
+
+def _condition(name: str, own: dict[str, str], conditions: dict[str, tuple[str, bool]]) -> list[str]:
+    """Take a transform's predicate out of its options; what is wrong with it."""
+    predicate, negate = own.pop("predicate", ""), own.pop("negate", "").lower()
+    if negate not in ("", "true", "false"):
+        return [f"transforms.{name}.negate must be true or false"]
+    if predicate:
+        conditions[name] = predicate, negate == "true"
+    return [f"transforms.{name}.negate needs a predicate"] if negate and not predicate else []
+
+
+def _made(known: Extensions, kind: str, options: Mapping[str, str], methods: tuple[str, ...]) -> Any:
+    made = _maker(known, kind)(options)
+    missing = [part for part in methods if not callable(getattr(made, part, None))]
+    if missing:
+        raise ConfigError(f"It is no {known.kind}, for it has no {' and no '.join(missing)}.", "Mend its package.")
+    return made
+
+
+def _maker(known: Extensions, kind: str) -> Any:
+    """What makes the transform or predicate of a type: its class in Java, or the last part of that where one alone has
+    it."""
+    if kind in known.places:
+        # to look for other packages takes a tenth of a second
+        return known.own(kind)
+    if "." not in kind:
+        alike = [name for name in known.places if name.rpartition(".")[2] == kind]
+        if len(alike) > 1:
+            raise ConfigError(f"It may be one of {' and '.join(alike)}.", "Write one of them.")
+        if alike:
+            return known.own(alike[0])
+    return known.load(kind)

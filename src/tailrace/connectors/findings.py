@@ -38,7 +38,7 @@ def demanded(findings: Sequence[Finding]) -> list[Finding]:
 
 def collisions(settings: EventSettings, tables: Sequence[Any]) -> list[Finding]:
     """Tables (TableId) whose topics or schemas get one name, because illegal characters or cases are lost in it."""
-    for what, of in (("topic", names.topic), ("schema name", names.schema_prefix)):
+    for what, of in (("topic", names.own_topic), ("schema name", names.schema_prefix)):
         seen: dict[str, list[Any]] = {}
         name_of: Callable[[EventSettings, Any], str] = of
         for table in tables:

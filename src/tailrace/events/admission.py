@@ -49,7 +49,7 @@ class Admission:
 
     def _tell_tables(self, table: TableId) -> None:
         settings = self._settings
-        topic = names.topic(settings, table)
+        topic = names.own_topic(settings, table)
         first = self._topics.setdefault(topic, table)
         if first != table:
             self._warn(f"the tables {first} and {table} share the topic {topic}")

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace import formats
 from tailrace.assembly.programs import KINDS
@@ -19,12 +18,12 @@ from tailrace.events.envelope import marker_text
 from tailrace.events.form import Records as Shown
 from tailrace.events.form import SourceForm
 from tailrace.events.headers import header_column
-from tailrace.events.kinds import KnownRecords
+from tailrace.events.kinds import KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
-from tailrace.events.table_plan import TablePlan, TablePlans
-from tailrace.formats.arrow import computed
+from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
+from tailrace.formats.arrow import array_of, computed
 from tailrace.records.columns import Same, Texts
-from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, Computed, ImageColumn
+from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
 from tailrace.values.conversion import ColumnPlan
 
 MAX_RECORDS = 8_192
@@ -93,9 +92,11 @@ class Block:
         batch = of_batch.batch
         self.batch, self.settings, self.plans = batch, of_batch.settings, tables.plans
         self.kept, self.lost = of_batch.kept, lost
-        self._of_batch, self._now = of_batch, now
+        self.made: dict[Hashable, Any] = {}
+        self._of_batch, self._now, self._tables = of_batch, now, tables
         self.low, self.high = changes
-        self.change, self.op, self._kinds, self._of = records.change, records.op, records.kinds, records.of
+        self._records = records
+        self.change, self.op, self._of = records.change, records.op, records.of
         # which of the plans each record has; None where there is one
         self.table = None if tables.of is None else tables.of[self.change]
         self.transaction = batch.transaction[self.change]
@@ -110,6 +111,22 @@ class Block:
         shown = Shown(self.low, self.high, self.change, self.transaction, marker, self.index)
         self.source = of_batch.source.block(shown)
         self._values: dict[str, pa.Array | Same] = {}
+
+    def told_apart(self) -> Block:
+        """The block whose records have layouts that depend on no value any more, without those that are left out.
+
+        Raises RefusedChange.
+        """
+        if all(isinstance(kind, KindPlan) for kind in self._records.kinds):
+            return self
+        records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places))
+        found = Block(self._of_batch, self._tables, records, (self.low, self.high), self._now, self.lost)
+        found.made = self.made
+        return found
+
+    @property
+    def _kinds(self) -> list[KindPlan]:
+        return [kind for kind in self._records.kinds if isinstance(kind, KindPlan)]
 
     # --- columns -------------------------------------------------------------------------------------------------
 
@@ -153,7 +170,7 @@ class Block:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of `settings.row_schema`."""
+        """The block as rows of `settings.row_schema`. Raises Refused."""
         settings, commit_us = self.settings, self.batch.transactions.commit_us
         blocks = formats.Blocks(self)
         return rows_of(
@@ -184,7 +201,7 @@ class Block:
         return blocks.of(encoding).encode([kind.value for kind in self._kinds], self._of)
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
-        """The keys and the values of the records as their formats make them."""
+        """The keys and the values of the records as their formats make them. Raises Refused."""
         blocks = formats.Blocks(self)
         return self._key_column(blocks), self._value_column(blocks)
 
@@ -196,8 +213,8 @@ class Block:
 
     def _by_word(self, words: Sequence[str]) -> pa.Array:
         """The word of each record's kind; constant in most blocks."""
-        if len(set(words)) == 1:
-            return _constant(words[0], len(self.change))
+        if len(set(words)) <= 1:
+            return _constant(words[0] if words else "", len(self.change))
         return pa.array(words, pa.string()).take(pa.array(self._of))
 
     def _topics(self) -> pa.Array:
@@ -209,22 +226,8 @@ class Block:
         for number, topic in enumerate(topics):
             records = np.flatnonzero(self._of == number).astype(np.int32)
             order.append(records)
-            parts.append(_constant(topic, len(records)) if isinstance(topic, str) else self._computed(topic, records))
+            parts.append(_constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records))
         return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
-
-    def _computed(self, leaf: Computed, records: npt.NDArray[np.int32]) -> pa.Array:
-        return computed(leaf, self, records)
-
-    def delivered(self) -> npt.NDArray[np.bool_] | None:
-        """Which records are delivered; None where all are."""
-        if all(kind.keep is None for kind in self._kinds):
-            return None
-        kept = np.ones(len(self.change), np.bool_)
-        for number, kind in enumerate(self._kinds):
-            if kind.keep is not None:
-                records = np.flatnonzero(self._of == number).astype(np.int32)
-                kept[records] = pc.fill_null(self._computed(kind.keep, records), False).to_numpy(zero_copy_only=False)
-        return kept
 
     def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""

@@ -127,7 +127,7 @@ class Envelopes:
         tombstone = kind.op == TOMBSTONE
         return RecordLayout(
             "tombstone" if tombstone else chr(kind.op),
-            names.topic(self.settings, self.table),
+            names.own_topic(self.settings, self.table),
             key,
             None if tombstone else self.value_layout(kind),
             (*headers, *context(self.settings)),

@@ -51,7 +51,8 @@ def _compiled(header: Header, schemas: bool) -> Any:
 
 def header_pairs(headers: Sequence[Header], settings: EventSettings) -> list[dict[str, object]] | None:
     """Headers that are all constant, as a row has them; None where there are none."""
-    return [{"key": name, "value": value} for name, value in compiled(headers, settings)] or None
+    schemas = settings.header_schemas_enable
+    return [{"key": header.name, "value": JSON.one(header.node, schemas)} for header in headers] or None
 
 
 @lru_cache(maxsize=8)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.events.envelope import Kind
 from tailrace.events.expansion import TOMBSTONE, Records
-from tailrace.events.table_plan import KindPlan, TablePlans
+from tailrace.events.table_plan import AnyPlan, SplitPlan, TablePlans
+from tailrace.records.layout import Node
+from tailrace.records.transform import Refused
 
+Int32s = npt.NDArray[np.int32]
 # The ops of records, and what their places are multiplied by to leave room for what else tells kinds apart.
 _OPS = (TOMBSTONE, *b"cudrt")
 _ROOM = 36
@@ -21,21 +26,43 @@ _PLACES = np.zeros(256, np.int32)
 _PLACES[list(_OPS)] = np.arange(len(_OPS))
 
 
+class RefusedChange(Exception):
+    """A transform cannot take a record of the change with this index in its batch."""
+
+    def __init__(self, reason: str, change: int) -> None:
+        super().__init__(reason, change)
+        self.reason = reason
+        self.change = change
+
+
 @dataclass(frozen=True, slots=True)
 class KnownRecords:
     """Records in order: `change` is the index of each one's change, `op` as in `tailrace.events.expansion.Records`, and
-    record r is of the kind `kinds[of[r]]`. Each of the kinds has records."""
+    record r is of the kind `kinds[of[r]]`. Each of the kinds has records. Where `of` is below 0, the record is left
+    out."""
 
     change: npt.NDArray[np.int32]
     op: npt.NDArray[np.uint8]
-    kinds: Sequence[KindPlan]
+    kinds: Sequence[AnyPlan]
     of: npt.NDArray[np.int32]
+
+    def delivered(self) -> KnownRecords:
+        """The records without those that are left out."""
+        kept = self.of >= 0
+        if kept.all():
+            return self
+        return KnownRecords(self.change[kept], self.op[kept], self.kinds, self.of[kept])
 
     def part(self, first: int, last: int) -> KnownRecords:
         """The records `first` to `last`."""
         if last - first == len(self.change):
             return self
         change, op, of = self.change[first:last], self.op[first:last], self.of[first:last]
+        return KnownRecords(change, op, self.kinds, of).used()
+
+    def used(self) -> KnownRecords:
+        """The same without kinds that have no records."""
+        change, op, of = self.change, self.op, self.of
         used = np.flatnonzero(np.bincount(of))
         if len(used) == len(self.kinds):
             return KnownRecords(change, op, self.kinds, of)
@@ -59,20 +86,58 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords
     if tables.of is not None:
         every += tables.of[records.change] * np.int32(len(known))
     used = np.flatnonzero(np.bincount(every))
-    kinds: list[KindPlan] = []
+    kinds: list[AnyPlan] = []
     number = np.zeros(len(known) * len(tables.plans), np.int32)
     for one in used.tolist():
         table, which = divmod(one, len(known))
-        kind = tables.plans[table].kind(_kind(int(known[which]), ordered))
+        try:
+            kind = tables.plans[table].kind(_kind(int(known[which]), ordered))
+        except Refused as fault:
+            change = int(records.change[np.flatnonzero(every == one)[0]])
+            raise RefusedChange(fault.reason, change) from None
         number[one] = -1 if kind is None else len(kinds)
         if kind is not None:
             kinds.append(kind)
-    of = number[every]
-    change, op = records.change, records.op
-    if len(kinds) < len(used):
-        kept = of >= 0
-        change, op, of = change[kept], op[kept], of[kept]
-    return KnownRecords(change, op, kinds, of)
+    return KnownRecords(records.change, records.op, kinds, number[every]).delivered()
+
+
+def told_apart(records: KnownRecords, values: Callable[[Node, Int32s], pa.Array]) -> KnownRecords:
+    """The records with layouts that depend on no value any more, without those that a transform leaves out.
+
+    `values` gives the values of a leaf in some of the records, which are given by their places.
+    """
+    kinds, of = list(records.kinds), records.of.copy()
+    for number, kind in enumerate(kinds):
+        # those that are told apart may have to be told apart once more: they are behind it in the list
+        if isinstance(kind, SplitPlan):
+            _split(kind, number, kinds, of, records, values)
+    found = KnownRecords(records.change, records.op, kinds, of).delivered()
+    return found.used()
+
+
+def _split(
+    kind: SplitPlan,
+    number: int,
+    kinds: list[AnyPlan],
+    of: Int32s,
+    records: KnownRecords,
+    values: Callable[[Node, Int32s], pa.Array],
+) -> None:
+    places = np.flatnonzero(of == number).astype(np.int32)
+    try:
+        known = pc.dictionary_encode(values(kind.by, places), null_encoding="encode")
+    except Refused as fault:
+        raise RefusedChange(fault.reason, int(records.change[fault.row])) from None
+    codes = known.indices.to_numpy()
+    for code, value in enumerate(known.dictionary.to_pylist()):
+        those = places[codes == code]
+        try:
+            made = kind.of(value)
+        except Refused as fault:
+            raise RefusedChange(fault.reason, int(records.change[those[0]])) from None
+        of[those] = -1 if made is None else len(kinds)
+        if made is not None:
+            kinds.append(made)
 
 
 @lru_cache(maxsize=_KINDS * 2)

@@ -17,12 +17,12 @@ def topic(settings: EventSettings, table: TableId) -> str:
     Where one query reads several databases, today's form has the database before the schema.
 
     A strategy by expression starts from the name without them; what it makes of that stands as it is made. Transforms
-    come last.
+    come last: where what they do depends on more than the topic, it is one of several.
     """
-    return routed(_own_topic(settings, table), settings.transforms)
+    return routed(own_topic(settings, table), settings.transforms)
 
 
-def _own_topic(settings: EventSettings, table: TableId) -> str:
+def own_topic(settings: EventSettings, table: TableId) -> str:
     """A table's topic before any transform: what schemas are named after."""
     name = _legal(_physical(settings, table))
     made = settings.naming.routed(name)
@@ -85,7 +85,7 @@ def heartbeat_topic(settings: EventSettings) -> str:
 
 def schema_prefix(settings: EventSettings, table: TableId) -> str:
     """What `.Key`, `.Value` and `.Envelope` are put behind."""
-    return adjusted(_own_topic(settings, table), settings.schema_adjustment, dots=True)
+    return adjusted(own_topic(settings, table), settings.schema_adjustment, dots=True)
 
 
 def schema_name(settings: EventSettings, name: str) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tailrace.assembly.json_text import quoted
 from tailrace.columns import ChangeBatch, Image, Marker, TableId
 from tailrace.columns.logical import BYTES, INT64, STRING, Field, struct
-from tailrace.errors import ConversionError
+from tailrace.errors import ConversionError, TransformError
 from tailrace.events import names
 from tailrace.events.form import Place, SourceForm
 from tailrace.events.settings import EventSettings
@@ -107,6 +107,14 @@ def conversion_error(batch: ChangeBatch, change: int, column: ColumnPlan, form: 
         f"{_change(batch, change, form)}.",
         "Set event.converting.failure.handling.mode to warn to have it as null, or "
         "event.processing.failure.handling.mode to warn to have the change put aside.",
+    )
+
+
+def refused_error(batch: ChangeBatch, change: int, reason: str, form: SourceForm) -> TransformError:
+    """The error for a record that a transform cannot take, for this `reason`: where the change stands."""
+    return TransformError(
+        f"{reason}, in a record of {batch.table.id}, {_change(batch, change, form)}.",
+        "Give the transform a predicate that leaves such records out, or correct its options.",
     )
 
 

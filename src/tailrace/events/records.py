@@ -22,11 +22,19 @@ from tailrace.columns import ChangeBatch
 from tailrace.events.block import MAX_RECORDS, BatchColumns, Block
 from tailrace.events.expansion import expand
 from tailrace.events.form import SourceForm
-from tailrace.events.kinds import KnownRecords, by_kind
-from tailrace.events.quarantine import Unconvertible, conversion_error, converted_row, failing, too_large_row
+from tailrace.events.kinds import KnownRecords, RefusedChange, by_kind
+from tailrace.events.quarantine import (
+    Unconvertible,
+    conversion_error,
+    converted_row,
+    failing,
+    refused_error,
+    too_large_row,
+)
 from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
 from tailrace.events.table_plan import TablePlan, TablePlans, table_plan
+from tailrace.records.transform import Refused
 from tailrace.values.conversion import ColumnPlan
 
 log = logging.getLogger("tailrace")
@@ -45,7 +53,7 @@ def to_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> It
     A value that its type cannot hold is shown as null with a warning; under
     `event.converting.failure.handling.mode=fail` its change is put aside or raises ConversionError, as
     `event.processing.failure.handling.mode` says. So is a change whose texts, or one of whose records, have more than
-    `event.max.change.bytes`.
+    `event.max.change.bytes`. Raises TransformError where a transform cannot take a record.
     """
     for rows, _ in numbered_rows(batch, settings, form):
         yield rows
@@ -55,6 +63,15 @@ def numbered_rows(
     batch: ChangeBatch, settings: EventSettings, form: SourceForm
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The same, and for each record the index of its change in `batch`."""
+    try:
+        yield from _numbered_rows(batch, settings, form)
+    except RefusedChange as fault:
+        raise refused_error(batch, fault.change, fault.reason, form) from None
+
+
+def _numbered_rows(
+    batch: ChangeBatch, settings: EventSettings, form: SourceForm
+) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     if len(batch) == 0:
         return
     plan = table_plan(batch.table, settings, form)
@@ -84,16 +101,16 @@ def rows_of_tables(
     for plan in tables.plans:
         warn_of_unknown(plan, batch)
     has_key = np.array([plan.has_key for plan in tables.plans])[tables.of]
-    work = _Work.of(batch, tables, settings, form, has_key)
     found: list[pa.RecordBatch] = []
     try:
+        work = _Work.of(batch, tables, settings, form, has_key)
         for low, high in _blocks(work, _text_sizes(batch), 0, len(batch)):
             if work.ends[low] < work.ends[high]:
                 rows, _ = work.rows(low, high)
                 if large_records(rows, settings):
                     return None
                 found.append(rows)
-    except (Unconvertible, ExceedsArrow):
+    except (Unconvertible, ExceedsArrow, RefusedChange):
         return None
     return found
 
@@ -130,23 +147,24 @@ class _Work:
     def of(
         cls, batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: SourceForm, has_key: bool | Flags
     ) -> _Work:
+        """Raises RefusedChange."""
         ordered = batch.total_order is not None and batch.table_order is not None
         records = by_kind(expand(batch, key_changes(batch, tables), has_key, settings), tables, ordered)
         ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
         return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends)
 
     def block(self, low: int, high: int) -> Block:
-        """The records of the changes `[low, high)`."""
+        """The records of the changes `[low, high)`. Raises RefusedChange."""
         records = self.records.part(int(self.ends[low]), int(self.ends[high]))
-        return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost)
+        return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart()
 
     def rows(self, low: int, high: int) -> tuple[pa.RecordBatch, Int32s]:
-        """The rows of the changes `[low, high)`, and the change of each."""
+        """The rows of the changes `[low, high)`, and the change of each. Raises RefusedChange."""
         block = self.block(low, high)
-        rows, kept = block.rows(), block.delivered()
-        if kept is None:
-            return rows, block.change
-        return rows.filter(pa.array(kept)), block.change[kept]
+        try:
+            return block.rows(), block.change
+        except Refused as fault:
+            raise RefusedChange(fault.reason, int(block.change[fault.row])) from None
 
     def lost(self, plan: ColumnPlan, count: int) -> None:
         """See records.columns.Columns. Raises Unconvertible where a change is to be put aside."""

@@ -4,16 +4,18 @@ logical messages, quarantined changes. Worker."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from tailrace import formats
+from tailrace.errors import TransformError
 from tailrace.events.headers import header_pairs
 from tailrace.events.settings import EventSettings
-from tailrace.formats.arrow import computed
-from tailrace.records.layout import Computed, Node, RecordLayout
-from tailrace.records.transform import at_its_topic
+from tailrace.formats.arrow import array_of, folded
+from tailrace.records.layout import Node, RecordLayout
+from tailrace.records.transform import Refused, resolved, rewritten
 
 Single = tuple[RecordLayout, Mapping[str, object]]
 """A record, and what the columns of its row say beside `topic`, `key`, `value`, `headers` and `op`; null if absent."""
@@ -21,22 +23,46 @@ Single = tuple[RecordLayout, Mapping[str, object]]
 
 def single_rows(records: Iterable[Single], settings: EventSettings) -> pa.RecordBatch:
     """One row for each record that the transforms leave, in order, as a batch of `settings.row_schema`."""
-    changed = ((at_its_topic(record, settings.transforms), columns) for record, columns in records)
-    return own_rows(((record, columns) for record, columns in changed if record is not None), settings)
+    return _rows(((_changed(record, settings), columns) for record, columns in records), settings)
 
 
 def own_rows(records: Iterable[Single], settings: EventSettings) -> pa.RecordBatch:
     """The same for records that are tailrace's own, which no transform changes."""
-    rows = [_row(record, columns, settings) for record, columns in records if _delivered(record)]
+    return _rows(records, settings)
+
+
+def _rows(
+    records: Iterable[tuple[RecordLayout | None, Mapping[str, object]]], settings: EventSettings
+) -> pa.RecordBatch:
+    rows = []
+    for record, columns in records:
+        if record is not None:
+            try:
+                rows.append(_row(record, columns, settings))
+            except Refused as fault:
+                raise _error(fault, record) from None
     return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
 
 
-def _delivered(record: RecordLayout) -> bool:
-    return record.keep is None or bool(_value(record.keep))
+def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | None:
+    """The record after the transforms; None where one leaves it out."""
+    if not settings.transforms:
+        return record
+    try:
+        return resolved(rewritten(record, settings.transforms), _value)
+    except Refused as fault:
+        raise _error(fault, record) from None
 
 
-def _value(leaf: Computed) -> object:
-    return computed(leaf, None, np.zeros(1, np.int32))[0].as_py()
+def _error(fault: Refused, record: RecordLayout) -> TransformError:
+    return TransformError(
+        f"{fault.reason}, in the record {record.op} for {record.topic}.",
+        "Give the transform a predicate that leaves such records out, or correct its options.",
+    )
+
+
+def _value(leaf: Node) -> object:
+    return array_of(leaf, None, np.zeros(1, np.int32))[0].as_py()
 
 
 def _row(record: RecordLayout, columns: Mapping[str, object], settings: EventSettings) -> dict[str, object]:
@@ -45,10 +71,10 @@ def _row(record: RecordLayout, columns: Mapping[str, object], settings: EventSet
         "topic": record.topic if isinstance(record.topic, str) else _value(record.topic),
         "key": _bytes(record.key, settings.key_format, settings.key_schemas_enable),
         "value": _bytes(record.value, settings.value_format, settings.value_schemas_enable),
-        "headers": header_pairs(record.headers, settings),
+        "headers": header_pairs([replace(one, node=folded(one.node)) for one in record.headers], settings),
         "op": record.op,
     }
 
 
 def _bytes(layout: Node | None, name: str, schemas: bool) -> object:
-    return None if layout is None else formats.find(name).one(layout, schemas)
+    return None if layout is None else formats.find(name).one(folded(layout), schemas)

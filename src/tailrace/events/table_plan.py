@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -17,17 +17,19 @@ from tailrace.events.envelope import Envelopes, Kind
 from tailrace.events.form import SourceForm
 from tailrace.events.headers import Pairs, compiled
 from tailrace.events.settings import EventSettings
-from tailrace.records.layout import Computed
-from tailrace.records.transform import rewritten
+from tailrace.records.layout import Computed, Node
+from tailrace.records.transform import Rewritten, Varying, rewritten
 from tailrace.values.conversion import ColumnPlan
+
+# Of records whose layout depends on values, so many layouts are kept.
+_MOST_KINDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class KindPlan:
     """The records of a kind, compiled: `key` and `value` are documents of the encodings, None where there is none.
 
-    `op` and `topic` are what the row schema's columns say of them, `keep` names those that are delivered. `size` is how
-    many bytes each has at least.
+    `op` and `topic` are what the row schema's columns say of them. `size` is how many bytes each has at least.
     """
 
     op: str
@@ -35,8 +37,46 @@ class KindPlan:
     key: Any
     value: Any
     headers: Pairs
-    keep: Computed | None
     size: int
+
+
+@dataclass(slots=True)
+class SplitPlan:
+    """The records of a kind whose layout depends on values: those with the value v of `by` are of the kind `of(v)`."""
+
+    by: Node
+    _of: Callable[[Any], Rewritten]
+    _settings: EventSettings
+    _kinds: dict[Any, AnyPlan | None] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many bytes each of the records has at least, of those kinds that are known."""
+        return max((kind.size for kind in self._kinds.values() if kind is not None), default=0)
+
+    def of(self, value: Any) -> AnyPlan | None:
+        """The records with this value; None where they are left out. Raises Refused."""
+        if value not in self._kinds:
+            if len(self._kinds) >= _MOST_KINDS:
+                self._kinds.clear()
+            self._kinds[value] = compiled_record(self._of(value), self._settings)
+        return self._kinds[value]
+
+
+AnyPlan = KindPlan | SplitPlan
+
+
+def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | None:
+    """The plan of records of a layout, which the transforms have made; None where they are left out."""
+    if record is None:
+        return None
+    if isinstance(record, Varying):
+        return SplitPlan(record.by, record.of, settings)
+    keys, values = formats.find(settings.key_format), formats.find(settings.value_format)
+    key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable)
+    value = None if record.value is None else values.compile(record.value, settings.value_schemas_enable)
+    size = sum(document.size for document in (key, value) if document is not None)
+    return KindPlan(record.op, record.topic, key, value, compiled(record.headers, settings), size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +94,18 @@ class TablePlan:
     key_apart: tuple[ColumnPlan, ...]
     topic: str
     has_key: bool
-    _kinds: dict[Kind, KindPlan | None] = field(default_factory=dict, compare=False)
+    _kinds: dict[Kind, AnyPlan | None] = field(default_factory=dict, compare=False)
 
     @property
     def table(self) -> TableId:
         return self.layouts.table
 
-    def kind(self, kind: Kind) -> KindPlan | None:
-        """The records of a kind; None where a transform leaves them out."""
+    def kind(self, kind: Kind) -> AnyPlan | None:
+        """The records of a kind; None where a transform leaves them out. Raises Refused."""
         if kind not in self._kinds:
-            self._kinds[kind] = self._compiled(kind)
+            settings = self.layouts.settings
+            self._kinds[kind] = compiled_record(rewritten(self.layouts.record(kind), settings.transforms), settings)
         return self._kinds[kind]
-
-    def _compiled(self, kind: Kind) -> KindPlan | None:
-        settings = self.layouts.settings
-        record = rewritten(self.layouts.record(kind), settings.transforms)
-        if record is None:
-            return None
-        keys, values = formats.find(settings.key_format), formats.find(settings.value_format)
-        key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable)
-        value = None if record.value is None else values.compile(record.value, settings.value_schemas_enable)
-        size = sum(document.size for document in (key, value) if document is not None)
-        headers = compiled(record.headers, settings)
-        return KindPlan(record.op, record.topic, key, value, headers, record.keep, size)
 
     def moved(self, places: npt.NDArray[np.int32]) -> TablePlan:
         """The plan of a table whose columns are at other indexes: column i at `places[i]`. It has no `key_apart`."""

@@ -6,6 +6,8 @@ A value is converted as its column's plan says, so it is the one that JSON shows
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -27,8 +29,12 @@ from tailrace.records.layout import (
     Struct,
     Text,
 )
+from tailrace.records.transform import Refused
 from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value, typed
+from tailrace.values.binaries import base64_text
+from tailrace.values.decimals import unscaled, unscaled_bytes
 from tailrace.values.fragments import json_array
+from tailrace.values.timestamps import iso_instant
 
 
 def array_of(node: Node | AsWritten, columns: Columns | None, records: Indexes) -> pa.Array:
@@ -59,11 +65,7 @@ def _as_written(leaf: ImageColumn, columns: Columns) -> pa.Array:
 def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
     match node:
         case ImageColumn():
-            texts = columns.texts(node)
-            found, lost = typed(node.column, texts.texts, texts.unavailable)
-            if lost.any():
-                columns.lost(node.column, int(lost.sum()))
-            return found.take(pa.array(columns.index[CHANGE][records]))
+            return _image(node, columns).take(pa.array(columns.index[CHANGE][records]))
         case Column():
             values = columns.values(node)
             if isinstance(values, Same):
@@ -76,10 +78,59 @@ def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexe
             return pc.binary_join_element_wise(*texts_of, "", null_handling="replace", null_replacement="null")
 
 
+def _image(leaf: ImageColumn, columns: Columns) -> pa.Array:
+    """The values of a column of an image, made once for a block."""
+    # a default may be a list, so the leaf itself is no key
+    key = ("arrow", leaf.image, leaf.column.index, leaf.apart, leaf.column.null)
+    found = columns.made.get(key)
+    if found is None:
+        texts = columns.texts(leaf)
+        found, lost = typed(leaf.column, texts.texts, texts.unavailable)
+        if lost.any():
+            columns.lost(leaf.column, int(lost.sum()))
+        columns.made[key] = found
+    return found
+
+
 def computed(leaf: Computed, columns: Columns | None, records: Indexes) -> pa.Array:
-    """What the leaf's function makes of its inputs."""
-    made = leaf.function(*(array_of(node, columns, records) for node in leaf.inputs))
+    """What the leaf's function makes of its inputs. Raises Refused, whose row is the record's place in the block."""
+    inputs = [array_of(node, columns, records) for node in leaf.inputs]
+    try:
+        made = leaf.function(*inputs)
+    except Refused as fault:
+        raise Refused(fault.reason, int(records[fault.row])) from None
     return made.cast(arrow_type_of(leaf.type))
+
+
+def folded(node: Node) -> Node:
+    """A layout whose values are all known with constants in the place of what is computed. Raises Refused."""
+    if isinstance(node, Struct):
+        return replace(node, members=tuple(replace(part, node=folded(part.node)) for part in node.members))
+    if not isinstance(node, Computed):
+        return node
+    value = computed(node, None, np.zeros(1, np.int32))
+    if pa.types.is_temporal(value.type):
+        value = untyped(value)
+    return Constant(shown(value[0].as_py()), node.type)
+
+
+def untyped(values: pa.Array) -> pa.Array:
+    """Dates, times and durations as their numbers, instants in UTC as text."""
+    numbers = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+    if not pa.types.is_timestamp(values.type) or values.type.tz is None:
+        return numbers
+    return pa.array([None if us is None else iso_instant(us, None) for us in numbers.to_pylist()], pa.string())
+
+
+def shown(value: Any) -> Any:
+    """A value of Arrow's in the form that it has in JSON."""
+    if isinstance(value, bytes):
+        return base64_text(value)
+    if isinstance(value, Decimal):
+        return base64_text(unscaled_bytes(unscaled(value, -int(value.as_tuple().exponent))))
+    if isinstance(value, dict):
+        return {name: shown(part) for name, part in value.items()}
+    return [shown(part) for part in value] if isinstance(value, list) else value
 
 
 def _read(written: Fragment, kind: LogicalType) -> pa.Array:

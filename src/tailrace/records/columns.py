@@ -48,12 +48,13 @@ class Columns(Protocol):
     """The columns of one block of records, made when an encoding first asks for them.
 
     `index[by, r]` is the place of record r in columns of that kind (see `Column.by`). `kept` is for encodings: what
-    one has made of columns by transaction or marker lasts as long as the batch, from block to block. Its keys are the
-    encoding's own, and begin with its name.
+    one has made of columns by transaction or marker lasts as long as the batch, from block to block; and so is `made`,
+    for what is made of columns by change, which lasts as long as the block. Keys begin with the encoding's name.
     """
 
     index: Indexes
     kept: dict[Hashable, Any]
+    made: dict[Hashable, Any]
 
     def texts(self, leaf: ImageColumn) -> Texts:
         """The texts of a column of an image."""

@@ -160,7 +160,9 @@ class RecordLayout:
     """The layout of one kind of record: a version of a table, an operation and the images that it shows.
 
     `op` is what the row schema's column `op` says of it. A record without a key, and the value of a tombstone, are
-    None. `keep` names the records that are delivered, by a boolean for each; None keeps all of them.
+    None. `keep` names the records that are delivered, by a boolean for each; None keeps all of them. `partition` is the
+    one that the record asks for, an int32, and `timestamp` its own time in ms since 1970, an int64, where a transform
+    gives them.
     """
 
     op: str
@@ -169,6 +171,8 @@ class RecordLayout:
     value: Node | None
     headers: tuple[Header, ...] = ()
     keep: Computed | None = None
+    partition: Leaf | None = None
+    timestamp: Leaf | None = None
 
 
 def constants(value: Mapping[str, Any], schema: LogicalType) -> Struct:

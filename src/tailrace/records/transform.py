@@ -2,50 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
 
-from tailrace.records.layout import RecordLayout
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import STRING
+from tailrace.records.layout import Computed, Node, RecordLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """Records whose layout depends on values: those with the value v of `by` have the layout `of(v)`.
+
+    `by` is a leaf with few different values in a block, as a boolean or a topic; `of` is called once for each, with
+    None for null. None in the place of a layout leaves such records out.
+    """
+
+    by: Node
+    of: Callable[[Any], Rewritten]
+
+
+Rewritten = RecordLayout | Varying | None
+"""What a transform makes of a layout; None leaves such records out."""
+
+
+class Refused(Exception):
+    """A record that a transform cannot take, as Debezium's ends there. Becomes a TransformError with table and place.
+
+    `reason` is a sentence without its end that names the transform and the field, and no value. A function of a
+    Computed gives the `row` of the arrays that it was given; a layout is refused for every record.
+    """
+
+    def __init__(self, reason: str, row: int = 0) -> None:
+        super().__init__(reason, row)
+        self.reason = reason
+        self.row = row
 
 
 class Transform(Protocol):
     """What one word of a configuration's `transforms` does to records. It is hashable, and pickled to the workers.
 
     Its class, which an entry point of the group `tailrace.transforms` names, is called with the options of the
-    configuration that begin with `transforms.<word>.`, without this beginning and without `type`. It raises ConfigError
-    for an option that is unknown or wrong. Equal options have to give equal transforms.
+    configuration that begin with `transforms.<word>.`, without this beginning and without `type`, `predicate` and
+    `negate`. It raises ConfigError for an option that is unknown or wrong. Equal options have to give equal transforms.
     """
 
     def __hash__(self) -> int: ...
 
     def route(self, topic: str) -> str:
-        """The topic that records for `topic` go to. Tables that share one are read by one task, so that the order of
-        the topic holds. Planner, worker."""
+        """The topic that records for `topic` go to, where their layouts do not say otherwise. Tables that share one are
+        read by one task, so that the order of the topic holds. Planner, worker."""
         ...
 
-    def rewrite(self, record: RecordLayout) -> RecordLayout | None:
-        """The record's layout as it is to be; its topic is what `route` has made of it. None leaves such records out.
-        Worker."""
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        """The record's layout as it is to be, its topic too. Worker. Raises Refused."""
         ...
 
 
 def routed(topic: str, transforms: Iterable[Transform]) -> str:
-    """The topic after all transforms."""
+    """The topic after all transforms, as far as it depends on the topic alone."""
     for transform in transforms:
         topic = transform.route(topic)
     return topic
 
 
-def rewritten(record: RecordLayout, transforms: Iterable[Transform]) -> RecordLayout | None:
-    """The layout after all transforms, in their order; None where one leaves such records out."""
-    found: RecordLayout | None = record
-    for transform in transforms:
-        found = None if found is None else transform.rewrite(found)
+def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:
+    """The layout after all transforms, in their order; those after a Varying are done for each of its layouts."""
+    found = record
+    for place, transform in enumerate(transforms):
+        if not isinstance(found, RecordLayout):
+            return _later(found, transforms[place:])
+        found = transform.rewrite(found)
+        if isinstance(found, RecordLayout) and found.keep is not None:
+            found = kept(found, found.keep)
     return found
 
 
-def at_its_topic(record: RecordLayout, transforms: Iterable[Transform]) -> RecordLayout | None:
-    """The same for a record whose topic no transform has seen yet."""
-    topic = record.topic if not isinstance(record.topic, str) else routed(record.topic, transforms)
-    return rewritten(replace(record, topic=topic), transforms)
+def _later(found: Varying | None, transforms: Sequence[Transform]) -> Varying | None:
+    """What becomes of a Varying by further transforms, once its values are known."""
+    if found is None:
+        return None
+    return Varying(found.by, partial(_of, found.of, transforms))
+
+
+def _of(of: Callable[[Any], Rewritten], transforms: Sequence[Transform], value: Any) -> Rewritten:
+    return rewritten(of(value), transforms)
+
+
+def kept(record: RecordLayout, keep: Computed) -> Varying:
+    """The record where `keep`, a boolean, is true; null is false."""
+    return either(keep, replace(record, keep=None), None)
+
+
+def either(by: Node, true: Rewritten, false: Rewritten) -> Varying:
+    """One layout where the boolean `by` is true, another where it is false or null."""
+    return Varying(by, partial(_chosen, true, false))
+
+
+def _chosen(true: Rewritten, false: Rewritten, value: Any) -> Rewritten:
+    return true if value else false
+
+
+def resolved(record: Rewritten, value: Callable[[Node], Any]) -> RecordLayout | None:
+    """The layout of one record whose values are all known; `value` gives that of a leaf."""
+    while isinstance(record, Varying):
+        record = record.of(value(record.by))
+    return record
+
+
+def with_topic(record: RecordLayout, named: Callable[[str], str]) -> RecordLayout:
+    """The record with the topic that `named` makes of its topic; of a computed one, of each different topic of a
+    block. `named` is pickled with the layout's transform."""
+    topic = record.topic
+    if isinstance(topic, str):
+        return replace(record, topic=named(topic))
+    return replace(record, topic=Computed((topic,), partial(by_distinct, named, pa.string()), STRING))
+
+
+def by_distinct(function: Callable[[Any], Any], of: pa.DataType, values: pa.Array) -> pa.Array:
+    """What `function` makes of each of the values, as an array of the type `of`; it is called once for each that
+    differs, and null stays null."""
+    known = pc.dictionary_encode(values)
+    made = [None if value is None else function(value) for value in known.dictionary.to_pylist()]
+    return pa.array(made, of).take(known.indices)

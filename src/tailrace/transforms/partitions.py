@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.logical import INT32
+from tailrace.formats.arrow import untyped
 from tailrace.records.layout import Computed, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused
 from tailrace.transforms.given import Given
 from tailrace.transforms.hashes import has_lasting_hash, java, murmur
 from tailrace.transforms.nodes import as_optional, at, is_envelope, op_of
-from tailrace.values.timestamps import iso_instant
 
 _FUNCTIONS = {"java": java, "murmur": murmur}
 _LARGEST = 0x7FFFFFFF
@@ -47,16 +47,12 @@ class _Partition:
 
 def _as_java(values: pa.Array, is_date: bool) -> pa.Array:
     """The values as Kafka Connect has them: numbers of moments and days, instants in UTC as text."""
-    kind = values.type
-    if not pa.types.is_temporal(kind):
+    if not pa.types.is_temporal(values.type):
         return values
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        shown = (None if us is None else iso_instant(us, None) for us in values.cast(pa.int64()).to_pylist())
-        return pa.array(shown, pa.string())
-    numbers = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    shown = untyped(values)
     if is_date:
-        numbers = pc.multiply(numbers.cast(pa.int64()), _DAY_MS if pa.types.is_date(kind) else 1)
-    return numbers
+        shown = pc.multiply(shown.cast(pa.int64()), _DAY_MS if pa.types.is_date(values.type) else 1)
+    return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import BOOLEAN, STRING
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, RecordLayout, Struct
+from tailrace.records.transform import with_topic
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Rows:
     def rewrite(self, record: RecordLayout) -> RecordLayout | None:
         if record.value is None:
             return None
+        record = with_topic(record, self.route)
         if not isinstance(record.value, Struct):
             return record
         row = record.value.part("before" if record.op == "d" else "after")

@@ -179,6 +179,7 @@ class _Block:
         self.now = time.time_ns()
         self._ns = self._moments()
         self.kept = plan.kept
+        self.made: dict[Hashable, Any] = {}
         self._made: dict[str, pa.Array | Same | Written] = {}
 
     def _moments(self) -> Int64s:

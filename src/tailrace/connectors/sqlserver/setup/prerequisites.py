@@ -82,7 +82,7 @@ def collisions(config: Config, captured: Sequence[TableId]) -> list[Finding]:
         return shared
     seen: dict[str, list[TableId]] = {}
     for table in captured:
-        seen.setdefault(names.topic(settings, table).lower(), []).append(table)
+        seen.setdefault(names.own_topic(settings, table).lower(), []).append(table)
     clashing = [f"{' and '.join(map(str, found))} ({name})" for name, found in seen.items() if len(found) > 1]
     if not clashing:
         return []

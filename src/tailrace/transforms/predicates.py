@@ -1,0 +1,136 @@
+"""Predicates: which records a transform is for, as `transforms.<name>.predicate` says. Planner, worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import BOOLEAN
+from tailrace.config.expressions import Expression, compile_expression
+from tailrace.errors import ConfigError
+from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
+from tailrace.records.transform import Rewritten, Transform, Varying, by_distinct
+
+
+class Predicate(Protocol):
+    """What one word of a configuration's `predicates` asks of records. Hashable, and pickled to the workers."""
+
+    def __hash__(self) -> int: ...
+
+    def of_topic(self, topic: str) -> bool | None:
+        """The answer for the records that go to a topic; None where it depends on more."""
+        ...
+
+    def of(self, record: RecordLayout) -> bool | Node:
+        """The answer for the records of a layout: one for all of them, or a column of booleans."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNameMatches:
+    """The topic, as the transforms before have made it, matches as a whole."""
+
+    pattern: Expression
+
+    def of_topic(self, topic: str) -> bool | None:
+        return self.pattern.fullmatch(topic)
+
+    def of(self, record: RecordLayout) -> bool | Node:
+        if isinstance(record.topic, str):
+            return self.pattern.fullmatch(record.topic)
+        return Computed((record.topic,), partial(by_distinct, self.pattern.fullmatch, pa.bool_()), BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class HasHeaderKey:
+    """The record has a header of this name."""
+
+    name: str
+
+    def of_topic(self, topic: str) -> bool | None:
+        return None
+
+    def of(self, record: RecordLayout) -> bool | Node:
+        return any(header.name == self.name for header in record.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordIsTombstone:
+    """The record has no value."""
+
+    def of_topic(self, topic: str) -> bool | None:
+        return None
+
+    def of(self, record: RecordLayout) -> bool | Node:
+        return is_null(record.value)
+
+
+def is_null(node: Node | None) -> bool | Node:
+    """Whether the values of a node are null: one answer for all of them, or a column of booleans."""
+    if node is None:
+        return True
+    if isinstance(node, Constant):
+        return node.value is None
+    if isinstance(node, Struct) or not node.type.optional:
+        return False
+    return Computed((node,), pc.is_null, BOOLEAN)
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """A transform for those records that a predicate, or with `negate` its opposite, is true of; others pass as they
+    are. See tailrace.records.transform.Transform."""
+
+    transform: Transform
+    predicate: Predicate
+    negate: bool
+
+    def route(self, topic: str) -> str:
+        answer = self.predicate.of_topic(topic)
+        # where it depends on the record, tables that may come together are kept together
+        return self.transform.route(topic) if answer is None or answer != self.negate else topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        answer = self.predicate.of(record)
+        if isinstance(answer, bool):
+            return self._by(record, answer)
+        return Varying(answer, partial(self._by, record))
+
+    def _by(self, record: RecordLayout, answer: Any) -> Rewritten:
+        return self.transform.rewrite(record) if bool(answer) != self.negate else record
+
+
+def topic_name_matches(options: Mapping[str, str]) -> TopicNameMatches:
+    """The predicate with these options."""
+    pattern = _only(options, "pattern")
+    try:
+        return TopicNameMatches(compile_expression(pattern, ignore_case=False))
+    except ValueError as fault:
+        raise ConfigError(f"Its pattern {fault}.") from None
+
+
+def has_header_key(options: Mapping[str, str]) -> HasHeaderKey:
+    """The predicate with these options."""
+    return HasHeaderKey(_only(options, "name"))
+
+
+def record_is_tombstone(options: Mapping[str, str]) -> RecordIsTombstone:
+    """The predicate, which has no options."""
+    if options:
+        raise ConfigError(f"It has no option {next(iter(options))}.")
+    return RecordIsTombstone()
+
+
+def _only(options: Mapping[str, str], name: str) -> str:
+    """The one option of a predicate, which it needs."""
+    unknown = [given for given in options if given != name]
+    if unknown:
+        raise ConfigError(f"It has no option {unknown[0]}; it has {name}.")
+    if not options.get(name):
+        raise ConfigError(f"It needs the option {name}.")
+    return options[name]
