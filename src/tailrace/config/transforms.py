@@ -11,7 +11,25 @@ from tailrace.extensions import Extensions
 
 _CONNECT = "org.apache.kafka.connect.transforms."
 
-KNOWN = Extensions("tailrace.transforms", "transform", {}, ConfigError)
+_DEBEZIUM = "io.debezium.transforms."
+_OURS = "tailrace.transforms."
+
+KNOWN = Extensions(
+    "tailrace.transforms",
+    "transform",
+    {
+        f"{_DEBEZIUM}ExtractNewRecordState": f"{_OURS}unwrap:extract_new_record_state",
+        f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_OURS}unwrap:extract_new_record_state",
+        f"{_DEBEZIUM}ByLogicalTableRouter": f"{_OURS}logical_tables:by_logical_table_router",
+        f"{_DEBEZIUM}ExtractChangedRecordState": f"{_OURS}changed:extract_changed_record_state",
+        f"{_DEBEZIUM}outbox.EventRouter": f"{_OURS}outbox:event_router",
+        f"{_DEBEZIUM}partitions.PartitionRouting": f"{_OURS}partitions:partition_routing",
+        "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent": (
+            f"{_OURS}messages:decode_logical_decoding_message_content"
+        ),
+    },
+    ConfigError,
+)
 """Transforms by the text of `transforms.<name>.type`; each place holds what makes one of its options."""
 
 PREDICATES = Extensions(

@@ -55,7 +55,7 @@ def differing(one: pa.Array, other: pa.Array) -> Flags:
     return found
 
 
-def _compared(node: Node) -> Node:
+def _compared(node: Node) -> Node | AsWritten:
     """What a column is compared by: the server's texts, where events show them as they are."""
     if isinstance(node, ImageColumn) and node.column.shape is None:
         return AsWritten(node)

@@ -10,7 +10,7 @@ from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
 from tailrace.events.names import adjusted
-from tailrace.records.layout import Constant, Node, RecordLayout, Struct
+from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused, Rewritten, Varying
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import ENVELOPE, is_envelope
@@ -60,7 +60,12 @@ class ByLogicalTableRouter:
 
 def _renamed(row: Node, name: str) -> Node:
     """The row with its schema under another name."""
-    return replace(row, name=name) if isinstance(row, Struct) else replace(row, type=replace(row.type, name=name))
+    match row:
+        case Struct():
+            return replace(row, name=name)
+        case Constant() | Computed():
+            return replace(row, type=replace(row.type, name=name))
+    raise Refused("ByLogicalTableRouter finds no rows in the event")
 
 
 def by_logical_table_router(options: Mapping[str, str]) -> ByLogicalTableRouter:

@@ -22,7 +22,7 @@ from tailrace.records.layout import (
     RecordLayout,
     Struct,
 )
-from tailrace.records.transform import Rewritten, Varying, unfit
+from tailrace.records.transform import Refused, Rewritten, Varying
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
 
@@ -125,7 +125,7 @@ class ExtractNewRecordState:
         record = with_headers(record, *(Header(name, node) for name, node in added if node is not None))
         row = envelope.part("before" if op == "d" else "after")
         if row is None:
-            raise unfit("", f"the event has no {'before' if op == 'd' else 'after'}")
+            raise Refused(f"ExtractNewRecordState finds no field {'before' if op == 'd' else 'after'}")
         return self._deleted(record, envelope, row) if op == "d" else self._changed(record, envelope, row)
 
     def _tombstone(self, record: RecordLayout) -> RecordLayout | None:
@@ -171,7 +171,7 @@ class ExtractNewRecordState:
             return record
         field = row.part(self.route_by)
         if field is None or field.type.connect != "string":
-            raise unfit(self.route_by, "the row has no such column of text, by which route.by.field could route")
+            raise Refused(f"ExtractNewRecordState finds no column of text {self.route_by}, by which it is to route")
         if isinstance(record.topic, Computed):
             return replace(record, topic=Computed((field, record.topic), _Routed(None), STRING))
         return replace(record, topic=Computed((field,), _Routed(record.topic), STRING))
