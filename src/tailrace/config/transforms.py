@@ -10,25 +10,25 @@ from tailrace.errors import ConfigError
 from tailrace.extensions import Extensions
 
 _CONNECT = "org.apache.kafka.connect.transforms."
-
-_ROOM = "tailrace.transforms."
+_DEBEZIUM = "io.debezium.transforms."
+_OURS = "tailrace.transforms."
 
 
 def _of_parts(name: str, room: str, start: str = "of_") -> dict[str, str]:
     """The places of a transform of Kafka Connect that has one class for keys and one for values."""
-    return {f"{_CONNECT}{name}${part}": f"{_ROOM}{room}:{start}{part.lower()}" for part in ("Key", "Value")}
+    return {f"{_CONNECT}{name}${part}": f"{_OURS}{room}:{start}{part.lower()}" for part in ("Key", "Value")}
 
 
 KNOWN = Extensions(
     "tailrace.transforms",
     "transform",
     {
-        f"{_CONNECT}RegexRouter": f"{_ROOM}regex_router:regex_router",
-        f"{_CONNECT}TimestampRouter": f"{_ROOM}timestamp_router:timestamp_router",
-        f"{_CONNECT}ValueToKey": f"{_ROOM}value_to_key:value_to_key",
-        f"{_CONNECT}InsertHeader": f"{_ROOM}record_headers:insert_header",
-        f"{_CONNECT}DropHeaders": f"{_ROOM}record_headers:drop_headers",
-        f"{_CONNECT}Filter": f"{_ROOM}connect_filter:connect_filter",
+        f"{_CONNECT}RegexRouter": f"{_OURS}regex_router:regex_router",
+        f"{_CONNECT}TimestampRouter": f"{_OURS}timestamp_router:timestamp_router",
+        f"{_CONNECT}ValueToKey": f"{_OURS}value_to_key:value_to_key",
+        f"{_CONNECT}InsertHeader": f"{_OURS}record_headers:insert_header",
+        f"{_CONNECT}DropHeaders": f"{_OURS}record_headers:drop_headers",
+        f"{_CONNECT}Filter": f"{_OURS}connect_filter:connect_filter",
         **_of_parts("ExtractField", "extract_field"),
         **_of_parts("ReplaceField", "replace_field"),
         **_of_parts("InsertField", "insert_field"),
@@ -39,6 +39,15 @@ KNOWN = Extensions(
         **_of_parts("Flatten", "flatten"),
         **_of_parts("HoistField", "hoist_field"),
         **_of_parts("SetSchemaMetadata", "set_schema_metadata"),
+        f"{_DEBEZIUM}ExtractNewRecordState": f"{_OURS}unwrap:extract_new_record_state",
+        f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_OURS}unwrap:extract_new_record_state",
+        f"{_DEBEZIUM}ByLogicalTableRouter": f"{_OURS}logical_tables:by_logical_table_router",
+        f"{_DEBEZIUM}ExtractChangedRecordState": f"{_OURS}changed:extract_changed_record_state",
+        f"{_DEBEZIUM}outbox.EventRouter": f"{_OURS}outbox:event_router",
+        f"{_DEBEZIUM}partitions.PartitionRouting": f"{_OURS}partitions:partition_routing",
+        "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent": (
+            f"{_OURS}messages:decode_logical_decoding_message_content"
+        ),
     },
     ConfigError,
 )
@@ -48,9 +57,9 @@ PREDICATES = Extensions(
     "tailrace.predicates",
     "predicate",
     {
-        f"{_CONNECT}predicates.TopicNameMatches": f"{_ROOM}predicates:topic_name_matches",
-        f"{_CONNECT}predicates.HasHeaderKey": f"{_ROOM}predicates:has_header_key",
-        f"{_CONNECT}predicates.RecordIsTombstone": f"{_ROOM}predicates:record_is_tombstone",
+        f"{_CONNECT}predicates.TopicNameMatches": f"{_OURS}predicates:topic_name_matches",
+        f"{_CONNECT}predicates.HasHeaderKey": f"{_OURS}predicates:has_header_key",
+        f"{_CONNECT}predicates.RecordIsTombstone": f"{_OURS}predicates:record_is_tombstone",
     },
     ConfigError,
 )
@@ -79,7 +88,7 @@ def transforms(values: Mapping[str, Any]) -> Made:
         if predicate not in (values.get("predicates") or []):
             faults.append(f"transforms.{name}.predicate names a predicate that predicates does not name")
         elif name in made and predicate in predicates:
-            made[name] = import_module(f"{_ROOM}predicates").Conditional(made[name], predicates[predicate], negate)
+            made[name] = import_module(f"{_OURS}predicates").Conditional(made[name], predicates[predicate], negate)
     return Made(tuple(made.values()), faults, notices)
 
 
