@@ -149,9 +149,9 @@ def examine(
         reading.take(name, text)
     values = reading.settle()
     if traits.rewrites_layouts:
-        chain, wrong = transforms(values)
-        reading.faults += wrong
-        reading.notices += [notice for transform in chain for notice in getattr(transform, "notices", ())]
+        chain = transforms(values)
+        reading.faults += chain.faults
+        reading.notices += chain.notices
     else:
         reading.faults += _before_transforms(values)
     outcomes, rest = attributed(reading.told(), reading.faults, unknown)

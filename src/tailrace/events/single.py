@@ -12,10 +12,11 @@ import pyarrow as pa
 from tailrace import formats
 from tailrace.errors import TransformError
 from tailrace.events.headers import header_pairs
+from tailrace.events.kinds import tell_left_out
 from tailrace.events.settings import EventSettings
 from tailrace.formats.arrow import array_of, folded
 from tailrace.records.layout import Node, RecordLayout
-from tailrace.records.transform import Refused, resolved, rewritten
+from tailrace.records.transform import LeftOut, Refused, resolved, rewritten
 
 Single = tuple[RecordLayout, Mapping[str, object]]
 """A record, and what the columns of its row say beside `topic`, `key`, `value`, `headers` and `op`; null if absent."""
@@ -49,9 +50,13 @@ def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | No
     if not settings.transforms:
         return record
     try:
-        return resolved(rewritten(record, settings.transforms), _value)
+        found = resolved(rewritten(record, settings.transforms), _value)
     except Refused as fault:
         raise _error(fault, record) from None
+    if isinstance(found, LeftOut):
+        tell_left_out([(found, 1)], [])
+        return None
+    return found
 
 
 def _error(fault: Refused, record: RecordLayout) -> TransformError:
@@ -73,6 +78,8 @@ def _row(record: RecordLayout, columns: Mapping[str, object], settings: EventSet
         "value": _bytes(record.value, settings.value_format, settings.value_schemas_enable),
         "headers": header_pairs([replace(one, node=folded(one.node)) for one in record.headers], settings),
         "op": record.op,
+        "partition": None if record.partition is None else _value(record.partition),
+        "timestamp": None if record.timestamp is None else _value(record.timestamp),
     }
 
 
