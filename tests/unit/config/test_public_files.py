@@ -73,7 +73,9 @@ def test_a_cleaned_file_means_the_same_without_a_word(name: str) -> None:
     assert left[0] == left[1]
     assert (cleaned.sink, cleaned.name) == (run.sink, run.name)
     assert {outcome.state for outcome in again.examination.outcomes} == {"kept"}
-    assert [notice for notice in again.examination.notices if "No sink is named" not in notice] == []
+    # the older names of a transform's options stay, since they have an effect of their own
+    left_over = ("No sink is named", "transforms.")
+    assert [notice for notice in again.examination.notices if not notice.startswith(left_over)] == []
 
 
 def test_a_secret_is_never_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
