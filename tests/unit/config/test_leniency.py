@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.config import Config
+from tailrace.connectors.mongodb.documents.options import Unwrap, configured
 from tailrace.connectors.registry import OWN, parse
 from tailrace.errors import ConfigError
 
@@ -232,3 +233,43 @@ def test_nonvalidating_factories_are_what_libpq_does() -> None:
     assert read["database.sslmode"] == "require"
     with pytest.raises(ConfigError, match=r"database\.sslfactory"):
         config(database__sslfactory="org.postgresql.ssl.DefaultJavaSSLFactory")
+
+
+UNWRAP = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
+
+
+def unwrapped(kind: str = UNWRAP, **options: str) -> tuple[Unwrap, list[str]]:
+    """What a transform of documents is made of, and the notices about it."""
+    given = {f"transforms.u.{name.replace('__', '.')}": text for name, text in options.items()}
+    read = parse("mongodb", NEEDED["mongodb"] | {"transforms": "u", "transforms.u.type": kind} | given)
+    made = configured(read)
+    assert made is not None
+    return made, [notice for notice in read.notices if notice.startswith("transforms.u.")]
+
+
+@pytest.mark.parametrize(
+    ("options", "deletes", "keeps"),
+    [
+        ({"drop__tombstones": "false"}, "drop", True),
+        ({"delete__handling__mode": "rewrite"}, "rewrite", False),
+        ({"delete__handling__mode": "REWRITE", "drop__tombstones": "false"}, "rewrite", True),
+        ({"delete__handling__mode": "none"}, "tombstone", False),
+        ({"delete__handling__mode": "none", "delete__tombstone__handling__mode": "drop"}, "drop", False),
+    ],
+)
+def test_documents_are_unwrapped_as_the_generation_before_said(
+    options: dict[str, str], deletes: str, keeps: bool
+) -> None:
+    made, notices = unwrapped(**options)
+    assert (made.deletes, made.keep_tombstones) == (deletes, keeps)
+    older = {name for name in options if name != "delete__tombstone__handling__mode"}
+    assert {notice.split(" ")[0] for notice in notices} == {f"transforms.u.{n.replace('__', '.')}" for n in older}
+    with pytest.raises(ConfigError, match="must be one of"):
+        unwrapped(delete__handling__mode="none", drop__tombstones="often")
+
+
+def test_a_transform_of_rows_is_taken_for_that_of_documents() -> None:
+    made, notices = unwrapped("io.debezium.transforms.ExtractNewRecordState", add__headers="op", route__by__field="x")
+    assert [added.name for added in made.headers] == ["__op"]
+    assert notices[0].startswith(f"transforms.u.type is taken as {UNWRAP}: ")
+    assert notices[1].startswith("transforms.u.route.by.field has no effect: ")
