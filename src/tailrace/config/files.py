@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,7 @@ _DEFAULT_SINK = "console"
 _JSON_WORDS = {"json": "", "jsonbytearray": "it is the same JSON"}
 _SOURCE = "debezium.source."
 _OVERRIDE = "producer.override."
+_VARIABLES = re.compile(r"DEBEZIUM_(?:SOURCE|SINK|FORMAT|TRANSFORMS|PREDICATES)_")
 _UNKNOWN = "tailrace.unknown.options"
 
 # The runtime's own, and what stands in the environment of Debezium Server's processes.
@@ -138,13 +140,28 @@ def read(
 ) -> RunConfig:
     """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
+    Those of Debezium Server that stand in the environment come between.
     `checkpoint` takes the place of `checkpoint.location`; `examine` and `sinks` as in `from_entries`.
     Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
     """
-    entries = read_entries(path) | dict(overrides or {})
+    entries = read_entries(path)
+    if _is_servers(entries):
+        entries = _with_environment(entries, os.environ)
+    entries |= overrides or {}
     if checkpoint is not None:
         entries[f"{_SOURCE if _is_servers(entries) else ''}checkpoint.location"] = checkpoint
     return from_entries(entries, examine, sinks=sinks)
+
+
+def _with_environment(entries: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Debezium Server's entries, with those over them that stand in the environment: DEBEZIUM_SOURCE_TOPIC_PREFIX."""
+    written = {re.sub(r"[^A-Za-z0-9]", "_", entry).upper(): entry for entry in entries}
+    found = {
+        written.get(variable, variable.lower().replace("_", ".")): text.replace("${", "$${")
+        for variable, text in environment.items()
+        if _VARIABLES.match(variable)
+    }
+    return {**entries, **found}
 
 
 def read_entries(path: str | Path) -> dict[str, str]:
