@@ -43,6 +43,7 @@ _DEFAULT_SINK = "console"
 _JSON_WORDS = {"json": "", "jsonbytearray": "it is the same JSON"}
 _SOURCE = "debezium.source."
 _OVERRIDE = "producer.override."
+_REFERRED = re.compile(r"\$\{([^${}:]+)[:}]")
 _VARIABLES = re.compile(r"DEBEZIUM_(?:SOURCE|SINK|FORMAT|TRANSFORMS|PREDICATES)_")
 _UNKNOWN = "tailrace.unknown.options"
 
@@ -229,7 +230,8 @@ def _examined(
     sinks: Collection[str],
     waiting: Collection[str],
 ) -> Examination:
-    sorting = _Sorting(resolved, {*SERVER_SINKS, *sinks})
+    referred = {name for text in entries.values() for name in _REFERRED.findall(text)}
+    sorting = _Sorting(resolved, {*SERVER_SINKS, *sinks}, referred)
     unknown = [option for option, entry in sorting.origins.items() if entry in waiting]
     found = examine(sorting.options, unknown)
     outcomes, _ = attributed(sorting.outcomes.values(), sorting.faults)
@@ -299,10 +301,10 @@ class _Sorting:
     """A file's entries by what they are for: the connector's options, the sink, the rest; and what is wrong with them.
 
     `options` are the connector's, `origins` the entries that they are of. `outcomes` are those of all entries, as far
-    as the options do not tell more.
+    as the options do not tell more. `referred` are names that entries refer to.
     """
 
-    def __init__(self, entries: Mapping[str, str], sinks: Collection[str]) -> None:
+    def __init__(self, entries: Mapping[str, str], sinks: Collection[str], referred: Collection[str]) -> None:
         self.is_servers = _is_servers(entries)
         self.options: dict[str, str] = {}
         self.origins: dict[str, str] = {}
@@ -310,6 +312,7 @@ class _Sorting:
         self.faults: list[str] = []
         self.notices: list[str] = []
         self._sinks = sinks
+        self._referred = referred
         self._sink_type = entries.get("debezium.sink.type", "").strip().lower()
         self._sink_options: dict[str, str] = {}
         lenient = [text for name, text in entries.items() if name.removeprefix(_SOURCE) == _UNKNOWN]
@@ -362,6 +365,8 @@ class _Sorting:
         """Alone, a bare name is how a plain connector names an option; Debezium Server reads none such."""
         if not self.is_servers or entry == _UNKNOWN:
             self._option(entry, entry, text)
+        elif entry in self._referred:
+            return
         elif difflib.SequenceMatcher(None, entry.partition(".")[0].lower(), "debezium").ratio() > 0.7:
             self._unknown(entry, f"{entry} does not begin with debezium.source., debezium.sink. or debezium.format.")
         else:
