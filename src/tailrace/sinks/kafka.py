@@ -240,4 +240,7 @@ class _Creating:
         self._met |= found
 
     def _write(self, batch: DataFrame) -> None:
-        batch.write.format("kafka").option("includeHeaders", "true").options(**self._options).save()
+        # The session is the stream's own. By Spark's older interface, its default for Kafka, nothing could be observed.
+        batch.sparkSession.conf.set("spark.sql.sources.useV1SourceList", "")
+        writer = batch.write.format("kafka").mode("append").option("includeHeaders", "true")
+        writer.options(**self._options).save()

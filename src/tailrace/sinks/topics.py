@@ -31,6 +31,7 @@ _TIMEOUT_S = 60
 _EXISTS = "TopicExistsException"
 # The name of the class and its message: Kafka's own words, which hold names and settings of the topic.
 _SAID = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception)(?:: ([^\n]+))?")
+_TOO_SLOW = "java.util.concurrent.TimeoutException"
 _PASSING = ("TimeoutException", "DisconnectException", "NetworkException", "NotControllerException")
 
 
@@ -141,7 +142,7 @@ class Topics:
                     made = jvm.java.util.Collections.singletonList(self._topic(jvm, topic))
                     self._await(client.createTopics(made).all(), seconds, topic)
         except Py4JJavaError as error:
-            raise self._failure(str(error), "") from None
+            raise self._failure(error, "") from None
         finally:
             if client is not None:
                 client.close()
@@ -152,14 +153,11 @@ class Topics:
         except Py4JJavaError as error:
             # Another pipeline, or the broker itself, may have been faster.
             if _EXISTS not in str(error):
-                raise self._failure(str(error), topic) from None
+                raise self._failure(error, topic) from None
 
     def _topic(self, jvm: Any, topic: str) -> Any:
         group = next(group for group in self._groups if group.has(topic))
-        optional = jvm.java.util.Optional
-        count = optional.empty() if group.partitions < 0 else optional.of(group.partitions)
-        copies = optional.empty() if group.replication < 0 else optional.of(jvm.java.lang.Short(str(group.replication)))
-        made = jvm.org.apache.kafka.clients.admin.NewTopic(topic, count, copies)
+        made = jvm.org.apache.kafka.clients.admin.NewTopic(topic, group.partitions, group.replication)
         settings = jvm.java.util.HashMap()
         for name, text in group.settings.items():
             settings.put(name, text)
@@ -174,8 +172,11 @@ class Topics:
                 properties.put(name, text)
         return properties
 
-    def _failure(self, text: str, topic: str) -> SinkError | ConnectionFailed:
-        said = [(kind, words) for kind, words in _SAID.findall(text) if kind != "KafkaException"]
+    def _failure(self, error: Py4JJavaError, topic: str) -> Exception:
+        """What an exception of the client means; itself, where it is none that is known."""
+        said = [(kind, words) for kind, words in _SAID.findall(str(error)) if kind != "KafkaException"]
+        if not said and _TOO_SLOW not in str(error):
+            return error  # type: ignore[no-any-return]
         kind, words = said[-1] if said else ("", "")
         if not said or kind in _PASSING:
             why = words or "no broker answers in time"
