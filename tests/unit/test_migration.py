@@ -180,6 +180,15 @@ def test_a_value_that_nobody_knows_yet_is_no_fault(tmp_path: Path, capsys: pytes
     assert cli.main(["check", "--offline", str(broken)]) == 2
 
 
+def test_what_another_program_is_to_replace_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    templates = {"database.port": "${DB_PORT}", "max.batch.size": "${SIZE}"}
+    route = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
+             "transforms.r.regex": "(?<all>.*)", "transforms.r.replacement": "${all}"}  # fmt: skip
+    path = write(tmp_path, {"name": "shop", "config": CONNECTOR | templates | route})
+    assert cli.main(["check", "--offline", str(path)]) == 0
+    assert capsys.readouterr().out.count("refers to what is not there.") == 2
+
+
 def test_a_mongodb_string_that_nobody_knows_yet_is_no_fault(tmp_path: Path) -> None:
     config = {
         "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",

@@ -268,6 +268,17 @@ def test_documents_are_unwrapped_as_the_generation_before_said(
         unwrapped(delete__handling__mode="none", drop__tombstones="often")
 
 
+def test_fields_are_added_in_the_first_generation_too() -> None:
+    older = {name: text for name, text in NEEDED["mongodb"].items() if name != "topic.prefix"} | {"mongodb.name": "m"}
+    given = {"add.source.fields": "h", "add.fields": "op,source.ts_ms:at", "add.headers": "db"}
+    options = {f"transforms.u.{name}": text for name, text in given.items()}
+    made = configured(parse("mongodb", older | {"transforms": "u", "transforms.u.type": UNWRAP} | options))
+    assert made is not None
+    assert made.format == "1.1"
+    assert [added.name for added in made.fields] == ["__h", "__op", "__at"]
+    assert [added.name for added in made.headers] == ["__db"]
+
+
 def test_a_transform_of_rows_is_taken_for_that_of_documents() -> None:
     made, notices = unwrapped("io.debezium.transforms.ExtractNewRecordState", add__headers="op", route__by__field="x")
     assert [added.name for added in made.headers] == ["__op"]

@@ -14,8 +14,10 @@ _OF_ROWS = ("io.debezium.transforms.ExtractNewRecordState", "io.debezium.transfo
 
 _DELETES_1 = ("drop", "rewrite", "none")
 _DELETES = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
+# Those about added fields came with 1.2, and mean in files of the first generation what they mean now.
 _BOTH = {
     "array.encoding": "array", "flatten.struct": "false", "flatten.struct.delimiter": "_",
+    "add.fields": "", "add.fields.prefix": "__", "add.headers": "", "add.headers.prefix": "__",
 }  # fmt: skip
 _DEFAULTS = {
     "1.1": _BOTH
@@ -26,7 +28,6 @@ _DEFAULTS = {
     "3": _BOTH
     | {
         "delete.tombstone.handling.mode": "tombstone", "delete.tombstone.handling.mode.rewrite-with-id": "false",
-        "add.fields": "", "add.fields.prefix": "__", "add.headers": "", "add.headers.prefix": "__",
     },
 }  # fmt: skip
 _REFUSED = {
@@ -158,7 +159,9 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
         "documents": values["array.encoding"] == "document",
         "flatten": values["flatten.struct"] == "true",
         "delimiter": values["flatten.struct.delimiter"],
+        "headers": _added(values["add.headers"], values["add.headers.prefix"]),
     }
+    fields = _added(values["add.fields"], values["add.fields.prefix"])
     if form == "3":
         mode = values["delete.tombstone.handling.mode"]
         return Unwrap(
@@ -166,8 +169,7 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
             deletes=mode,
             keep_tombstones=mode == "rewrite-with-tombstone",
             with_id=values["delete.tombstone.handling.mode.rewrite-with-id"] == "true",
-            fields=_added(values["add.fields"], values["add.fields.prefix"]),
-            headers=_added(values["add.headers"], values["add.headers.prefix"]),
+            fields=fields,
             **chosen,
         )
     mode = values["delete.handling.mode"]
@@ -176,7 +178,7 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
         deletes="tombstone" if mode == "none" else mode,
         keep_tombstones=values["drop.tombstones"] == "false",
         operation_header=values["operation.header"] == "true",
-        fields=tuple(Added("source", name, f"__{name}") for name in _listed(values["add.source.fields"])),
+        fields=(*(Added("source", name, f"__{name}") for name in _listed(values["add.source.fields"])), *fields),
         sanitize=values["sanitize.field.names"] == "true",
         **chosen,
     )
