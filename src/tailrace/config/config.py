@@ -21,6 +21,7 @@ _log = logging.getLogger("tailrace")
 _logged: set[str] = set()
 _PREFIX = "topic.prefix"
 _UNKNOWN = "tailrace.unknown.options"
+_LIKE = 0.6
 
 Foreign = Callable[[str], str]
 """Says why a name, in small letters, that a connector has no option of has no effect; empty for one that is unknown."""
@@ -185,6 +186,12 @@ def config_error(faults: Sequence[str]) -> ConfigError:
     return ConfigError(f"The configuration has {len(faults)} faults:{listed}\n", "Correct the configuration.")
 
 
+def _likeness(one: str, other: str) -> float:
+    """How much two names are alike, from 0 to 1, also where their words stand in another order."""
+    pairs = ((one, other), (".".join(sorted(one.split("."))), ".".join(sorted(other.split(".")))))
+    return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
+
+
 class _Reading:
     """The state of one `parse`: what was given under which name, and what is wrong with it."""
 
@@ -325,8 +332,8 @@ class _Reading:
     def _nearest(self, lower: str) -> str:
         known = {**{row.name.lower(): row.name for row in self.table if not row.pattern}}
         known.update({alias: alias for alias in self._aliases})
-        close = difflib.get_close_matches(lower, known, n=1, cutoff=0.6)
-        return f"; the nearest is {known[close[0]]}" if close else ""
+        likeness, nearest = max((_likeness(lower, name), name) for name in known)
+        return f"; the nearest is {known[nearest]}" if likeness >= _LIKE else ""
 
     def settle(self) -> dict[str, Any]:
         """All values with their defaults, after the rules that concern several options."""

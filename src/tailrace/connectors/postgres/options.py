@@ -218,7 +218,9 @@ SNAPSHOT = (
     Option("snapshot.isolation.mode", Kind.TEXT,
            "Isolation of the snapshot: both words mean that all tasks read under one exported snapshot.",
            "serializable", choices=("serializable", "repeatable_read"),
-           instead=tuple((mode, "repeatable_read", _ONE_SNAPSHOT) for mode in ("read_committed", "read_uncommitted"))),
+           instead=tuple(
+               (mode, "repeatable_read", _ONE_SNAPSHOT) for mode in ("read_committed", "read_uncommitted", "snapshot")
+           )),
     Option("snapshot.locking.mode", Kind.TEXT, "Locks of the snapshot.", "none",
            choices=("none", "shared", "minimal", "minimal_percona", "extended", "exclusive"),
            refused=(("custom", NO_JVM),), notice=_NO_LOCKS),
