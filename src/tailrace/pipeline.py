@@ -24,14 +24,19 @@ from tailrace.status import METRIC
 # What the metrics of the status are computed of.
 _OBSERVED = ("op", "source_ts")
 
+_PLACED = {"partition": "places_partitions", "timestamp": "places_times"}
+"""What a transform says of itself that fills a column of PLACES."""
+
 
 def read_columns(sink: Sink, transforms: Iterable[Any] = ()) -> tuple[str, ...]:
     """The columns of the row that a pipeline reads: those of its sink, and what its status is computed of.
 
-    Where one of `transforms` places records (its `places`), and the sink heeds that, these columns follow.
+    Where one of `transforms` places records, by the attributes in _PLACED, and the sink heeds that, these columns
+    follow.
     """
     wanted = {*sink.columns, *_OBSERVED}
-    placed = {name for transform in transforms for name in getattr(transform, "places", ())}
+    made = list(transforms)
+    placed = {name for name, attribute in _PLACED.items() if any(getattr(one, attribute, False) for one in made)}
     places = (name for name in PLACES if name in placed and name in sink.places)
     return (*(name for name in COLUMNS if name in wanted), *places)
 

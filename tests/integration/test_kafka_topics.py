@@ -191,7 +191,7 @@ def test_a_record_goes_where_a_transform_has_placed_it(
 class Placing:
     """A transform that places what it is given."""
 
-    places = ("partition", "timestamp")
+    places_partitions = places_times = True
 
 
 def test_the_source_is_asked_for_places_where_a_transform_and_the_sink_know_them() -> None:

@@ -66,7 +66,7 @@ COLUMNS: tuple[str, ...] = tuple(ROW_SCHEMA.names)
 """The names of all columns, in the order of the row."""
 
 PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.int64()}
-"""The columns that a row has only where a transform fills them (its `places`), and the types of these."""
+"""The columns that a row has only where a transform fills them, and the types of these."""
 
 # How many bytes these have decides whether a change becomes an event or is put aside.
 _ALWAYS = ("key", "value")

@@ -27,7 +27,7 @@ KNOWN = Extensions(
         "noop": "tailrace.sinks.console:NoopSink",
         "http": "tailrace.sinks.http:HttpSink",
         "redis": "tailrace.sinks.redis:RedisSink",
-        "jdbc": "tailrace.sinks.jdbc:JdbcSink",
+        "jdbc": "tailrace.sinks.jdbc.sink:JdbcSink",
     },
     SinkError,
 )

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tailrace.sinks.changes import Reader, Unreadable, cells, placeholders
-from tailrace.sinks.fields import Unsupported, kind_of
-from tailrace.sinks.jdbc_url import libpq
+from tailrace.sinks.jdbc.changes import Reader, Unreadable, cells, placeholders
+from tailrace.sinks.jdbc.fields import Unsupported, kind_of
+from tailrace.sinks.jdbc.url import libpq
 
 
 def b64(data: bytes) -> str:

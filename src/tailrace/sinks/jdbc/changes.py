@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-from tailrace.sinks.fields import Kind, Unsupported, kind_of
+from tailrace.sinks.jdbc.fields import Kind, Unsupported, kind_of
 
 Action = Literal["write", "delete", "truncate"]
 

@@ -13,11 +13,11 @@ from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
 from tailrace.events.settings import EventSettings
-from tailrace.sinks import tables
 from tailrace.sinks.base import Settings
-from tailrace.sinks.changes import Cell, Parsed, Reader, Unreadable, cells, part, placeholders
-from tailrace.sinks.jdbc_url import libpq
-from tailrace.sinks.tables import Name, Statement, Tables
+from tailrace.sinks.jdbc import tables
+from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, part, placeholders
+from tailrace.sinks.jdbc.tables import Name, Statement, Tables
+from tailrace.sinks.jdbc.url import libpq
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
 if TYPE_CHECKING:

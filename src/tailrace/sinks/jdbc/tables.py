@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
-from tailrace.sinks.changes import Cell
+from tailrace.sinks.jdbc.changes import Cell
 
 if TYPE_CHECKING:
     import psycopg
