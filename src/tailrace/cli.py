@@ -1,4 +1,7 @@
-"""The `tailrace` command: run, check, signal, demo, version. Exit codes are those of `tailrace.errors`, 0 and 130."""
+"""The `tailrace` command: run, check, migrate, signal, demo, version.
+
+Exit codes are those of `tailrace.errors`, 0 and 130.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from tailrace.pipeline import Pipeline
     from tailrace.status import StatusLine
 
+_FILES = "application.properties, connector .properties or connector JSON"
 _REFERENCE = re.compile(r"\$\{[^{}]+\}")
 
 INTERRUPTED = 130
@@ -81,7 +85,13 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", parents=[shared], help="check a file and the server that it names")
     _add_file(check)
+    check.add_argument("--offline", action="store_true", help="judge the file alone: exit code 0 or 2")
     check.set_defaults(command=_check)
+
+    migrate = commands.add_parser("migrate", parents=[shared], help="what becomes of a Debezium user's file")
+    migrate.add_argument("file", metavar="FILE", help=_FILES)
+    migrate.add_argument("--write", action="store_true", help="write a cleaned file beside it: NAME.tailrace.SUFFIX")
+    migrate.set_defaults(command=_migrate)
 
     signals = commands.add_parser("signal", parents=[shared], help="send a signal to the pipeline of a file")
     signalling.add_arguments(signals)
@@ -99,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="application.properties, connector .properties or connector JSON")
+    parser.add_argument("file", metavar="FILE", help=_FILES)
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="an entry over that of the file; repeatable"
     )
@@ -110,8 +120,16 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def _read(arguments: argparse.Namespace) -> RunConfig:
-    from tailrace.config.option import holds_secret
+    from tailrace import sinks
     from tailrace.connectors import registry
+
+    given = getattr(arguments, "checkpoint", None)
+    return registry.read(arguments.file, _overrides(arguments), checkpoint=given, sinks=sinks.names())
+
+
+def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
+    """The entries that --set and --set-file put over those of the file."""
+    from tailrace.config.option import holds_secret
 
     overrides: dict[str, str] = {}
     for entry in arguments.set:
@@ -131,10 +149,7 @@ def _read(arguments: argparse.Namespace) -> RunConfig:
         if not equals or not name.strip() or not path.strip():
             raise ConfigError("An argument of --set-file has no NAME=PATH.", "Write --set-file NAME=PATH.")
         overrides[name.strip()] = _content(name.strip(), path.strip())
-    from tailrace import sinks
-
-    given = getattr(arguments, "checkpoint", None)
-    return registry.read(arguments.file, overrides, checkpoint=given, sinks=sinks.names())
+    return overrides
 
 
 def _content(name: str, path: str) -> str:
@@ -241,34 +256,32 @@ def _progress(pipeline: Pipeline, line: StatusLine) -> Iterator[threading.Event]
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from tailrace import sinks
+    from tailrace import migration, sinks
+    from tailrace.config.files import read_entries
     from tailrace.connectors import advice
     from tailrace.connectors.registry import find
 
+    if arguments.offline:
+        return migration.check(read_entries(arguments.file) | _overrides(arguments))
     run = _read(arguments)
-    sink = sinks.open(run.sink.name, run.sink.options)
-    named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}, {sink.delivery}."
-    print(f"{'ok':<8} {'configuration':<14} {named}")
+    sink = sinks.open(run.sink.name, run.sink.options, run.source)
+    migration.show([migration.summary(run, sink)])
     found = find(run.source.connector).load_prerequisites().check(run.source)
-    findings = [*found, *advice.channels(run.source), *sink.advice()]
-    for finding in findings:
-        print(f"{finding.level:<8} {finding.subject:<14} {finding.text}")
-        if finding.remedy:
-            print(f"{'':<8} {'':<14} → {finding.remedy}")
-    failed = sum(finding.level == "error" for finding in findings)
-    warned = sum(finding.level == "warning" for finding in findings)
-    print(f"{_count(failed, 'error')}, {_count(warned, 'warning')}.")
+    counted, failed = migration.show([*found, *advice.channels(run.source), *sink.advice()])
+    print(counted)
     return PrerequisiteError.exit_code if failed else 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from tailrace import migration
+
+    return migration.migrate(arguments.file, write=arguments.write)
 
 
 def _signal(arguments: argparse.Namespace) -> int:
     signalled = signalling.from_arguments(arguments)
     print(signalling.send(_read(arguments).source, signalled, arguments.channel))
     return 0
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _demo(arguments: argparse.Namespace) -> int:

@@ -25,7 +25,9 @@ from tests.fix_db2 import Db2Database
 from tests.fix_kafka import Kafka
 from tests.fix_mongodb import running
 from tests.fix_postgres import Database
+from tests.servers.redis import RedisServer
 from tests.servers.secantus import SET_NAME, Secantus
+from tests.servers.web import Request, WebServer
 
 MARKER = "hunter2marker"
 PATIENCE_S = 600
@@ -328,6 +330,67 @@ def producer(**options: str) -> dict[str, str]:
     }
     entries = {f"debezium.sink.kafka.producer.{name}": text for name, text in named.items()}
     return {"debezium.sink.type": "kafka"} | entries
+
+
+def ends(commands: list[Command], folder: Path, entries: dict[str, str], code: int) -> None:
+    """A run that its sink ends says nothing of the marker, and Spark keeps nothing of it."""
+    folder.mkdir()
+    command = run(commands, folder, entries)
+    printed, said = command.process.communicate(timeout=PATIENCE_S)
+    assert command.process.returncode == code, said
+    assert holding({"stdout": printed, "stderr": said}) == []
+    assert holding(written(folder)) == []
+
+
+def test_to_topics_that_are_made(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:
+    creation = {f"debezium.source.topic.creation.default.{name}": "1" for name in ("partitions", "replication.factor")}
+    follow(run(commands, tmp_path, sqlserver_told.entries | creation | producer(bootstrap_servers=kafka.servers)))
+
+
+def test_to_redis(commands: list[Command], sqlserver_told: Told, redis_program: None, tmp_path: Path) -> None:
+    with RedisServer("--requirepass", MARKER) as server:
+        sink = {"type": "redis", "redis.address": server.address, "redis.password": MARKER}
+        entries = sqlserver_told.entries | {f"debezium.sink.{name}": text for name, text in sink.items()}
+        follow(run(commands, tmp_path, entries))
+        ends(commands, tmp_path / "again", entries | {"debezium.sink.redis.password": f"{MARKER}2"}, 8)
+
+
+def test_to_a_server_of_http(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:
+    def answer(request: Request) -> tuple[int, bytes]:
+        if request.path == "/token":
+            return 200, json.dumps({"access_token": f"token-{MARKER}"}).encode()
+        return (200 if request.header("authorization") == f"Bearer token-{MARKER}" else 401), b""
+
+    with WebServer(answer) as server:
+        login = {"client_id": "me", "client_secret": MARKER, "token_url": f"{server.url}/token"}
+        sink = {f"http.authentication.oauth2.{name}": text for name, text in login.items()}
+        sink |= {"type": "http", "http.url": f"{server.url}/?key={MARKER}", "http.authentication.type": "oauth2"}
+        entries = sqlserver_told.entries | {f"debezium.sink.{name}": text for name, text in sink.items()}
+        follow(run(commands, tmp_path, entries))
+        assert any(request.path.startswith("/?key=") for request in server.requests)
+        server.answers = lambda request: (403, MARKER.encode())
+        ends(commands, tmp_path / "again", entries | {"debezium.sink.http.retries": "0"}, 8)
+
+
+def test_to_rows(commands: list[Command], sqlserver_told: Told, database: Database, tmp_path: Path) -> None:
+    role = f"w_{secrets.token_hex(4)}"
+    database.execute(f"create role {role} login superuser password '{MARKER}'")
+    place = f"{database.server.host}:{database.server.port}/{database.name}"
+    sink = {
+        "type": "jdbc",
+        "jdbc.connection.url": f"jdbc:postgresql://{place}?password={MARKER}",
+        "jdbc.connection.username": role,
+        "jdbc.connection.password": MARKER,
+        "jdbc.schema.evolution": "basic",
+    }
+    entries = sqlserver_told.entries | {"debezium.format.schemas.enable": "true"}
+    entries |= {f"debezium.sink.{name}": text for name, text in sink.items()}
+    try:
+        follow(run(commands, tmp_path, entries))
+        unknown = {"debezium.sink.jdbc.schema.evolution": "none", "debezium.sink.jdbc.table.name.format": "nowhere"}
+        ends(commands, tmp_path / "again", entries | unknown, 8)
+    finally:
+        database.execute(f"drop role {role}")
 
 
 def test_to_kafka(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:

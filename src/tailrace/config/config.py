@@ -21,6 +21,7 @@ _log = logging.getLogger("tailrace")
 _logged: set[str] = set()
 _PREFIX = "topic.prefix"
 _UNKNOWN = "tailrace.unknown.options"
+_LIKE = 0.6
 
 Foreign = Callable[[str], str]
 """Says why a name, in small letters, that a connector has no option of has no effect; empty for one that is unknown."""
@@ -148,7 +149,12 @@ def examine(
     for name, text in given.items():
         reading.take(name, text)
     values = reading.settle()
-    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
+    if traits.rewrites_layouts:
+        chain = transforms(values)
+        reading.faults += chain.faults
+        reading.notices += chain.notices
+    else:
+        reading.faults += _before_transforms(values)
     outcomes, rest = attributed(reading.told(), reading.faults, unknown)
     left = {*rest, *(fault for fault in reading.faults if not _is_of(fault, unknown))}
     faults = tuple(fault for fault in reading.faults if fault in left)
@@ -178,6 +184,12 @@ def config_error(faults: Sequence[str]) -> ConfigError:
         return ConfigError(f"{faults[0]}.", "Correct the configuration.")
     listed = "".join(f"\n  - {fault}" for fault in faults)
     return ConfigError(f"The configuration has {len(faults)} faults:{listed}\n", "Correct the configuration.")
+
+
+def _likeness(one: str, other: str) -> float:
+    """How much two names are alike, from 0 to 1, also where their words stand in another order."""
+    pairs = ((one, other), (".".join(sorted(one.split("."))), ".".join(sorted(other.split(".")))))
+    return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
 
 
 class _Reading:
@@ -244,8 +256,7 @@ class _Reading:
         if is_older:
             self.notices.append(f"{name} is the older name of {option.name}: use that.")
         if is_older or lower in self._aliases:
-            why = f"{option.name} is its name {'now' if is_older else 'here'}"
-            self.outcomes[written] = Outcome(written, "translated", why, option.name)
+            self.outcomes[written] = Outcome(written, "translated", "", option.name)
         self._read(option, written, canonical, text)
 
     def _read(self, option: Option, written: str, canonical: str, text: str) -> None:
@@ -321,8 +332,8 @@ class _Reading:
     def _nearest(self, lower: str) -> str:
         known = {**{row.name.lower(): row.name for row in self.table if not row.pattern}}
         known.update({alias: alias for alias in self._aliases})
-        close = difflib.get_close_matches(lower, known, n=1, cutoff=0.6)
-        return f"; the nearest is {known[close[0]]}" if close else ""
+        likeness, nearest = max((_likeness(lower, name), name) for name in known)
+        return f"; the nearest is {known[nearest]}" if likeness >= _LIKE else ""
 
     def settle(self) -> dict[str, Any]:
         """All values with their defaults, after the rules that concern several options."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
+import os
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,8 @@ _DEFAULT_SINK = "console"
 _JSON_WORDS = {"json": "", "jsonbytearray": "it is the same JSON"}
 _SOURCE = "debezium.source."
 _OVERRIDE = "producer.override."
+_REFERRED = re.compile(r"\$\{([^${}:]+)[:}]")
+_VARIABLES = re.compile(r"DEBEZIUM_(?:SOURCE|SINK|FORMAT|TRANSFORMS|PREDICATES)_")
 _UNKNOWN = "tailrace.unknown.options"
 
 # The runtime's own, and what stands in the environment of Debezium Server's processes.
@@ -133,13 +136,28 @@ def read(
 ) -> RunConfig:
     """The pipeline that a file describes, with `overrides` (entries of the same kind) over its own.
 
+    Those of Debezium Server that stand in the environment come between.
     `checkpoint` takes the place of `checkpoint.location`; `examine` and `sinks` as in `from_entries`.
     Raises ConfigError when the file cannot be read or understood, and for every fault of its options.
     """
-    entries = read_entries(path) | dict(overrides or {})
+    entries = read_entries(path)
+    if _is_servers(entries):
+        entries = _with_environment(entries, os.environ)
+    entries |= overrides or {}
     if checkpoint is not None:
         entries[f"{_SOURCE if _is_servers(entries) else ''}checkpoint.location"] = checkpoint
     return from_entries(entries, examine, sinks=sinks)
+
+
+def _with_environment(entries: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Debezium Server's entries, with those over them that stand in the environment: DEBEZIUM_SOURCE_TOPIC_PREFIX."""
+    written = {re.sub(r"[^A-Za-z0-9]", "_", entry).upper(): entry for entry in entries}
+    found = {
+        written.get(variable, variable.lower().replace("_", ".")): text.replace("${", "$${")
+        for variable, text in environment.items()
+        if _VARIABLES.match(variable)
+    }
+    return {**entries, **found}
 
 
 def read_entries(path: str | Path) -> dict[str, str]:
@@ -207,10 +225,11 @@ def _examined(
     sinks: Collection[str],
     waiting: Collection[str],
 ) -> Examination:
-    sorting = _Sorting(resolved, {*SERVER_SINKS, *sinks})
+    referred = {name for text in entries.values() for name in _REFERRED.findall(text)}
+    sorting = _Sorting(resolved, {*SERVER_SINKS, *sinks}, referred)
     unknown = [option for option, entry in sorting.origins.items() if entry in waiting]
     found = examine(sorting.options, unknown)
-    outcomes, rest = attributed(sorting.outcomes.values(), sorting.faults)
+    outcomes, _ = attributed(sorting.outcomes.values(), sorting.faults)
     prefix = _SOURCE if sorting.is_servers else ""
     for outcome in found.outcomes:
         entry = sorting.origins.get(outcome.name)
@@ -277,10 +296,10 @@ class _Sorting:
     """A file's entries by what they are for: the connector's options, the sink, the rest; and what is wrong with them.
 
     `options` are the connector's, `origins` the entries that they are of. `outcomes` are those of all entries, as far
-    as the options do not tell more.
+    as the options do not tell more. `referred` are names that entries refer to.
     """
 
-    def __init__(self, entries: Mapping[str, str], sinks: Collection[str]) -> None:
+    def __init__(self, entries: Mapping[str, str], sinks: Collection[str], referred: Collection[str]) -> None:
         self.is_servers = _is_servers(entries)
         self.options: dict[str, str] = {}
         self.origins: dict[str, str] = {}
@@ -288,6 +307,7 @@ class _Sorting:
         self.faults: list[str] = []
         self.notices: list[str] = []
         self._sinks = sinks
+        self._referred = referred
         self._sink_type = entries.get("debezium.sink.type", "").strip().lower()
         self._sink_options: dict[str, str] = {}
         lenient = [text for name, text in entries.items() if name.removeprefix(_SOURCE) == _UNKNOWN]
@@ -340,6 +360,8 @@ class _Sorting:
         """Alone, a bare name is how a plain connector names an option; Debezium Server reads none such."""
         if not self.is_servers or entry == _UNKNOWN:
             self._option(entry, entry, text)
+        elif entry in self._referred:
+            return
         elif difflib.SequenceMatcher(None, entry.partition(".")[0].lower(), "debezium").ratio() > 0.7:
             self._unknown(entry, f"{entry} does not begin with debezium.source., debezium.sink. or debezium.format.")
         else:

@@ -46,7 +46,7 @@ _FAMILIES: tuple[tuple[str, str], ...] = (
         r"database\.server\.id(\.offset)?|gtid\..+|binlog\..+|include\.query|bigint\.unsigned\.handling\.mode"
         r"|connect\.keep\.alive(\.interval\.ms)?|enable\.time\.adjuster|inconsistent\.schema\.handling\.mode"
         r"|min\.row\.count\.to\.stream\.results|snapshot\.new\.tables|snapshot\.events\.as\.inserts|ddl\.parser\.mode"
-        r"|use\.nongraceful\.disconnect|database\.ssl\.mode"
+        r"|internal\.implementation|use\.nongraceful\.disconnect|database\.ssl\.mode"
         r"|database\.(jdbc\.driver|jdbc\.protocol|protocol|use\.?ssl|allow\.?public\.?key\.?retrieval"
         r"|(connection|server)\.?time\.?zone|characterencoding|zerodatetimebehavior|tinyint1isbit)",
         _MYSQL,

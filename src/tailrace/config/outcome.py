@@ -16,8 +16,9 @@ class Outcome:
     """What becomes of one entry.
 
     `name` is the entry's as it was written, a salt in it included. `text` says why the entry has no effect, or what
-    takes its place; of one that is refused it goes on where the name ends. It holds no value that may be a secret. Of an entry that is translated `becomes`
-    is the name that is used today, and `value` the text that is taken for its own, None where that stands.
+    takes its place; of one that is refused it goes on where the name ends. It holds no value that may be a secret. Of
+    an entry that is translated `becomes` is the name that is used today, and `value` the text that is taken for its
+    own, None where that stands.
     """
 
     name: str

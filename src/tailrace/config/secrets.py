@@ -65,7 +65,8 @@ def resolve(
 
     Without them `${NAME}` stays as it is. What a provider or a variable gives is not searched again. Raises ConfigError
     that names each option whose reference cannot be replaced, never a value. Where `waiting` is given, it gets the
-    names of options that refer to what is not there, which stay as they are; no fault is made of these.
+    names of options that refer to what is not there, or hold `${NAME}` for another program to replace; these stay as
+    they are, and no fault is made of them.
     """
     known = os.environ if environment is None else environment
     faults: list[str] = []
@@ -73,11 +74,13 @@ def resolve(
     for option, text in options.items():
         reading = _Reading(option, options, known, expressions)
         resolved[option] = reading.expanded(text) if expressions else reading.provided(text)
-        if waiting is not None and reading.absent and not reading.faults:
+        if waiting is not None and (reading.absent or reading.templates) and not reading.faults:
             waiting.append(option)
             resolved[option] = text
-        else:
-            faults += [*reading.faults, *reading.absent]
+            continue
+        faults += [*reading.faults, *reading.absent]
+        if reading.templates:
+            _log.warning("%s holds ${…} without a provider, which stays as it is: a variable is ${env:NAME}.", option)
     if faults:
         raise ConfigError(
             "; ".join(dict.fromkeys(faults)) + ".",
@@ -96,6 +99,7 @@ class _Reading:
         self.option = option
         self.faults: list[str] = []
         self.absent: list[str] = []
+        self.templates: list[str] = []
         self._options = options
         self._environment = environment
         self._expressions = expressions
@@ -111,9 +115,7 @@ class _Reading:
             if colon:
                 return self._from(provider, rest, found[0])
             if not _OWN_MEANING.fullmatch(self.option):
-                _log.warning(
-                    "%s holds ${…} without a provider, which stays as it is: a variable is ${env:NAME}.", self.option
-                )
+                self.templates.append(self.option)
             return found[0]
 
         return _CONNECT.sub(replace, text)

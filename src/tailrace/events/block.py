@@ -23,7 +23,7 @@ from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.formats.arrow import array_of, computed
 from tailrace.records.columns import Same, Texts
-from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
+from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn, Leaf
 from tailrace.values.conversion import ColumnPlan
 
 MAX_RECORDS = 8_192
@@ -97,6 +97,7 @@ class Block:
         self.low, self.high = changes
         self._records = records
         self.change, self.op, self._of = records.change, records.op, records.of
+        self.left_out = records.left_out
         # which of the plans each record has; None where there is one
         self.table = None if tables.of is None else tables.of[self.change]
         self.transaction = batch.transaction[self.change]
@@ -180,6 +181,8 @@ class Block:
                 "key": lambda: self._key_column(blocks),
                 "value": lambda: self._value_column(blocks),
                 "headers": lambda: self._header_column(blocks),
+                "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
+                "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),
@@ -220,6 +223,17 @@ class Block:
         if len(set(words)) <= 1:
             return _constant(words[0] if words else "", len(self.change))
         return pa.array(words, pa.string()).take(pa.array(self._of))
+
+    def _by_leaf(self, leaves: Sequence[Leaf | None], of: pa.DataType) -> pa.Array:
+        """The values of each record's leaf; null where its kind has none."""
+        if all(leaf is None for leaf in leaves):
+            return pa.nulls(len(self.change), of)
+        parts, order = [], []
+        for number, leaf in enumerate(leaves):
+            records = np.flatnonzero(self._of == number).astype(np.int32)
+            order.append(records)
+            parts.append(pa.nulls(len(records), of) if leaf is None else array_of(leaf, self, records).cast(of))
+        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _topics(self) -> pa.Array:
         topics = [kind.topic for kind in self._kinds]

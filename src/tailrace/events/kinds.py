@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -15,8 +16,9 @@ from tailrace.events.envelope import Kind
 from tailrace.events.expansion import TOMBSTONE, Records
 from tailrace.events.table_plan import AnyPlan, SplitPlan, TablePlans
 from tailrace.records.layout import Node
-from tailrace.records.transform import Refused
+from tailrace.records.transform import LeftOut, Refused
 
+log = logging.getLogger("tailrace")
 Int32s = npt.NDArray[np.int32]
 # The ops of records, and what their places are multiplied by to leave room for what else tells kinds apart.
 _OPS = (TOMBSTONE, *b"cudrt")
@@ -39,19 +41,20 @@ class RefusedChange(Exception):
 class KnownRecords:
     """Records in order: `change` is the index of each one's change, `op` as in `tailrace.events.expansion.Records`, and
     record r is of the kind `kinds[of[r]]`. Each of the kinds has records. Where `of` is below 0, the record is left
-    out."""
+    out; `left_out` has what is to be said of that, each with the number of the records."""
 
     change: npt.NDArray[np.int32]
     op: npt.NDArray[np.uint8]
     kinds: Sequence[AnyPlan]
     of: npt.NDArray[np.int32]
+    left_out: tuple[tuple[LeftOut, int], ...] = ()
 
     def delivered(self) -> KnownRecords:
         """The records without those that are left out."""
         kept = self.of >= 0
         if kept.all():
             return self
-        return KnownRecords(self.change[kept], self.op[kept], self.kinds, self.of[kept])
+        return KnownRecords(self.change[kept], self.op[kept], self.kinds, self.of[kept], self.left_out)
 
     def part(self, first: int, last: int) -> KnownRecords:
         """The records `first` to `last`."""
@@ -65,10 +68,10 @@ class KnownRecords:
         change, op, of = self.change, self.op, self.of
         used = np.flatnonzero(np.bincount(of))
         if len(used) == len(self.kinds):
-            return KnownRecords(change, op, self.kinds, of)
+            return self
         number = np.zeros(len(self.kinds), np.int32)
         number[used] = np.arange(len(used))
-        return KnownRecords(change, op, [self.kinds[one] for one in used.tolist()], number[of])
+        return KnownRecords(change, op, [self.kinds[one] for one in used.tolist()], number[of], self.left_out)
 
 
 def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords:
@@ -87,6 +90,7 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords
         every += tables.of[records.change] * np.int32(len(known))
     used = np.flatnonzero(np.bincount(every))
     kinds: list[AnyPlan] = []
+    left_out: list[tuple[LeftOut, int]] = []
     number = np.zeros(len(known) * len(tables.plans), np.int32)
     for one in used.tolist():
         table, which = divmod(one, len(known))
@@ -95,10 +99,12 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords
         except Refused as fault:
             change = int(records.change[np.flatnonzero(every == one)[0]])
             raise RefusedChange(fault.reason, change) from None
-        number[one] = -1 if kind is None else len(kinds)
-        if kind is not None:
+        if isinstance(kind, LeftOut):
+            left_out.append((kind, int(np.count_nonzero(every == one))))
+        number[one] = len(kinds) if isinstance(kind, AnyPlan) else -1
+        if isinstance(kind, AnyPlan):
             kinds.append(kind)
-    return KnownRecords(records.change, records.op, kinds, number[every]).delivered()
+    return KnownRecords(records.change, records.op, kinds, number[every], tuple(left_out)).delivered()
 
 
 def told_apart(records: KnownRecords, values: Callable[[Node, Int32s], pa.Array]) -> KnownRecords:
@@ -107,11 +113,12 @@ def told_apart(records: KnownRecords, values: Callable[[Node, Int32s], pa.Array]
     `values` gives the values of a leaf in some of the records, which are given by their places.
     """
     kinds, of = list(records.kinds), records.of.copy()
+    left_out: list[tuple[LeftOut, int]] = []
     for number, kind in enumerate(kinds):
         # those that are told apart may have to be told apart once more: they are behind it in the list
         if isinstance(kind, SplitPlan):
-            _split(kind, number, kinds, of, records, values)
-    found = KnownRecords(records.change, records.op, kinds, of).delivered()
+            left_out += _split(kind, number, kinds, of, records, values)
+    found = KnownRecords(records.change, records.op, kinds, of, tuple(left_out)).delivered()
     return found.used()
 
 
@@ -122,7 +129,9 @@ def _split(
     of: Int32s,
     records: KnownRecords,
     values: Callable[[Node, Int32s], pa.Array],
-) -> None:
+) -> list[tuple[LeftOut, int]]:
+    """Give the records of a kind their kinds; what is to be said of those that are left out."""
+    left_out: list[tuple[LeftOut, int]] = []
     places = np.flatnonzero(of == number).astype(np.int32)
     try:
         known = pc.dictionary_encode(values(kind.by, places), null_encoding="encode")
@@ -135,9 +144,20 @@ def _split(
             made = kind.of(value)
         except Refused as fault:
             raise RefusedChange(fault.reason, int(records.change[those[0]])) from None
-        of[those] = -1 if made is None else len(kinds)
-        if made is not None:
+        if isinstance(made, LeftOut):
+            left_out.append((made, len(those)))
+        of[those] = len(kinds) if isinstance(made, AnyPlan) else -1
+        if isinstance(made, AnyPlan):
             kinds.append(made)
+    return left_out
+
+
+def tell_left_out(left_out: Iterable[tuple[LeftOut, int]], warnings: list[str]) -> None:
+    """Log which records are left out, and how many; `warnings` gets the sentences."""
+    for what, count in left_out:
+        message = f"{count} records are left out: {what.reason}."
+        log.log(logging.ERROR if what.is_error else logging.WARNING, message)
+        warnings.append(message)
 
 
 @lru_cache(maxsize=_KINDS * 2)

@@ -22,7 +22,7 @@ from tailrace.columns import ChangeBatch
 from tailrace.events.block import MAX_RECORDS, BatchColumns, Block
 from tailrace.events.expansion import expand
 from tailrace.events.form import SourceForm
-from tailrace.events.kinds import KnownRecords, RefusedChange, by_kind
+from tailrace.events.kinds import KnownRecords, RefusedChange, by_kind, tell_left_out
 from tailrace.events.quarantine import (
     Unconvertible,
     conversion_error,
@@ -150,13 +150,17 @@ class _Work:
         """Raises RefusedChange."""
         ordered = batch.total_order is not None and batch.table_order is not None
         records = by_kind(expand(batch, key_changes(batch, tables), has_key, settings), tables, ordered)
+        tell_left_out(records.left_out, batch.warnings)
+        records = replace(records, left_out=())
         ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
         return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends)
 
     def block(self, low: int, high: int) -> Block:
         """The records of the changes `[low, high)`. Raises RefusedChange."""
         records = self.records.part(int(self.ends[low]), int(self.ends[high]))
-        return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart()
+        block = Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart()
+        tell_left_out(block.left_out, self.batch.warnings)
+        return block
 
     def rows(self, low: int, high: int) -> tuple[pa.RecordBatch, Int32s]:
         """The rows of the changes `[low, high)`, and the change of each. Raises RefusedChange."""

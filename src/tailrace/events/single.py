@@ -13,10 +13,11 @@ from tailrace import formats
 from tailrace.config.formats import Format
 from tailrace.errors import ConversionError, TransformError
 from tailrace.events.headers import header_pairs
+from tailrace.events.kinds import tell_left_out
 from tailrace.events.settings import EventSettings
 from tailrace.formats.arrow import array_of, folded
 from tailrace.records.layout import Header, Node, RecordLayout
-from tailrace.records.transform import Refused, resolved, rewritten
+from tailrace.records.transform import LeftOut, Refused, resolved, rewritten
 
 Written = Callable[[Node | None, Format | str, bool, RecordLayout], object]
 """Makes the bytes of a key or a value in a format, with its schema or without."""
@@ -55,9 +56,13 @@ def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | No
     if not settings.transforms:
         return record
     try:
-        return resolved(rewritten(record, settings.transforms), _value)
+        found = resolved(rewritten(record, settings.transforms), _value)
     except Refused as fault:
         raise _error(fault, record) from None
+    if isinstance(found, LeftOut):
+        tell_left_out([(found, 1)], [])
+        return None
+    return found
 
 
 def _error(fault: Refused, record: RecordLayout) -> TransformError:
@@ -82,6 +87,8 @@ def _row(
         "value": written(record.value, settings.value_format, settings.value_schemas_enable, record),
         "headers": header_pairs(replace(record, headers=_folded(record.headers)), settings),
         "op": record.op,
+        "partition": None if record.partition is None else _value(record.partition),
+        "timestamp": None if record.timestamp is None else _value(record.timestamp),
     }
 
 

@@ -17,8 +17,8 @@ from tailrace.events.envelope import Envelopes, Kind
 from tailrace.events.form import SourceForm
 from tailrace.events.headers import Pairs, compiled
 from tailrace.events.settings import EventSettings
-from tailrace.records.layout import Computed, Node
-from tailrace.records.transform import Rewritten, Varying, rewritten
+from tailrace.records.layout import Computed, Leaf, Node
+from tailrace.records.transform import LeftOut, Rewritten, Varying, rewritten
 from tailrace.values.conversion import ColumnPlan
 
 # Of records whose layout depends on values, so many layouts are kept.
@@ -29,7 +29,8 @@ _MOST_KINDS = 1024
 class KindPlan:
     """The records of a kind, compiled: `key` and `value` are documents of the encodings, None where there is none.
 
-    `op` and `topic` are what the row schema's columns say of them. `size` is how many bytes each has at least.
+    `op`, `topic`, `partition` and `timestamp` are what the row schema's columns say of them. `size` is how many bytes
+    each has at least.
     """
 
     op: str
@@ -38,6 +39,8 @@ class KindPlan:
     value: Any
     headers: Pairs
     size: int
+    partition: Leaf | None = None
+    timestamp: Leaf | None = None
 
 
 @dataclass(slots=True)
@@ -47,14 +50,14 @@ class SplitPlan:
     by: Node
     _of: Callable[[Any], Rewritten]
     _settings: EventSettings
-    _kinds: dict[Any, AnyPlan | None] = field(default_factory=dict)
+    _kinds: dict[Any, AnyPlan | LeftOut | None] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
         """How many bytes each of the records has at least, of those kinds that are known."""
-        return max((kind.size for kind in self._kinds.values() if kind is not None), default=0)
+        return max((kind.size for kind in self._kinds.values() if isinstance(kind, AnyPlan)), default=0)
 
-    def of(self, value: Any) -> AnyPlan | None:
+    def of(self, value: Any) -> AnyPlan | LeftOut | None:
         """The records with this value; None where they are left out. Raises Refused."""
         if value not in self._kinds:
             if len(self._kinds) >= _MOST_KINDS:
@@ -66,17 +69,18 @@ class SplitPlan:
 AnyPlan = KindPlan | SplitPlan
 
 
-def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | None:
+def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | LeftOut | None:
     """The plan of records of a layout, which the transforms have made; None where they are left out."""
-    if record is None:
-        return None
+    if record is None or isinstance(record, LeftOut):
+        return record
     if isinstance(record, Varying):
         return SplitPlan(record.by, record.of, settings)
     keys, values = formats.find(settings.key_format), formats.find(settings.value_format)
     key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable, record)
     value = None if record.value is None else values.compile(record.value, settings.value_schemas_enable, record)
     size = sum(document.size for document in (key, value) if document is not None)
-    return KindPlan(record.op, record.topic, key, value, compiled(record, settings), size)
+    headers = compiled(record, settings)
+    return KindPlan(record.op, record.topic, key, value, headers, size, record.partition, record.timestamp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +98,13 @@ class TablePlan:
     key_apart: tuple[ColumnPlan, ...]
     topic: str
     has_key: bool
-    _kinds: dict[Kind, AnyPlan | None] = field(default_factory=dict, compare=False)
+    _kinds: dict[Kind, AnyPlan | LeftOut | None] = field(default_factory=dict, compare=False)
 
     @property
     def table(self) -> TableId:
         return self.layouts.table
 
-    def kind(self, kind: Kind) -> AnyPlan | None:
+    def kind(self, kind: Kind) -> AnyPlan | LeftOut | None:
         """The records of a kind; None where a transform leaves them out. Raises Refused."""
         if kind not in self._kinds:
             settings = self.layouts.settings

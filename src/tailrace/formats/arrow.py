@@ -17,7 +17,18 @@ import pyarrow.compute as pc
 from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
 from tailrace.records.columns import Columns, Indexes, Same, Written
-from tailrace.records.layout import CHANGE, Column, Computed, Constant, ImageColumn, Node, Struct, Text
+from tailrace.records.layout import (
+    CHANGE,
+    UNAVAILABLE,
+    AsWritten,
+    Column,
+    Computed,
+    Constant,
+    ImageColumn,
+    Node,
+    Struct,
+    Text,
+)
 from tailrace.records.transform import Refused
 from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value, typed
 from tailrace.values.binaries import base64_text
@@ -26,7 +37,7 @@ from tailrace.values.fragments import json_array
 from tailrace.values.timestamps import iso_instant
 
 
-def array_of(node: Node, columns: Columns | None, records: Indexes) -> pa.Array:
+def array_of(node: Node | AsWritten, columns: Columns | None, records: Indexes) -> pa.Array:
     """The values of a layout, or of a leaf of it, in these records of the block; of constants alone without columns."""
     match node:
         case Constant():
@@ -38,7 +49,17 @@ def array_of(node: Node, columns: Columns | None, records: Indexes) -> pa.Array:
         case Computed():
             return computed(node, columns, records)
     assert columns is not None
+    if isinstance(node, AsWritten):
+        return _as_written(node.column, columns).take(pa.array(columns.index[CHANGE][records]))
     return _filled(node, columns, records)
+
+
+def _as_written(leaf: ImageColumn, columns: Columns) -> pa.Array:
+    found = columns.texts(leaf)
+    texts = found.texts.cast(pa.binary())
+    if found.unavailable is None:
+        return texts
+    return pc.if_else(pa.array(found.unavailable), pa.scalar(UNAVAILABLE, pa.binary()), texts)
 
 
 def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
@@ -59,7 +80,8 @@ def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexe
 
 def image_values(leaf: ImageColumn, columns: Columns) -> pa.Array:
     """The values of a column of an image, made once for a block."""
-    key = ("arrow", leaf)
+    # a default may be a list, so the leaf itself is no key
+    key = ("arrow", leaf.image, leaf.column.index, leaf.apart, leaf.column.null)
     found = columns.made.get(key)
     if found is None:
         texts = columns.texts(leaf)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tailrace.assembly.programs import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
-from tailrace.columns.logical import STRING, Field, LogicalType, struct
+from tailrace.columns.logical import BYTES, STRING, Field, LogicalType, struct
 from tailrace.values.conversion import ColumnPlan
 
 __all__ = ["CHANGE", "MARKER", "RECORD", "SOURCE", "TRANSACTION"]
@@ -72,6 +72,25 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class AsWritten:
+    """As input of a computed column: a column of an image as the server's texts, in bytes.
+
+    A value that the log did not carry is UNAVAILABLE, which no text is.
+    """
+
+    column: ImageColumn
+
+    @property
+    def type(self) -> LogicalType:
+        """The schema of the texts."""
+        return BYTES.with_optional(True)
+
+
+UNAVAILABLE = b"\xff"
+"""In the place of a text that the log did not carry; texts are UTF-8."""
+
+
+@dataclass(frozen=True, slots=True)
 class Computed:
     """A column that depends on values: `function` makes it of the columns of its inputs.
 
@@ -80,7 +99,7 @@ class Computed:
     pickled with the layout's transform.
     """
 
-    inputs: tuple[Node, ...]
+    inputs: tuple[Node | AsWritten, ...]
     function: Callable[..., Any]
     type: LogicalType
 

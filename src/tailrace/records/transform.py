@@ -26,7 +26,18 @@ class Varying:
     of: Callable[[Any], Rewritten]
 
 
-Rewritten = RecordLayout | Varying | None
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """In the place of a layout: such records are left out, and the log says why and how many.
+
+    `reason` is a part of a sentence: what they are, and who leaves them out. `is_error` is for the log's level.
+    """
+
+    reason: str
+    is_error: bool = False
+
+
+Rewritten = RecordLayout | Varying | LeftOut | None
 """What a transform makes of a layout; None leaves such records out."""
 
 
@@ -82,10 +93,10 @@ def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:
     return found
 
 
-def _later(found: Varying | None, transforms: Sequence[Transform]) -> Varying | None:
+def _later(found: Varying | LeftOut | None, transforms: Sequence[Transform]) -> Varying | LeftOut | None:
     """What becomes of a Varying by further transforms, once its values are known."""
-    if found is None:
-        return None
+    if not isinstance(found, Varying):
+        return found
     return Varying(found.by, partial(_of, found.of, transforms))
 
 
@@ -107,7 +118,7 @@ def _chosen(true: Rewritten, false: Rewritten, value: Any) -> Rewritten:
     return true if value else false
 
 
-def resolved(record: Rewritten, value: Callable[[Node], Any]) -> RecordLayout | None:
+def resolved(record: Rewritten, value: Callable[[Node], Any]) -> RecordLayout | LeftOut | None:
     """The layout of one record whose values are all known; `value` gives that of a leaf."""
     while isinstance(record, Varying):
         record = record.of(value(record.by))

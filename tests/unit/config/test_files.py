@@ -211,6 +211,43 @@ def test_overrides_and_the_checkpoint_come_last(tmp_path: Path, monkeypatch: pyt
     assert run.checkpoint == Path("/c")
 
 
+def test_the_environment_goes_before_a_servers_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    monkeypatch.setenv("DEBEZIUM_VERSION", "3.1")
+    monkeypatch.setenv("DEBEZIUM_SOURCE_TOPIC_PREFIX", "other")
+    monkeypatch.setenv("DEBEZIUM_SOURCE_TOMBSTONES_ON_DELETE", "false")
+    monkeypatch.setenv("DEBEZIUM_SOURCE_DATABASE_PASSWORD", "p${a}")
+    monkeypatch.setenv("DEBEZIUM_SINK_KAFKA_PRODUCER_BOOTSTRAP_SERVERS", "there:9092")
+    path = write(tmp_path, "application.properties", SERVER)
+    run = registry.read(path)
+    assert (run.source.logical_name, run.source["tombstones.on.delete"]) == ("other", False)
+    assert run.source["database.password"] == "p${a}"
+    assert run.sink.options == {"producer.bootstrap.servers": "there:9092"}
+    assert registry.read(path, {"debezium.source.topic.prefix": "given"}).source.logical_name == "given"
+    connector = registry.read(write(tmp_path, "connector.json", json.dumps(CONNECTOR)))
+    assert connector.source.logical_name == "old"
+
+
+def test_entries_of_the_runtime_may_be_what_others_refer_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    text = SERVER.replace("hostname=db", "hostname=${shop.host}") + "shop.host=there\nslot.name=s\n"
+    run = registry.read(write(tmp_path, "application.properties", text))
+    assert run.source["database.hostname"] == "there"
+    assert run.source["slot.name"] == "debezium"
+    (told,) = [notice for notice in run.notices if notice.startswith(("slot.name", "shop.host"))]
+    assert told.startswith("slot.name has no effect: Debezium Server reads no such entry")
+
+
+def test_a_connectors_own_producer_is_the_sinks(tmp_path: Path) -> None:
+    own = {"producer.override.acks": "1", "producer.override.linger.ms": "3"}
+    sink = {"debezium.sink.type": "kafka", "debezium.sink.kafka.producer.linger.ms": "7"}
+    run = registry.read(write(tmp_path, "connector.json", json.dumps(CONNECTOR | own | sink)))
+    assert run.sink.options == {"producer.acks": "1", "producer.linger.ms": "7"}
+    assert any(notice.startswith("producer.override.linger.ms has no effect") for notice in run.notices)
+    other = registry.read(write(tmp_path, "connector.json", json.dumps(CONNECTOR | own)))
+    assert any(notice.startswith("producer.override.acks has no effect") for notice in other.notices)
+
+
 @pytest.mark.parametrize(
     ("named", "directory", "location"),
     [
@@ -277,7 +314,7 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
         ("debezium.format.value=protobuf", "debezium.format.value = protobuf is not supported"),
         ("debezium.format.value=yaml", "is not a format"),
         ("debezium.transforms=unwrap", "transforms.unwrap.type is missing"),
-        ("debezium.predicates=p", "predicates = p is not supported"),
+        ("debezium.predicates=p", "predicates.p.type is missing"),
         ("debezium.sink.kafak.address=x", "does not belong to the sink kafka"),
         ("debezium.sink.parquet.path=x", "does not belong to the sink kafka"),
         ("debezium.source.row.columns=topic", "row.columns is for spark.readStream: here the sink says which"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.config import Config
+from tailrace.connectors.mongodb.documents.options import Unwrap, configured
 from tailrace.connectors.registry import OWN, parse
 from tailrace.errors import ConfigError
 
@@ -140,7 +141,7 @@ def test_unknown_names_may_pass_for_a_migration() -> None:
     assert read["slot.name"] == "debezium"
     assert "hunter2" not in repr(read)
     assert "slot.nmae" not in read.texts
-    with pytest.raises(ConfigError, match="slot.nmae is not an option"):
+    with pytest.raises(ConfigError, match=r"slot\.nmae is not an option"):
         config(slot__nmae="x", tailrace__unknown__options="error")
     with pytest.raises(ConfigError, match="must be one of error, warn"):
         config(tailrace__unknown__options="silent")
@@ -211,7 +212,8 @@ def test_mongodbs_older_servers_stand_behind_a_connection_string() -> None:
 
 
 def test_what_jsons_converter_does_not_know_changes_nothing_unless_it_would_change_bytes() -> None:
-    read = config(key__converter__schema__registry__url="http://u:hunter2@r", value__converter__decimal__format="BASE64")
+    given = {"key.converter.schema.registry.url": "http://u:hunter2@r", "value.converter.decimal.format": "BASE64"}
+    read = parse("postgres", NEEDED["postgres"] | given)
     assert told(read, "key.converter.schema.registry.url").endswith("JSON's converter goes without it.")
     assert "hunter2" not in " ".join(read.notices)
     for name, text in (("value.converter.decimal.format", "HEX"), ("value.converter.schema.content", "{}")):
@@ -231,3 +233,54 @@ def test_nonvalidating_factories_are_what_libpq_does() -> None:
     assert read["database.sslmode"] == "require"
     with pytest.raises(ConfigError, match=r"database\.sslfactory"):
         config(database__sslfactory="org.postgresql.ssl.DefaultJavaSSLFactory")
+
+
+UNWRAP = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
+
+
+def unwrapped(kind: str = UNWRAP, **options: str) -> tuple[Unwrap, list[str]]:
+    """What a transform of documents is made of, and the notices about it."""
+    given = {f"transforms.u.{name.replace('__', '.')}": text for name, text in options.items()}
+    read = parse("mongodb", NEEDED["mongodb"] | {"transforms": "u", "transforms.u.type": kind} | given)
+    made = configured(read)
+    assert made is not None
+    return made, [notice for notice in read.notices if notice.startswith("transforms.u.")]
+
+
+@pytest.mark.parametrize(
+    ("options", "deletes", "keeps"),
+    [
+        ({"drop__tombstones": "false"}, "drop", True),
+        ({"delete__handling__mode": "rewrite"}, "rewrite", False),
+        ({"delete__handling__mode": "REWRITE", "drop__tombstones": "false"}, "rewrite", True),
+        ({"delete__handling__mode": "none"}, "tombstone", False),
+        ({"delete__handling__mode": "none", "delete__tombstone__handling__mode": "drop"}, "drop", False),
+    ],
+)
+def test_documents_are_unwrapped_as_the_generation_before_said(
+    options: dict[str, str], deletes: str, keeps: bool
+) -> None:
+    made, notices = unwrapped(**options)
+    assert (made.deletes, made.keep_tombstones) == (deletes, keeps)
+    older = {name for name in options if name != "delete__tombstone__handling__mode"}
+    assert {notice.split(" ")[0] for notice in notices} == {f"transforms.u.{n.replace('__', '.')}" for n in older}
+    with pytest.raises(ConfigError, match="must be one of"):
+        unwrapped(delete__handling__mode="none", drop__tombstones="often")
+
+
+def test_fields_are_added_in_the_first_generation_too() -> None:
+    older = {name: text for name, text in NEEDED["mongodb"].items() if name != "topic.prefix"} | {"mongodb.name": "m"}
+    given = {"add.source.fields": "h", "add.fields": "op,source.ts_ms:at", "add.headers": "db"}
+    options = {f"transforms.u.{name}": text for name, text in given.items()}
+    made = configured(parse("mongodb", older | {"transforms": "u", "transforms.u.type": UNWRAP} | options))
+    assert made is not None
+    assert made.format == "1.1"
+    assert [added.name for added in made.fields] == ["__h", "__op", "__at"]
+    assert [added.name for added in made.headers] == ["__db"]
+
+
+def test_a_transform_of_rows_is_taken_for_that_of_documents() -> None:
+    made, notices = unwrapped("io.debezium.transforms.ExtractNewRecordState", add__headers="op", route__by__field="x")
+    assert [added.name for added in made.headers] == ["__op"]
+    assert notices[0].startswith(f"transforms.u.type is taken as {UNWRAP}: ")
+    assert notices[1].startswith("transforms.u.route.by.field has no effect: ")

@@ -44,6 +44,9 @@ SNAPSHOT = (
            notice="rows are read in the columns of their change table, which never change, so no lock is needed"),
 )  # fmt: skip
 
+TAKEN_MODES = (("never", "no_data", "the change tables hold the schemas"),)
+"""Words of other connectors for the modes here, as `Option.instead`."""
+
 MODES = ("initial", "always", "initial_only", "no_data", "schema_only", "when_needed", "configuration_based")
 """Words of `snapshot.mode`; older ones are replaced by OLDER_MODES."""
 

@@ -80,7 +80,8 @@ SNAPSHOT = (
            "What is read before the change tables: initial (once), initial_only (once, then stop), always (at each "
            "start), no_data (nothing), when_needed (once, and again when the change tables no longer reach the "
            "checkpoint), configuration_based (as its switches say).",
-           "initial", choices=changetables.MODES, refused=changetables.REFUSED_MODES),
+           "initial", choices=changetables.MODES, refused=changetables.REFUSED_MODES,
+           instead=changetables.TAKEN_MODES),
     Option("snapshot.isolation.mode", Kind.TEXT,
            "How the rows of a chunk are read: repeatable_read (WITH RS: their locks last as long as the chunk), "
            "read_committed (WITH CS), read_uncommitted (WITH UR: may show changes that are rolled back later), "

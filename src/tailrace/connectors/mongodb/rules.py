@@ -95,7 +95,9 @@ def settle(draft: Draft) -> None:
         draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
     given = {name: text for name, text in values.items() if name.lower().startswith("transforms.")}
-    draft.faults += unwrap(values["transforms"], given, draft.event_format)[1]
+    transform, faults = unwrap(values["transforms"], given, draft.event_format)
+    draft.faults += faults
+    draft.notices += transform.notices if transform is not None else ()
 
 
 def _server(draft: Draft) -> Iterator[str]:

@@ -49,7 +49,8 @@ CONNECTION = (
     ),
     Option("database.sslcert", Kind.TEXT, "Path of the client's certificate, PEM.", aliases=("driver.sslcert",)),
     Option("database.sslkey", Kind.TEXT, "Path of the client's private key, PEM.", aliases=("driver.sslkey",)),
-    Option("database.sslpassword", Kind.SECRET, "Password of the client's private key.", aliases=("driver.sslpassword",)),
+    Option("database.sslpassword", Kind.SECRET, "Password of the client's private key.",
+           aliases=("driver.sslpassword",)),
     Option("database.sslrootcert", Kind.TEXT, "Path of the certificate authorities that the server is checked with.",
            aliases=("driver.sslrootcert",)),
     Option("database.sslfactory", Kind.TEXT,
@@ -99,8 +100,8 @@ SLOT = (
     Option(
         "plugin.name", Kind.TEXT, "Output plug-in of logical decoding.", "pgoutput", choices=("pgoutput",),
         instead=tuple(
-            (plugin, "pgoutput", "it comes with every server since version 10, and the events are the same; a slot that "
-             "another plug-in made is to be dropped, or slot.name to be another")
+            (plugin, "pgoutput", "it comes with every server since version 10, and the events are the same; a slot "
+             "that another plug-in made is to be dropped, or slot.name to be another")
             for plugin in (
                 "decoderbufs", "wal2json", "wal2json_rds", "wal2json_streaming", "wal2json_rds_streaming",
             )
@@ -217,7 +218,9 @@ SNAPSHOT = (
     Option("snapshot.isolation.mode", Kind.TEXT,
            "Isolation of the snapshot: both words mean that all tasks read under one exported snapshot.",
            "serializable", choices=("serializable", "repeatable_read"),
-           instead=tuple((mode, "repeatable_read", _ONE_SNAPSHOT) for mode in ("read_committed", "read_uncommitted"))),
+           instead=tuple(
+               (mode, "repeatable_read", _ONE_SNAPSHOT) for mode in ("read_committed", "read_uncommitted", "snapshot")
+           )),
     Option("snapshot.locking.mode", Kind.TEXT, "Locks of the snapshot.", "none",
            choices=("none", "shared", "minimal", "minimal_percona", "extended", "exclusive"),
            refused=(("custom", NO_JVM),), notice=_NO_LOCKS),

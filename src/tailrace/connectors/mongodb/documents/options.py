@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tailrace.config.config import Config
 
 CLASS = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
+_OF_ROWS = ("io.debezium.transforms.ExtractNewRecordState", "io.debezium.transforms.UnwrapFromEnvelope")
 
 _DELETES_1 = ("drop", "rewrite", "none")
 _DELETES = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
+# Those about added fields came with 1.2, and mean in files of the first generation what they mean now.
 _BOTH = {
     "array.encoding": "array", "flatten.struct": "false", "flatten.struct.delimiter": "_",
+    "add.fields": "", "add.fields.prefix": "__", "add.headers": "", "add.headers.prefix": "__",
 }  # fmt: skip
 _DEFAULTS = {
     "1.1": _BOTH
@@ -25,14 +28,23 @@ _DEFAULTS = {
     "3": _BOTH
     | {
         "delete.tombstone.handling.mode": "tombstone", "delete.tombstone.handling.mode.rewrite-with-id": "false",
-        "add.fields": "", "add.fields.prefix": "__", "add.headers": "", "add.headers.prefix": "__",
     },
 }  # fmt: skip
 _REFUSED = {
     "predicate": "predicates are not available yet",
     "negate": "predicates are not available yet",
-    "route.by.field": "Debezium accepts it for MongoDB and does nothing with it",
-    "sanitize.field.names": "Debezium 3 accepts it and does nothing with it",
+}
+_MODE = "delete.tombstone.handling.mode"
+# Of the generation before today's, which said in two options what one says now.
+_OLDER = {"delete.handling.mode": "drop", "drop.tombstones": "true"}
+_IDLE = {
+    "3": {
+        "route.by.field": "Debezium does nothing with it for MongoDB either",
+        "sanitize.field.names": "Debezium does nothing with it since 3 either",
+        "operation.header": "Debezium has none such since 2; add.headers = op says it",
+        "add.source.fields": "Debezium has none such since 2; add.fields says it",
+    },
+    "1.1": {"route.by.field": "Debezium does nothing with it for MongoDB either"},
 }
 
 
@@ -61,6 +73,7 @@ class Unwrap:
     fields: tuple[Added, ...] = ()
     headers: tuple[Added, ...] = ()
     sanitize: bool = False
+    notices: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def rewrites(self) -> bool:
@@ -79,12 +92,20 @@ def unwrap(names: list[str], given: Mapping[str, str], form: str) -> tuple[Unwra
               if not name.startswith(start)]  # fmt: skip
     own = {name.removeprefix(start): text for name, text in options.items() if name.startswith(start)}
     kind = own.pop("type", "")
-    if kind != CLASS:
+    notices = []
+    if kind in _OF_ROWS:
+        notices.append(f"{start}type is taken as {CLASS}: a document has no fields before it is read.")
+    elif kind != CLASS:
         return None, [f"{start}type = {kind or 'nothing'} is not supported: of the transforms there is {CLASS}"]
     values = dict(_DEFAULTS[form])
+    older: dict[str, str] = {}
     for name, text in own.items():
         if name in values:
             values[name] = text
+        elif form == "3" and name in _OLDER:
+            older[name] = text.lower()
+        elif name in _IDLE[form]:
+            notices.append(f"{start}{name} has no effect: {_IDLE[form][name]}.")
         elif name in _REFUSED:
             faults.append(f"{start}{name} is not supported: {_REFUSED[name]}")
         else:
@@ -92,11 +113,29 @@ def unwrap(names: list[str], given: Mapping[str, str], form: str) -> tuple[Unwra
             reason = f"it belongs to event.format={other}" if other else "ExtractNewDocumentState has no such option"
             faults.append(f"{start}{name} is not supported: {reason}")
     for name, words in _WORDS.items():
-        if name in values and values[name].lower() not in words:
-            faults.append(f"{start}{name} must be one of {', '.join(words)}, not {values[name]!r}")
+        for given_text in (source[name] for source in (values, older) if name in source):
+            if given_text.lower() not in words:
+                faults.append(f"{start}{name} must be one of {', '.join(words)}, not {given_text!r}")
     if faults:
         return None, faults
-    return _settings(form, {name: text.lower() if name in _WORDS else text for name, text in values.items()}), []
+    made = _settings(form, {name: text.lower() if name in _WORDS else text for name, text in values.items()})
+    notices += [f"{start}{name} {_superseded(own)}." for name in older]
+    if older and _MODE not in own:
+        made = _as_before(made, _OLDER | older)
+    return replace(made, notices=tuple(notices)), []
+
+
+def _superseded(own: Mapping[str, str]) -> str:
+    if _MODE in own:
+        return f"has no effect: {_MODE} is given"
+    return f"is an older option, which is obeyed as Debezium 2 does: {_MODE} says the same now"
+
+
+def _as_before(made: Unwrap, older: Mapping[str, str]) -> Unwrap:
+    """The same with deletes as the two older options say."""
+    mode = older["delete.handling.mode"]
+    keeps = older["drop.tombstones"] == "false"
+    return replace(made, deletes="tombstone" if mode == "none" else mode, keep_tombstones=keeps)
 
 
 def configured(config: Config) -> Unwrap | None:
@@ -120,7 +159,9 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
         "documents": values["array.encoding"] == "document",
         "flatten": values["flatten.struct"] == "true",
         "delimiter": values["flatten.struct.delimiter"],
+        "headers": _added(values["add.headers"], values["add.headers.prefix"]),
     }
+    fields = _added(values["add.fields"], values["add.fields.prefix"])
     if form == "3":
         mode = values["delete.tombstone.handling.mode"]
         return Unwrap(
@@ -128,8 +169,7 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
             deletes=mode,
             keep_tombstones=mode == "rewrite-with-tombstone",
             with_id=values["delete.tombstone.handling.mode.rewrite-with-id"] == "true",
-            fields=_added(values["add.fields"], values["add.fields.prefix"]),
-            headers=_added(values["add.headers"], values["add.headers.prefix"]),
+            fields=fields,
             **chosen,
         )
     mode = values["delete.handling.mode"]
@@ -138,7 +178,7 @@ def _settings(form: str, values: dict[str, str]) -> Unwrap:
         deletes="tombstone" if mode == "none" else mode,
         keep_tombstones=values["drop.tombstones"] == "false",
         operation_header=values["operation.header"] == "true",
-        fields=tuple(Added("source", name, f"__{name}") for name in _listed(values["add.source.fields"])),
+        fields=(*(Added("source", name, f"__{name}") for name in _listed(values["add.source.fields"])), *fields),
         sanitize=values["sanitize.field.names"] == "true",
         **chosen,
     )

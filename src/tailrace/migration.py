@@ -1,0 +1,281 @@
+"""What becomes of a Debezium user's file: `tailrace check --offline` and `tailrace migrate`. Driver.
+
+Nothing is connected to. Neither shows the value of any entry: a file holds secrets in places that nobody here knows of.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tailrace import sinks
+from tailrace.columns import TableId
+from tailrace.config.columns import without_salt
+from tailrace.config.config import Config
+from tailrace.config.files import Examination, RunConfig, read_entries
+from tailrace.config.formats import format_of
+from tailrace.config.outcome import Outcome
+from tailrace.connectors import registry
+from tailrace.connectors.findings import SHOWN, Finding
+from tailrace.errors import ConfigError, SinkError
+from tailrace.events import names
+from tailrace.events.settings import TODAY, EventSettings
+from tailrace.sinks.base import Sink
+
+_LITERAL = re.compile(r"(?:[\w$ \-]|\\\.|\.)+")
+_STATES = ("kept", "translated", "without effect", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A file and what is to be said of it: `sink` is the one that it names, None where that cannot be opened."""
+
+    examination: Examination
+    sink: Sink | None
+    faults: tuple[str, ...]
+
+    @property
+    def passes(self) -> bool:
+        """Whether a pipeline can be made of the file."""
+        return not self.faults
+
+
+def judge(entries: Mapping[str, str]) -> Judgement:
+    """What the entries of a file come to. Raises ConfigError for a connector that is not there."""
+    examination = registry.examine_entries(entries, sinks=sinks.names())
+    if examination.run is None:
+        return Judgement(examination, None, examination.faults)
+    try:
+        sink = sinks.open(examination.run.sink.name, examination.run.sink.options, examination.run.source)
+    except (SinkError, ConfigError) as error:
+        # what the sink misses may be what an entry refers to
+        is_known = not any(name.startswith("debezium.sink.") for name in examination.waiting)
+        return Judgement(examination, None, (error.message.rstrip("."),) if is_known else ())
+    return Judgement(examination, sink, ())
+
+
+def check(entries: Mapping[str, str]) -> int:
+    """Print what is to be said of a file by itself; returns the exit code, 0 or 2."""
+    judgement = judge(entries)
+    counted, _ = show(_findings(judgement))
+    print(f"{counted} No server was asked.")
+    return 0 if judgement.passes else ConfigError.exit_code
+
+
+def show(findings: Iterable[Finding]) -> tuple[str, bool]:
+    """Print findings; returns how many errors and warnings there are, as a sentence, and whether there are errors."""
+    counts: Counter[str] = Counter()
+    for finding in findings:
+        counts[finding.level] += 1
+        print(f"{finding.level:<8} {finding.subject:<14} {finding.text}")
+        if finding.remedy:
+            print(f"{'':<8} {'':<14} → {finding.remedy}")
+    return f"{_count(counts['error'], 'error')}, {_count(counts['warning'], 'warning')}.", counts["error"] > 0
+
+
+def _findings(judgement: Judgement) -> Iterator[Finding]:
+    examination, run, sink = judgement.examination, judgement.examination.run, judgement.sink
+    if run is not None and judgement.passes:
+        yield summary(run, sink)
+    for fault in judgement.faults:
+        yield Finding("error", "configuration", f"{fault}.")
+    for notice in examination.notices:
+        yield Finding("warning", "configuration", notice)
+    for entry in examination.waiting:
+        yield Finding("warning", "reference", f"{_shown(entry)} refers to what is not there.", "A run needs it.")
+    if sink is not None:
+        yield from sink.missing()
+
+
+def summary(run: RunConfig, sink: Sink | None) -> Finding:
+    """A pipeline in one sentence."""
+    said = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}"
+    return Finding("ok", "configuration", f"{said}, {sink.delivery}." if sink is not None else f"{said}.")
+
+
+def migrate(path: str | Path, *, write: bool = False) -> int:
+    """Print what becomes of every entry of a file, and of its events; with `write` a cleaned file beside it.
+
+    Returns the exit code: 0, or 2 where an entry is refused; then nothing is written. Raises ConfigError when the file
+    cannot be read, and when what is to be written is there already.
+    """
+    entries = read_entries(path)
+    judgement = judge(entries)
+    for line in (*_outcomes(judgement), "", *_result(judgement)):
+        print(line)
+    if not judgement.passes:
+        return ConfigError.exit_code
+    if write:
+        target = cleaned_path(path)
+        _write(target, rendered(path, cleaned(judgement.examination)))
+        print(f"{'written':<15} {target}")
+    return 0
+
+
+def _outcomes(judgement: Judgement) -> Iterator[str]:
+    examination = judgement.examination
+    for outcome in examination.outcomes:
+        yield f"{outcome.state:<15} {_outcome(outcome, outcome.name in examination.waiting)}"
+    counts: Counter[str] = Counter(outcome.state for outcome in examination.outcomes)
+    told = ", ".join(f"{counts[state]} {state}" for state in _STATES if counts[state])
+    yield ""
+    yield f"{_count(len(examination.outcomes), 'entry', 'entries')}: {told or 'nothing'}."
+
+
+def _outcome(outcome: Outcome, is_waiting: bool) -> str:
+    name = _shown(outcome.name)
+    if outcome.state == "refused":
+        return f"{name} {outcome.text}"
+    if outcome.state == "translated":
+        becomes = _shown(outcome.becomes or outcome.name)
+        value = "" if outcome.value is None else f" = {outcome.value}"
+        return f"{name} → {becomes}{value}" + (f": {outcome.text}" if outcome.text else "")
+    if is_waiting:
+        return f"{name}, which refers to what is not there; a run needs it"
+    return f"{name}: {outcome.text}" if outcome.text else name
+
+
+def _result(judgement: Judgement) -> Iterator[str]:
+    """The events, their topics and where they go, as far as the file tells."""
+    run = judgement.examination.run
+    told = {outcome.text for outcome in judgement.examination.outcomes if outcome.state == "refused"}
+    for fault in judgement.faults:
+        if not any(text and fault.endswith(text) for text in told):
+            yield f"{'refused':<15} {fault}"
+    if run is None:
+        return
+    config = run.source
+    yield f"{'connector':<15} {registry.find(config.connector).title}"
+    yield f"{'format':<15} {config.event_format}: {_generation(judgement.examination, config)}"
+    for part in ("key", "value", "header"):
+        yield f"{part + 's':<15} {_encoding(config, part)}"
+    for number, line in enumerate(_topics(config)):
+        yield f"{'' if number else 'topics':<15} {line}"
+    if judgement.sink is not None:
+        yield f"{'sink':<15} {run.sink.name}, {judgement.sink.delivery}"
+        yield from (f"{'':<15} {finding.text} {finding.remedy}" for finding in judgement.sink.missing())
+    if "debezium.sink.type" not in judgement.examination.entries:
+        yield f"{'':<15} no sink is named; name one in debezium.sink.type"
+
+
+def _generation(examination: Examination, config: Config) -> str:
+    events = "today's Debezium" if config.event_format == TODAY else f"Debezium {config.event_format}"
+    given = {name.rpartition("source.")[2].lower() for name in examination.entries}
+    if "event.format" in given:
+        why = "event.format says so"
+    else:
+        generations = registry.find(config.connector).load_options().generations
+        named = [name for name, form in generations.items() if form == config.event_format and name in given]
+        why = f"{named[0]} is given" if named else "nothing names another generation"
+    return f"events of {events}, as {why}"
+
+
+def _encoding(config: Config, part: str) -> str:
+    name = f"{part}.converter"
+    word = format_of(str(config[name]))
+    if word != "json":
+        return word
+    return f"json, {'with' if config[f'{name}.schemas.enable'] else 'without'} schemas"
+
+
+def _topics(config: Config) -> Iterator[str]:
+    """The topics of the tables that the configuration names, and those of other records."""
+    settings = EventSettings.from_options(config)
+    tables = _tables(config)
+    for table in tables[:SHOWN]:
+        yield f"{names.topic(settings, table)}, of {table}"
+    if len(tables) > SHOWN:
+        yield f"and {len(tables) - SHOWN} more"
+    if not tables:
+        example = names.own_topic(settings, TableId("DATABASE", "SCHEMA", "TABLE"))
+        yield f"{example}, for each captured table"
+    if config["transforms"]:
+        yield f"as far as the transforms {', '.join(config['transforms'])} leave records there"
+    if config["heartbeat.interval.ms"]:
+        yield f"{names.heartbeat_topic(settings)}, of heartbeats"
+    if config["provide.transaction.metadata"]:
+        yield f"{names.transaction_topic(settings)}, of transactions"
+    if settings.notification_topic:
+        yield f"{settings.notification_topic}, of notifications"
+
+
+def _tables(config: Config) -> list[TableId]:
+    """The tables of an include list that holds nothing but names."""
+    listed = config.get("table.include.list") or config.get("collection.include.list") or []
+    if not all(_LITERAL.fullmatch(name) for name in listed):
+        return []
+    databases = config.get("database.names") or [config.get("database.dbname") or ""]
+    parts = [name.replace("\\.", ".").split(".", 1) for name in listed]
+    return [TableId(database, *pair) for database in databases for pair in parts if len(pair) == 2]
+
+
+def cleaned_path(path: str | Path) -> Path:
+    """The file that is written beside `path`."""
+    given = Path(path)
+    return given.with_name(f"{given.stem}.tailrace{given.suffix}")
+
+
+def cleaned(examination: Examination) -> dict[str, str]:
+    """The entries of a file that have an effect, by the names that are used today, as they were written.
+
+    What the older names said beside their values, as the format, is said by entries of their own.
+    """
+    found: dict[str, str] = {}
+    for outcome in examination.outcomes:
+        if outcome.state in ("kept", "translated"):
+            text = examination.entries[outcome.name]
+            found[outcome.becomes or outcome.name] = text if outcome.value is None else outcome.value
+    present = {name.lower() for name in found}
+    return found | {name: text for name, text in examination.implied.items() if name.lower() not in present}
+
+
+def rendered(path: str | Path, entries: Mapping[str, str]) -> str:
+    """Entries as the text of a file of the same kind as `path`."""
+    if Path(path).read_text().lstrip().startswith(("{", "[")):
+        config = dict(entries)
+        named = {"name": config.pop("name")} if "name" in config else {}
+        document = named | {"config": config} if named else config
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return "".join(line(name, text) for name, text in entries.items())
+
+
+def line(name: str, text: str) -> str:
+    """An entry as a line of a .properties file."""
+    return f"{_escaped(name, is_name=True)}={_escaped(text)}\n"
+
+
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
+
+
+def _escaped(text: str, *, is_name: bool = False) -> str:
+    """A name or value as a .properties file has it."""
+    made = "".join(_ESCAPES.get(char, char) for char in text)
+    if is_name:
+        return re.sub(r"([=: ]|^[#!])", r"\\\1", made)
+    return f"\\{made}" if made.startswith(" ") else made
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file that its owner alone may read, for it may hold secrets."""
+    try:
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"The file {path} is there already.", "Move it away.") from None
+    except OSError as error:
+        raise ConfigError(f"The file {path} cannot be written: {error.strerror}.", "Check the directory.") from None
+
+
+def _shown(name: str) -> str:
+    """An entry's name as it may be shown."""
+    head, found, option = name.partition("column.mask.")
+    return head + without_salt(found + option) if found else name
+
+
+def _count(number: int, word: str, words: str = "") -> str:
+    return f"{number} {word if number == 1 else words or word + 's'}"

@@ -1,0 +1,1 @@
+"""Rows of a database as a place for records: the sink `jdbc`."""

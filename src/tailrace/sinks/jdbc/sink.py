@@ -1,0 +1,373 @@
+"""Records to tables of a database, as Debezium's JDBC sink writes them: PostgreSQL. At least once. Driver."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config.config import Config
+from tailrace.connectors import advice
+from tailrace.connectors.findings import Finding
+from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.events.settings import EventSettings
+from tailrace.sinks.base import Settings
+from tailrace.sinks.jdbc import tables
+from tailrace.sinks.jdbc.changes import Cell, Parsed, Reader, Unreadable, cells, part, placeholders
+from tailrace.sinks.jdbc.tables import Name, Statement, Tables
+from tailrace.sinks.jdbc.url import libpq
+from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
+
+if TYPE_CHECKING:
+    import psycopg
+
+_KNOWN = (
+    "connection.url", "connection.username", "connection.password", "insert.mode", "primary.key.mode",
+    "primary.key.fields", "delete.enabled", "truncate.enabled", "schema.evolution", "collection.name.format",
+    "table.name.format", "quote.identifiers", "batch.size", "flush.max.retries", "flush.retry.delay.ms",
+    "field.include.list", "field.exclude.list", "use.time.zone", "database.time_zone", DEAD_LETTERS,
+)  # fmt: skip
+_IDLE = ("connection.pool.", "hibernate.", "use.reduction.buffer", "dialect.postgres.postgis.schema", "tasks.max")
+_NO_OFFSETS = "records have no offsets of Kafka here"
+_REFUSED = {
+    "topics": "every topic is written; name tables in the options of the source",
+    "topics.regex": "every topic is written; name tables in the options of the source",
+    "column.naming.*": "columns are called as the fields",
+    "table.naming.*": "tables are called as collection.name.format says",
+    "collection.naming.*": "tables are called as collection.name.format says",
+    "dialect.sqlserver.*": "only PostgreSQL is written to",
+    "connection.provider": "connections are psycopg's",
+}
+_ROWS = frozenset(("c", "u", "r", "d", "t", "tombstone"))
+_QUARANTINE = "quarantine"
+_PLACE = re.compile(r"\$\{([^}]*)\}")
+
+# Classes of SQLSTATE: what passes by itself (connections, shutdowns, conflicts of transactions, lack of resources), and
+# what a value is to blame for.
+_PASSING, _OF_A_VALUE = ("08", "40", "53", "55", "57"), ("21", "22", "23")
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What a record does: a statement on a table, which has to have the columns of `key` and `row`; None: any table."""
+
+    table: Name
+    statement: Statement
+    key: Sequence[Cell] = ()
+    row: Sequence[Cell] | None = None
+
+
+class JdbcSink(OneWriter):
+    """Each change of a row is written to the table that is called as its topic, in transactions of `batch.size`.
+
+    Envelopes and flattened records are read, as JSON with schemas. Records that say nothing of a row, such as
+    heartbeats and the boundaries of transactions, are passed over. The option names are those of Debezium's JDBC sink.
+    """
+
+    name = "jdbc"
+    columns = ("op", "topic", "key", "value", "position", "ordinal")
+    delivery = "at least once"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        settings = Settings(self.name, options)
+        settings.refuse(_REFUSED)
+        for name in options:
+            if name.startswith(_IDLE):
+                log.warning("debezium.sink.jdbc.%s has no effect: there is one connection, of psycopg's", name)
+        settings.only((*_KNOWN, *(name for name in options if name.startswith(_IDLE))))
+        super().__init__(settings, settings.number("batch.size", 500, 1))
+        self._login = _login(settings)
+        self._mode = settings.choice("insert.mode", "insert", ("insert", "upsert", "update"))
+        modes = ("none", "record_key", "record_value", "kafka", "record_header")
+        self._keys = settings.choice("primary.key.mode", "none", modes)
+        self._key_fields = settings.listed("primary.key.fields")
+        self._deletes, self._truncates = settings.flag("delete.enabled"), settings.flag("truncate.enabled")
+        self._tables = Tables(settings.choice("schema.evolution", "none", ("none", "basic")) == "basic")
+        self._format = settings.text("collection.name.format", settings.text("table.name.format", "${topic}"))
+        # A point of the format's own is between schema and table.
+        self._parts = re.split(r"\.(?![^{]*})", self._format)
+        self._asks_source = bool(_places(self._format) - {"topic"})
+        self._quotes = settings.flag("quote.identifiers")
+        self._retries = settings.number("flush.max.retries", 5)
+        self._delay = settings.seconds("flush.retry.delay.ms", 1000)
+        self._included, self._excluded = (
+            frozenset(settings.listed(f"field.{kind}.list")) for kind in ("include", "exclude")
+        )
+        self._check(settings)
+        self._hidden = placeholders(b"__debezium_unavailable_value")
+        self._reader = Reader()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def _check(self, settings: Settings) -> None:
+        if self._keys in ("kafka", "record_header"):
+            reason = _NO_OFFSETS if self._keys == "kafka" else "keys come from the record's key or value"
+            raise SinkError(
+                f"debezium.sink.jdbc.primary.key.mode = {self._keys} is not supported: {reason}.",
+                "Use record_key, record_value or none.",
+            )
+        if self._mode != "insert" and self._keys == "none":
+            raise settings.wrong("insert.mode", f"= {self._mode} needs debezium.sink.jdbc.primary.key.mode")
+        if self._deletes and self._keys != "record_key":
+            raise settings.wrong("delete.enabled", "= true needs debezium.sink.jdbc.primary.key.mode = record_key")
+        if self._included and self._excluded:
+            raise settings.wrong("field.include.list", "is given beside field.exclude.list")
+        for option in ("use.time.zone", "database.time_zone"):
+            if settings.text(option, "UTC").upper() not in ("UTC", "Z", "GMT"):
+                raise settings.wrong(option, "is not supported but for UTC, in which events have their times")
+        if not _places(self._format) <= {"topic"} | {name for name in _places(self._format) if name[:7] == "source."}:
+            raise settings.wrong("collection.name.format", "may hold ${topic} and ${source.FIELD} alone")
+
+    def adopt(self, source: Config) -> None:
+        super().adopt(source)
+        events = EventSettings.from_options(source)
+        self._hidden = placeholders(events.placeholder)
+        lacking = ""
+        if (events.value_format, events.key_format) != ("json", "json"):
+            lacking = "keys and values as JSON: debezium.format.key and debezium.format.value = json"
+        elif not events.value_schemas_enable or (self._keys == "record_key" and not events.key_schemas_enable):
+            lacking = "schemas in keys and values: debezium.format.schemas.enable = true"
+        if lacking:
+            raise SinkError("The sink jdbc reads the types of columns from records.", f"It needs {lacking}.")
+
+    def advice(self) -> list[Finding]:
+        hosts = self._login["host"].split(",")
+        mode = self._login.get("sslmode", "prefer")
+        clear = mode in ("disable", "allow", "prefer")
+        remedy = "Add sslmode=verify-full to debezium.sink.jdbc.connection.url."
+        return [
+            advice.in_the_clear(host, remedy, "The sink's session")
+            for host in hosts
+            if clear and advice.is_elsewhere(host)
+        ]
+
+    def begin(self) -> None:
+        if importlib.util.find_spec("psycopg") is None:
+            raise SinkError("The sink jdbc needs the package psycopg.", "pip install 'tailrace[postgres]'")
+        import psycopg
+
+        try:
+            self._opened()
+        except psycopg.Error as error:
+            raise self._failed(error) from None
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        self._tables.forget()
+        if connection is not None:
+            connection.close()
+
+    def wanted(self, record: Record) -> bool:
+        return record["op"] in _ROWS or record["op"] == _QUARANTINE
+
+    def deliver(self, records: Sequence[Record], first: int) -> None:
+        planned = []
+        for record in records:
+            try:
+                change = self._read(record)
+            except Unreadable as reason:
+                self.refuse(record, str(reason))
+            else:
+                if change is not None:
+                    planned.append((record, change))
+        self._deliver(planned)
+
+    def _deliver(self, planned: Sequence[tuple[Record, _Change]]) -> None:
+        import psycopg
+
+        tries = 0
+        while planned:
+            try:
+                self._flush([change for _, change in planned])
+                return
+            except psycopg.Error as error:
+                state = error.sqlstate or ""
+                if state.startswith(_OF_A_VALUE):
+                    self._roll_back()
+                    self._refuse(planned, error)
+                    return
+                self.close()
+                if (state and not state.startswith(_PASSING)) or tries == self._retries:
+                    raise self._failed(error) from None
+                tries += 1
+                log.warning("jdbc: %s; try %d of %d follows", _reason(error), tries, self._retries)
+            self.wait(self._delay)
+
+    def _refuse(self, planned: Sequence[tuple[Record, _Change]], error: psycopg.Error) -> None:
+        """Put the record aside that is to blame; where there are several, that shows when each goes alone."""
+        if len(planned) == 1:
+            self.refuse(planned[0][0], _reason(error))
+        else:
+            for one in planned:
+                self._deliver([one])
+
+    def _flush(self, changes: Sequence[_Change]) -> None:
+        """Write changes in one transaction. Statements that are alike and follow each other go together."""
+        connection = self._opened()
+        with connection.cursor() as cursor:
+            run: list[list[str | None]] = []
+            last = ""
+            for change in changes:
+                if change.row is None:
+                    if not self._tables.has(connection, change.table):
+                        continue
+                else:
+                    self._tables.fit(connection, change.table, change.key, change.row)
+                text, parameters = change.statement
+                if text != last and run:
+                    cursor.executemany(last.encode(), run)
+                    run = []
+                last = text
+                run.append(parameters)
+            if run:
+                cursor.executemany(last.encode(), run)
+        connection.commit()
+
+    def _read(self, record: Record) -> _Change | None:
+        """What a record does to its table; None where that is nothing. Raises Unreadable."""
+        topic = record["topic"]
+        if record["op"] == _QUARANTINE:
+            raise Unreadable("it is a change that could not become an event")
+        value = None if record["value"] is None else self._reader.read(bytes(record["value"]), topic)
+        if value is None or value.payload is None:
+            return self._deletion(record, None)
+        payload = value.payload
+        if not value.is_envelope:
+            return self._row(record, value, value.schema, payload)
+        if payload["op"] == "t":
+            table = self._table(topic, value)
+            return _Change(table, tables.truncate(table)) if self._truncates else None
+        if payload["op"] == "d":
+            return self._deletion(record, value)
+        return self._row(record, value, part(value.schema, "after"), payload.get("after"))
+
+    def _deletion(self, record: Record, value: Parsed | None) -> _Change | None:
+        if not self._deletes or (value is None and self._asks_source):
+            return None
+        table = self._table(record["topic"], value)
+        return _Change(table, tables.delete(table, self._key(record, None)))
+
+    def _row(self, record: Record, value: Parsed, schema: Mapping[str, Any], row: Any) -> _Change | None:
+        if not isinstance(row, dict):
+            raise Unreadable("its row is no struct")
+        table = self._table(record["topic"], value)
+        found = [self._named(cell) for cell in cells(schema, row) if self._shows(record["topic"], cell.name)]
+        key = self._key(record, found)
+        names = {cell.name for cell in key}
+        others = [cell for cell in found if cell.name not in names]
+        # What the database did not tell stays as the table has it.
+        told = [cell for cell in others if cell.text not in self._hidden]
+        if self._mode == "update":
+            return _Change(table, tables.update(table, key, told), key, others) if told else None
+        make = tables.upsert if self._mode == "upsert" else tables.insert
+        return _Change(table, make(table, key, told), key, others)
+
+    def _key(self, record: Record, row: Sequence[Cell] | None) -> list[Cell]:
+        """The columns of the primary key, with their values; `row` are the columns of the value."""
+        if self._keys == "none":
+            return []
+        if self._keys == "record_value":
+            found = list(row or ())
+        else:
+            if record["key"] is None:
+                raise Unreadable("it has no key")
+            key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
+            found = self._of_the_key(key)
+        if self._key_fields and not (self._keys == "record_key" and len(found) == 1):
+            wanted = [self._folded(name) for name in self._key_fields]
+            found = [cell for cell in found if cell.name in wanted]
+            if len(found) < len(wanted):
+                raise Unreadable("it lacks a field of primary.key.fields")
+        if not found or any(cell.text is None for cell in found):
+            raise Unreadable("its key has no value")
+        return [replace(cell, required=True) for cell in found]
+
+    def _of_the_key(self, key: Parsed) -> list[Cell]:
+        if key.schema.get("type") == "struct":
+            return [self._named(cell) for cell in cells(key.schema, key.payload or {})]
+        if len(self._key_fields) != 1:
+            raise Unreadable("its key is no struct, and primary.key.fields does not name its column")
+        schema = {"fields": [{**key.schema, "field": self._key_fields[0]}]}
+        return [self._named(cell) for cell in cells(schema, {self._key_fields[0]: key.payload})]
+
+    def _shows(self, topic: str, field: str) -> bool:
+        names = {field, f"{topic}:{field}"}
+        return bool(names & self._included) if self._included else not names & self._excluded
+
+    def _table(self, topic: str, value: Parsed | None) -> Name:
+        def filled(found: re.Match[str]) -> str:
+            if found[1] == "topic":
+                return topic.replace(".", "_")
+            source = (value.payload.get("source") if value is not None else None) or {}
+            field = source.get(found[1].removeprefix("source."))
+            if field is None:
+                raise Unreadable(f"it has no {found[1]}, which collection.name.format asks for")
+            return str(field).replace(".", "_")
+
+        return tuple(self._folded(_PLACE.sub(filled, name)) for name in self._parts)
+
+    def _named(self, cell: Cell) -> Cell:
+        return replace(cell, name=self._folded(cell.name))
+
+    def _folded(self, name: str) -> str:
+        """A name as the server understands it where it is not quoted: ASCII's capitals become small."""
+        return name if self._quotes else name.translate(_SMALL)
+
+    def _opened(self) -> psycopg.Connection[Any]:
+        import psycopg
+
+        if self._connection is None or self._connection.closed:
+            self._tables.forget()
+            self._connection = psycopg.connect(**self._login)  # type: ignore[arg-type]
+        return self._connection
+
+    def _roll_back(self) -> None:
+        self._tables.forget()
+        if self._connection is not None and not self._connection.closed:
+            self._connection.rollback()
+
+    def _failed(self, error: psycopg.Error) -> ConnectionFailed | SinkError:
+        state = error.sqlstate or ""
+        place = f"{self._login['host']}:{self._login['port']}"
+        if not state or state.startswith(_PASSING):
+            return ConnectionFailed(
+                f"The database at {place} cannot be used: {_reason(error)}.",
+                "Check debezium.sink.jdbc.connection.url and the server.",
+            )
+        remedy = "Check debezium.sink.jdbc.*, the table and the user's rights."
+        if state.startswith("28"):
+            remedy = "Check debezium.sink.jdbc.connection.username and connection.password."
+        return SinkError(f"The database at {place} refuses: {_reason(error)}.", remedy)
+
+
+_SMALL = {capital: capital + 32 for capital in range(ord("A"), ord("Z") + 1)}
+
+
+def _places(text: str) -> set[str]:
+    return set(_PLACE.findall(text))
+
+
+def _login(settings: Settings) -> dict[str, str]:
+    """The options of libpq; raises SinkError."""
+    url = settings.required("connection.url")
+    try:
+        found = libpq(url)
+    except ValueError as fault:
+        raise settings.wrong("connection.url", str(fault)) from None
+    given = {"user": settings.text("connection.username"), "password": settings.given.get("connection.password", "")}
+    return {"application_name": "tailrace"} | found | {name: text for name, text in given.items() if text}
+
+
+def _reason(error: psycopg.Error) -> str:
+    """What the server says, without the values that it quotes."""
+    state = error.sqlstate
+    if state is None:
+        # libpq's own words: of addresses, never of passwords.
+        return " ".join(str(error).split()).rstrip(".") or "the connection is lost"
+    said = error.diag.message_primary or ""
+    if state.startswith(("21", "22")) or not said:
+        named = [f"{what} {name}" for what, name in (
+            ("column", error.diag.column_name), ("table", error.diag.table_name)) if name]  # fmt: skip
+        said = " of ".join([type(error).__name__, *named])
+    return f"{said} (SQLSTATE {state})"

@@ -1,0 +1,167 @@
+"""Texts of JSON as typed values: the schema that a text has, and its value under it. Any process.
+
+Every part is optional. Whole numbers are int32 or, where they do not fit, int64; other numbers are doubles. The
+elements of an array have one type, in which those of objects are put together. A null, an empty array and an array of
+such have no type: as a field they are left out, or, where nulls count, a null is optional bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.columns.logical import BOOLEAN, BYTES, DOUBLE, INT32, INT64, STRING, Field, LogicalType
+from tailrace.records.layout import Constant
+from tailrace.values.arrow import arrow_type_of
+
+_INT32, _INT64 = 1 << 31, 1 << 63
+_NULL = BYTES.with_optional(True)
+
+
+class Unclear(Exception):
+    """A text that is no JSON object, or one that has no schema: types are mixed in it, or a number is too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """How objects of JSON become values. `nulls` tells that fields which are null are kept, `root` names the struct."""
+
+    nulls: bool
+    root: str = ""
+
+    def of_text(self, text: str) -> LogicalType:
+        """The schema of an object's text. Raises Unclear."""
+        found = self._object(_read(text), self.root)
+        return replace(found, name=self.root or None)
+
+    def _object(self, value: Any, path: str) -> LogicalType:
+        if not isinstance(value, dict):
+            raise Unclear
+        fields = []
+        for name, part in value.items():
+            kind = self._type(part, f"{path}.{name}" if path else name)
+            if kind is not None:
+                fields.append(Field(name, kind))
+            elif self.nulls and part is None:
+                fields.append(Field(name, _NULL))
+        return LogicalType("struct", path or None, fields=tuple(fields), optional=True)
+
+    def _type(self, value: Any, path: str) -> LogicalType | None:
+        if value is None:
+            return None
+        if isinstance(value, list):
+            items = self._items(value, path)
+            return None if items is None else LogicalType("array", items=items, optional=True)
+        return self._object(value, path) if isinstance(value, dict) else _scalar(value).with_optional(True)
+
+    def _items(self, values: list[Any], path: str) -> LogicalType | None:
+        kinds = [kind for kind in (self._type(value, path) for value in values) if kind is not None]
+        if not kinds:
+            return _NULL if self.nulls and values and all(value is None for value in values) else None
+        return together(kinds)
+
+
+def _scalar(value: Any) -> LogicalType:
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, str):
+        return STRING
+    if isinstance(value, float):
+        return DOUBLE
+    if -_INT32 <= value < _INT32:
+        return INT32
+    if -_INT64 <= value < _INT64:
+        return INT64
+    raise Unclear
+
+
+def together(kinds: list[LogicalType]) -> LogicalType:
+    """The one type of several elements. Structs that differ become one, which is not optional. Raises Unclear."""
+    first = kinds[0]
+    if all(kind == first for kind in kinds):
+        return first
+    if all(kind.connect == "struct" for kind in kinds):
+        fields: dict[str, list[LogicalType]] = {}
+        for kind in kinds:
+            for part in kind.fields:
+                fields.setdefault(part.name, []).append(part.type)
+        return replace(first, fields=tuple(Field(name, together(of)) for name, of in fields.items()), optional=False)
+    if all(kind.connect == "array" and kind.items is not None for kind in kinds):
+        return replace(first, items=together([kind.items for kind in kinds if kind.items is not None]))
+    raise Unclear
+
+
+def _read(text: str) -> Any:
+    if not text.startswith(("{", "[")):
+        raise Unclear
+    try:
+        return json.loads(text, parse_constant=_refused, parse_float=_double)
+    except (ValueError, RecursionError):
+        raise Unclear from None
+
+
+def _refused(word: str) -> Any:
+    raise ValueError(word)
+
+
+def _double(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError("beyond a double")
+    return number
+
+
+def value_of(text: str, kind: LogicalType) -> Any:
+    """The value of a text under the schema that it has."""
+    return _shown(_read(text), kind)
+
+
+def _shown(value: Any, kind: LogicalType) -> Any:
+    """The value with all fields of its structs, null where it has none."""
+    if value is None or kind == _NULL:
+        return None
+    if kind.connect == "struct":
+        return {part.name: _shown(value.get(part.name), part.type) for part in kind.fields}
+    if kind.items is not None:
+        return [_shown(part, kind.items) for part in value]
+    return value
+
+
+def constant_of(text: str, kind: LogicalType) -> Constant:
+    """The same as a constant of a layout."""
+    return Constant(value_of(text, kind), kind)
+
+
+def array_of_texts(texts: pa.Array, kind: LogicalType) -> pa.Array:
+    """The values of texts that all have this schema, as Arrow; null stays null."""
+    values = [None if text is None else value_of(text, kind) for text in texts.to_pylist()]
+    return pa.array(values, arrow_type_of(kind))
+
+
+def written(kind: LogicalType) -> str:
+    """A schema as text, which `read` takes."""
+    return json.dumps(_plain(kind), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(kind: LogicalType) -> list[Any]:
+    fields = [[part.name, _plain(part.type)] for part in kind.fields]
+    return [kind.connect, kind.name, fields, None if kind.items is None else _plain(kind.items), kind.optional]
+
+
+def read(text: str) -> LogicalType:
+    """The schema that `written` has written."""
+    return _kind(json.loads(text))
+
+
+def _kind(plain: list[Any]) -> LogicalType:
+    connect, name, fields, items, optional = plain
+    return LogicalType(
+        connect,
+        name,
+        fields=tuple(Field(field, _kind(of)) for field, of in fields),
+        items=None if items is None else _kind(items),
+        optional=optional,
+    )

@@ -1,0 +1,106 @@
+"""PartitionRouting: the partition of a record by fields of its event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import INT32
+from tailrace.formats.arrow import untyped
+from tailrace.records.layout import Computed, Node, RecordLayout, Struct
+from tailrace.records.transform import Refused
+from tailrace.transforms.given import Given
+from tailrace.transforms.hashes import has_lasting_hash, java, murmur
+from tailrace.transforms.nodes import as_optional, at, is_envelope, op_of
+
+_FUNCTIONS = {"java": java, "murmur": murmur}
+_LARGEST = 0x7FFFFFFF
+_DATES = tuple(f"org.apache.kafka.connect.data.{name}" for name in ("Date", "Time", "Timestamp"))
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """Gives the partition by the sum of the values' hashes; null where all values are null.
+
+    `dates` tells which of the fields Kafka Connect has as java.util.Date.
+    """
+
+    partitions: int
+    function: str
+    dates: tuple[bool, ...]
+
+    def __call__(self, *fields: pa.Array) -> pa.Array:
+        total = np.zeros(len(fields[0]), np.int32)
+        known = np.zeros(len(total), np.bool_)
+        for values in map(_as_java, fields, self.dates):
+            total = total + _FUNCTIONS[self.function](values)
+            known |= values.is_valid().to_numpy(zero_copy_only=False)
+        total = total & np.int32(_LARGEST)
+        total[total == _LARGEST] = 0
+        return pa.array(total % np.int32(self.partitions), pa.int32(), mask=~known)
+
+
+def _as_java(values: pa.Array, is_date: bool) -> pa.Array:
+    """The values as Kafka Connect has them: numbers of moments and days, instants in UTC as text."""
+    if not pa.types.is_temporal(values.type):
+        return values
+    shown = untyped(values)
+    if is_date:
+        shown = pc.multiply(shown.cast(pa.int64()), _DAY_MS if pa.types.is_date(values.type) else 1)
+    return shown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRouting:
+    """See records.transform.Transform."""
+
+    fields: tuple[tuple[str, ...], ...]
+    partitions: int
+    function: str
+    places_partitions: bool = True
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> RecordLayout:
+        op = op_of(record.value)
+        if not is_envelope(record) or op in ("t", "m"):
+            return record
+        assert isinstance(record.value, Struct)
+        change = "before" if op == "d" else "after"
+        found = []
+        for path in self.fields:
+            node = at(record.value, (change if path[0] == "change" else path[0], *path[1:]))
+            if node is not None:
+                found.append(_hashed(node, path))
+        if not found:
+            return record
+        dates = tuple(node.type.name in _DATES for node in found)
+        function = _Partition(self.partitions, self.function, dates)
+        made = Computed(tuple(found), function, INT32.with_optional(True))
+        return replace(record, partition=made)
+
+
+def _hashed(node: Node, path: tuple[str, ...]) -> Node:
+    if not has_lasting_hash(node.type):
+        raise Refused(f"PartitionRouting cannot place records by {'.'.join(path)}, whose hash differs in each process")
+    return as_optional(node)
+
+
+def partition_routing(options: Mapping[str, str]) -> PartitionRouting:
+    """The transform that the options describe. Raises ConfigError."""
+    given = Given(options)
+    given.required("partition.payload.fields")
+    fields = given.names("partition.payload.fields")
+    made = PartitionRouting(
+        tuple(tuple(field.split(".")) for field in fields),
+        given.integer("partition.topic.num", None),
+        "murmur" if given.text("partition.hash.function").lower() == "murmur" else "java",
+    )
+    given.done()
+    return made

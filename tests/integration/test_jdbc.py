@@ -1,0 +1,359 @@
+"""The sink `jdbc` into a real PostgreSQL: rows, keys, tables that grow, replays, and what the server refuses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tailrace import sinks
+from tailrace.connectors.registry import from_entries, parse
+from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.pipeline import Pipeline
+from tailrace.sinks.jdbc.sink import JdbcSink
+from tests.fix_postgres import Database
+from tests.unit.sinks.stream import Row, Stream, row, started
+
+UPSERT = {
+    "insert.mode": "upsert",
+    "primary.key.mode": "record_key",
+    "delete.enabled": "true",
+    "schema.evolution": "basic",
+}
+ID = {"type": "int32", "optional": False, "field": "id"}
+V = {"type": "string", "optional": True, "field": "V"}
+TOPIC = "p.public.T"
+
+
+def document(schema: Any, payload: Any) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+def struct(*fields: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "struct", "fields": list(fields), "optional": False} | more
+
+
+def event(op: str, number: int, after: dict[str, Any] | None = None, *fields: Any, topic: str = TOPIC) -> Row:
+    """An envelope of a row with the fields id, V and `fields`."""
+    image = struct(ID, V, *fields, name="Value", optional=True)
+    source = struct({"type": "string", "field": "schema"}, {"type": "string", "field": "table"}, field="source")
+    envelope = struct({**image, "field": "after"}, source, {"type": "string", "field": "op"}, name="t.Envelope")
+    value = {"after": after, "source": {"schema": "Public", "table": "t.t"}, "op": op}
+    key = document(struct(ID, name="Key"), {"id": number})
+    return row(topic, number, op=op, key=key, value=document(envelope, value))
+
+
+def put(op: str, number: int, text: str | None, topic: str = TOPIC) -> Row:
+    return event(op, number, {"id": number, "V": text}, topic=topic)
+
+
+def tombstone(number: int) -> Row:
+    return put("c", number, None) | {"op": "tombstone", "value": None}
+
+
+def url(database: Database) -> str:
+    return f"jdbc:postgresql://{database.server.host}:{database.server.port}/{database.name}"
+
+
+def made(database: Database, **options: str) -> JdbcSink:
+    named = {name.replace("__", "-").replace("_", "."): text for name, text in options.items()}
+    login = {"connection.username": database.server.user, "connection.password": database.server.password}
+    sink = sinks.open("jdbc", {"connection.url": url(database), **login, "flush.retry.delay.ms": "1", **named})
+    assert isinstance(sink, JdbcSink)
+    return sink
+
+
+@pytest.fixture
+def stream_to(tmp_path: Path) -> Iterator[Callable[..., Stream]]:
+    opened: list[JdbcSink] = []
+
+    def stream(database: Database, options: dict[str, str], **more: str) -> Stream:
+        named = {name.replace(".", "_"): text for name, text in options.items()}
+        opened.append(made(database, **named | more))
+        return started(opened[-1], tmp_path)
+
+    yield stream
+    for sink in opened:
+        sink.close()
+
+
+def rows_of(database: Database, table: str = "p_public_t") -> list[Any]:
+    with database.connect() as connection:
+        return connection.execute(f"select * from {table} order by 1".encode()).fetchall()
+
+
+def types_of(database: Database, table: str = "p_public_t") -> dict[str, str]:
+    query = "select attname, format_type(atttypid, atttypmod) || case when attnotnull then ' not null' else '' end "
+    with database.connect() as connection:
+        found = connection.execute(
+            (query + f"from pg_attribute where attrelid = '{table}'::regclass and attnum > 0 order by attnum").encode()
+        )
+        return dict(found.fetchall())
+
+
+def test_rows_are_written_and_go(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream = stream_to(database, UPSERT, batch_size="3")
+    changes = [
+        put("r", 1, "a"), put("c", 2, "b"), put("u", 1, "c"), put("c", 3, None), event("d", 2), tombstone(2),
+        put("u", 3, "d"), row("beat", 9, op="heartbeat"), put("c", 4, "e"),
+    ]  # fmt: skip
+    stream.batch(changes)
+    wanted = [(1, "c"), (3, "d"), (4, "e")]
+    assert rows_of(database) == wanted
+    assert types_of(database) == {"id": "integer not null", "v": "text"}
+    # A replay goes through earlier states and ends in the same one.
+    stream.batch(changes)
+    assert rows_of(database) == wanted
+    stream.batch([put("u", 1, "later")], 1)
+    assert rows_of(database)[0] == (1, "later")
+
+
+def test_deletes_and_truncates_count_where_they_are_wanted(
+    database: Database, stream_to: Callable[..., Stream]
+) -> None:
+    kept = stream_to(database, UPSERT, delete_enabled="false")
+    kept.batch([put("c", 1, "a"), put("c", 2, "b"), event("d", 1), tombstone(1), event("t", 0)])
+    assert len(rows_of(database)) == 2
+    emptied = stream_to(database, UPSERT, truncate_enabled="true")
+    emptied.batch([event("t", 0), put("c", 3, "c")])
+    assert rows_of(database) == [(3, "c")]
+
+
+def test_a_delete_before_the_first_row_finds_nothing(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream_to(database, UPSERT).batch([event("d", 1), put("c", 2, "b")])
+    assert rows_of(database) == [(2, "b")]
+
+
+def test_a_new_field_is_a_new_column(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream = stream_to(database, UPSERT)
+    more = {"type": "int32", "optional": False, "field": "Day", "name": "io.debezium.time.Date"}
+    stream.batch([put("c", 1, "a"), event("c", 2, {"id": 2, "V": "b", "Day": 19_000}, more), put("c", 3, "c")])
+    assert types_of(database) == {"id": "integer not null", "v": "text", "day": "date"}
+    assert [(one[0], str(one[2])) for one in rows_of(database)] == [(1, "None"), (2, "2022-01-08"), (3, "None")]
+
+
+def test_a_value_that_the_database_did_not_tell_stays(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream_to(database, UPSERT).batch([put("c", 1, "a long one"), put("u", 1, "__debezium_unavailable_value")])
+    assert rows_of(database) == [(1, "a long one")]
+
+
+def test_tables_and_names(database: Database, stream_to: Callable[..., Stream]) -> None:
+    database.execute('create schema "Public"')
+    stream_to(database, UPSERT, quote_identifiers="true").batch([put("c", 1, "a")])
+    assert types_of(database, '"p_public_T"') == {"id": "integer not null", "V": "text"}
+    named = {"collection_name_format": "${source.schema}.x_${source.table}", "quote_identifiers": "true"}
+    stream_to(database, UPSERT, **named).batch([put("c", 1, "a"), tombstone(1)])
+    assert rows_of(database, '"Public"."x_t_t"') == [(1, "a")]
+    stream_to(database, UPSERT, table_name_format="public.old_${topic}").batch([put("c", 1, "a", 'x"; drop %s')])
+    assert rows_of(database, '"old_x""; drop %s"') == [(1, "a")]
+
+
+def test_other_keys_and_modes(database: Database, stream_to: Callable[..., Stream]) -> None:
+    database.execute("create table p_public_t (id int, v text)")
+    plain = stream_to(database, {})
+    plain.batch([put("c", 1, "a"), put("u", 1, "b")])
+    assert rows_of(database) == [(1, "a"), (1, "b")]
+    database.execute("delete from p_public_t where v = 'b'")
+    updating = stream_to(database, {"insert.mode": "update", "primary.key.mode": "record_key"})
+    updating.batch([put("u", 1, "c"), put("u", 7, "nobody")])
+    assert rows_of(database) == [(1, "c")]
+    values = {"insert.mode": "upsert", "primary.key.mode": "record_value", "primary.key.fields": "V"}
+    database.execute("create unique index on p_public_t (v)")
+    stream_to(database, values).batch([put("c", 5, "c")])
+    assert rows_of(database) == [(5, "c")]
+    primitive = {"insert.mode": "upsert", "primary.key.mode": "record_key", "primary.key.fields": "id"}
+    database.execute("create unique index on p_public_t (id)")
+    simple = put("u", 5, "d") | {"key": document({"type": "int32", "optional": False}, 5)}
+    stream_to(database, primitive).batch([simple])
+    assert rows_of(database) == [(5, "d")]
+
+
+def test_fields_are_chosen(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream_to(database, UPSERT, field_exclude_list=f"{TOPIC}:V").batch([put("c", 1, "a"), put("c", 2, "b", "q")])
+    assert rows_of(database) == [(1,)]
+    assert rows_of(database, "q") == [(2, "b")]
+    stream_to(database, UPSERT, field_include_list="id").batch([put("c", 3, "a", "only")])
+    assert types_of(database, "only") == {"id": "integer not null"}
+
+
+def test_flattened_records(database: Database, stream_to: Callable[..., Stream]) -> None:
+    value = document(struct(ID, V, name="Value"), {"id": 1, "V": "a"})
+    gone = put("d", 1, None) | {"value": None}
+    stream = stream_to(database, UPSERT)
+    stream.batch([put("c", 1, None) | {"value": value}])
+    assert rows_of(database) == [(1, "a")]
+    stream.batch([gone])
+    assert rows_of(database) == []
+
+
+def test_a_table_that_is_not_there_or_lacks_a_column(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream = stream_to(database, UPSERT, schema_evolution="none")
+    with pytest.raises(SinkError, match=r"The table p_public_t does not exist\. .*schema\.evolution = basic"):
+        stream.batch([put("c", 1, "a")])
+    database.execute("create table p_public_t (id int primary key)")
+    with pytest.raises(SinkError, match="The table p_public_t has no column v"):
+        stream.batch([put("c", 1, "a")])
+    database.execute("alter table p_public_t add v text")
+    stream.batch([put("c", 1, "a")])
+    assert rows_of(database) == [(1, "a")]
+
+
+def test_a_row_that_the_server_refuses(
+    database: Database, stream_to: Callable[..., Stream], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.execute("create table p_public_t (id int primary key, v int)")
+    rows = [put("c", 1, "1"), put("c", 2, "hush"), put("c", 3, "3"), put("c", 4, None) | {"key": None}]
+    stream = stream_to(database, UPSERT)
+    with pytest.raises(SinkError) as refused:
+        stream.batch(rows[:3])
+    assert "topic p.public.T at position 0000000000000002, ordinal 0" in refused.value.message
+    assert "InvalidTextRepresentation" in refused.value.message
+    assert "hush" not in str(refused.value)
+    letters = tmp_path / "letters"
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        stream_to(database, UPSERT, dead_letter_file=str(letters)).batch(rows)
+    assert rows_of(database) == [(1, 1), (3, 3)]
+    reasons = sorted(json.loads(line)["reason"] for line in letters.read_text().splitlines())
+    assert reasons == ["InvalidTextRepresentation (SQLSTATE 22P02)", "it has no key"]
+    assert "2 records were refused" in caplog.text
+    assert "hush" not in caplog.text
+
+
+def test_a_session_that_ends_is_opened_again(database: Database, stream_to: Callable[..., Stream]) -> None:
+    stream = stream_to(database, UPSERT)
+    stream.batch([put("c", 1, "a")])
+    database.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'tailrace' "
+        f"and datname = '{database.name}'"
+    )
+    stream.batch([put("c", 2, "b")], 1)
+    assert rows_of(database) == [(1, "a"), (2, "b")]
+
+
+def test_a_lock_that_is_not_given_is_waited_for_and_then_an_error(
+    database: Database, stream_to: Callable[..., Stream]
+) -> None:
+    database.execute(f"alter database {database.name} set lock_timeout = '20ms'")
+    stream = stream_to(database, UPSERT, flush_max_retries="2")
+    stream.batch([put("c", 1, "a")])
+    with database.connect(autocommit=False) as other:
+        other.execute("lock table p_public_t")
+        with pytest.raises(ConnectionFailed, match=r"lock timeout \(SQLSTATE 55P03\)"):
+            stream.batch([put("u", 1, "b")], 1)
+    stream.batch([put("u", 1, "b")], 1)
+    assert rows_of(database) == [(1, "b")]
+
+
+def test_a_server_that_is_away_and_a_login_that_is_refused(database: Database, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        options = {"connection.url": f"jdbc:postgresql://127.0.0.1:{taken.getsockname()[1]}/d?password=hush"}
+        sink = sinks.open("jdbc", options)
+        assert isinstance(sink, JdbcSink)
+        with pytest.raises(ConnectionFailed, match=r"cannot be used: .*refused") as failed:
+            started(sink, tmp_path)
+        assert "hush" not in str(failed.value)
+    sink = made(database, connection_username="nobody_of_that_name")
+    with pytest.raises((SinkError, ConnectionFailed), match="nobody_of_that_name"):
+        started(sink, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"connection.url": "jdbc:mysql://h/d"}, "not supported (mysql)"),
+        ({"connection.url": ""}, "needs debezium.sink.jdbc.connection.url"),
+        ({"insert.mode": "upsert"}, "needs debezium.sink.jdbc.primary.key.mode"),
+        ({"primary.key.mode": "kafka"}, "primary.key.mode = kafka is not supported"),
+        ({"primary.key.mode": "record_header"}, "primary.key.mode = record_header is not supported"),
+        ({"delete.enabled": "true"}, "= true needs debezium.sink.jdbc.primary.key.mode = record_key"),
+        ({"use.time.zone": "Europe/Berlin"}, "use.time.zone is not supported but for UTC"),
+        ({"topics.regex": "a.*"}, "topics.regex is not supported"),
+        ({"collection.naming.prefix": "a"}, "collection.naming.prefix is not supported"),
+        ({"field.include.list": "a", "field.exclude.list": "b"}, "beside field.exclude.list"),
+        ({"collection.name.format": "${database}"}, "may hold ${topic} and ${source.FIELD} alone"),
+        ({"insert.mod": "upsert"}, "The nearest is debezium.sink.jdbc.insert.mode"),
+    ],
+)
+def test_wrong_options_are_named(options: dict[str, str], words: str) -> None:
+    with pytest.raises(SinkError) as refused:
+        sinks.open("jdbc", {"connection.url": "jdbc:postgresql://h/d", **options})
+    assert words in str(refused.value)
+
+
+SOURCE = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+
+
+def test_records_without_schemas_are_refused_before_anything_runs() -> None:
+    source = parse("postgres", SOURCE | {"value.converter.schemas.enable": "false"})
+    with pytest.raises(SinkError, match=r"debezium\.format\.schemas\.enable = true"):
+        sinks.open("jdbc", {"connection.url": "jdbc:postgresql://h/d"}, source)
+
+
+def test_options_without_effect_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"connection.url": "jdbc:postgresql://h/d", "connection.pool.max_size": "3", "hibernate.dialect": "x"}
+    with caplog.at_level(logging.WARNING, "tailrace"):
+        sinks.open("jdbc", options)
+    assert caplog.text.count("has no effect") == 2
+
+
+TYPES = (
+    "id int primary key, small smallint, big bigint, price numeric(10,2), free numeric, real4 real, real8 float8, "
+    "yes boolean, word text, short varchar(5), data bytea, day date, clock time, clocktz timetz, at timestamp, "
+    "attz timestamptz, doc json, docb jsonb, ident uuid, span interval, bits bit(10), "
+    "ints int[], words text[], days date[]"
+)
+VALUES = (
+    "(1, -2, 9007199254740993, 12345678.90, -1.5e30, 1.25, 'NaN', true, E'é\"\\\\\\n', 'ab', '\\x00ff', '2024-02-29', "
+    "'23:59:59.999999', '10:00+02', '1999-12-31 23:59:59.123456', '2020-06-01 12:00:00.5+02', '{\"a\": [1]}', "
+    "'{\"b\": null}', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '1 year 2 mons 3 days 04:05:06.7', B'1010000001', "
+    '\'{1,NULL,3}\', $${"a,\\"b",NULL,""}$$, \'{2020-01-01,NULL}\'), '
+    "(2, null, null, null, 0, null, '-Infinity', null, null, null, null, 'infinity', null, null, '-infinity', "
+    "'infinity', null, null, null, null, null, '{}', null, null)"
+)
+
+
+def test_a_pipeline_copies_a_table_of_many_types(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    """From one table into another that the sink makes, and into one whose types are there already: both are the same
+    to the server, but for intervals and timetz, which events show otherwise."""
+    database.execute(
+        f"create table wide ({TYPES})", f"insert into wide values {VALUES}",
+        "create schema copies", f"create table copies.p_public_wide ({TYPES})",
+    )  # fmt: skip
+    for schema in ("made", "copies"):
+        database.execute(f"create schema if not exists {schema}")
+        slot = f"{database.name.lower()}_{schema}"[-60:]
+        options = database.options(topic_prefix="p", slot_name=slot) | {
+            "checkpoint.location": str(tmp_path / schema),
+            "table.include.list": "public.wide",
+            "interval.handling.mode": "string",
+        }
+        entries = {f"debezium.source.{name}": text for name, text in options.items()} | {
+            "debezium.sink.type": "jdbc",
+            "debezium.sink.jdbc.connection.url": url(database),
+            "debezium.sink.jdbc.connection.username": database.server.user,
+            "debezium.sink.jdbc.connection.password": database.server.password,
+            "debezium.sink.jdbc.insert.mode": "upsert",
+            "debezium.sink.jdbc.primary.key.mode": "record_key",
+            "debezium.sink.jdbc.delete.enabled": "true",
+            "debezium.sink.jdbc.schema.evolution": "basic" if schema == "made" else "none",
+            "debezium.sink.jdbc.collection.name.format": f"{schema}.$${{topic}}",
+        }
+        assert Pipeline(from_entries(entries, {}), spark).start(available_now=True).awaitTermination(240)
+    with database.connect() as connection:
+        names = [name.split()[0] for name in TYPES.split(", ")]
+        odd = {"clocktz", "span"}
+        texts = ", ".join(f"{name}::text" for name in names if name not in odd)
+        wanted = connection.execute(f"select {texts} from wide order by id".encode()).fetchall()
+        for schema in ("copies", "made"):
+            got = connection.execute(f"select {texts} from {schema}.p_public_wide order by id".encode()).fetchall()
+            assert got == wanted
+        same = "select c.span = w.span, c.clocktz at time zone 'UTC' = w.clocktz at time zone 'UTC' "
+        joined = f"{same} from copies.p_public_wide c join wide w using (id) where id = 1"
+        assert connection.execute(joined.encode()).fetchone() == (True, True)

@@ -1,0 +1,225 @@
+"""`tailrace check --offline` and `tailrace migrate`: what they print, write and return, and what they never show."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace import cli, migration
+from tailrace.config.properties import parse_properties
+from tailrace.connectors import registry
+
+CONNECTOR = {
+    "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+    "tasks.max": 4,
+    "plugin.name": "decoderbufs",
+    "database.hostname": "h",
+    "database.user": "u",
+    "database.password": "hunter2",
+    "database.dbname": "d",
+    "database.server.name": "old",
+    "table.whitelist": "public.orders,public\\.lines",
+    "database.history.kafka.topic": "t",
+    "heartbeat.interval.ms": "1000",
+    "provide.transaction.metadata": True,
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": False,
+}
+SERVER = """\
+# the shop
+debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector
+debezium.source.database.hostname=h
+debezium.source.database.user=u
+debezium.source.database.password=${env:NOWHERE_TO_BE_FOUND}
+debezium.source.database.dbname=d
+debezium.source.topic.prefix=shop
+debezium.source.producer.override.compression.type=zstd
+debezium.format.value=jsonbytearray
+debezium.sink.type=kafka
+debezium.sink.kafka.producer.bootstrap.servers=k:9092
+table.include.list=a
+quarkus.log.level=INFO
+"""
+
+
+def write(folder: Path, text: str | dict[str, Any]) -> Path:
+    path = folder / ("connector.json" if isinstance(text, dict) else "application.properties")
+    path.write_text(text if isinstance(text, str) else json.dumps(text))
+    return path
+
+
+def test_a_file_that_passes_is_exit_code_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["check", "--offline", str(write(tmp_path, {"name": "shop", "config": CONNECTOR}))]) == 0
+    said = capsys.readouterr().out
+    assert "ok       configuration  shop: postgres to console, format 1.7, at least once.\n" in said
+    assert "warning  configuration  plugin.name is taken as pgoutput: " in said
+    assert said.endswith(" No server was asked.\n")
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"slot.nmae": "x"}, "slot.nmae is not an option; the nearest is slot.name."),
+        ({"database.hostname": ""}, "database.hostname is missing."),
+        ({"debezium.sink.type": "kinesis"}, "debezium.sink.type = kinesis is not supported."),
+        ({"debezium.sink.type": "file"}, "The sink file needs debezium.sink.file.path."),
+        ({"decimal.handling.mode": "exact"}, "decimal.handling.mode must be one of precise, double, string"),
+    ],
+)
+def test_a_file_that_is_refused_is_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: dict[str, str], said: str
+) -> None:
+    path = write(tmp_path, {"name": "shop", "config": CONNECTOR | more})
+    assert cli.main(["check", "--offline", str(path)]) == 2
+    assert f"error    configuration  {said}" in capsys.readouterr().out
+    assert cli.main(["migrate", "--write", str(path)]) == 2
+    assert "refused         " in capsys.readouterr().out
+    assert not migration.cleaned_path(path).exists()
+
+
+def test_what_is_no_file_of_a_connector_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resource = "apiVersion: kafka.strimzi.io/v1beta2\nkind: KafkaConnector\nspec:\n  class: x\n"
+    for text in ("{", resource, "connector.class=io.debezium.connector.mysql.MySqlConnector\n"):
+        for command in (["check", "--offline"], ["migrate"]):
+            assert cli.main([*command, str(write(tmp_path, text))]) == 2
+    said = capsys.readouterr().err
+    assert "is YAML" in said
+    assert "connector.class = io.debezium.connector.mysql.MySqlConnector is not supported, for now." in said
+
+
+def test_overrides_count_in_a_check(tmp_path: Path) -> None:
+    path = str(write(tmp_path, {"name": "shop", "config": CONNECTOR | {"slot.nmae": "x"}}))
+    assert cli.main(["check", "--offline", path]) == 2
+    assert cli.main(["check", "--offline", path, "--set", "tailrace.unknown.options=warn"]) == 0
+
+
+def test_migrate_tells_what_becomes_of_every_entry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["migrate", str(write(tmp_path, {"name": "shop", "config": CONNECTOR}))]) == 0
+    said = capsys.readouterr().out
+    for line in (
+        "kept            database.password",
+        "without effect  tasks.max: the log has one reader, and the parallelism of the rest is Spark's",
+        "translated      plugin.name → plugin.name = pgoutput: it comes with every server",
+        "translated      database.server.name → topic.prefix",
+        "translated      table.whitelist → table.include.list",
+        "without effect  database.history.kafka.topic: PostgreSQL's schemas come from its catalog and its log",
+        "15 entries: 10 kept, 3 translated, 2 without effect.",
+        "connector       PostgreSQL",
+        "format          1.7: events of Debezium 1.7, as database.server.name is given",
+        "keys            json, with schemas",
+        "values          json, without schemas",
+        "topics          old.public.orders, of public.orders",
+        "                old.public.lines, of public.lines",
+        "                __debezium-heartbeat.old, of heartbeats",
+        "                old.transaction, of transactions",
+        "sink            console, at least once",
+    ):
+        assert f"\n{line}" in f"\n{said}"
+    assert "hunter2" not in said
+    assert not migration.cleaned_path(tmp_path / "connector.json").exists()
+
+
+def test_a_cleaned_connector_says_what_older_names_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, {"name": "shop", "config": CONNECTOR})
+    assert cli.main(["migrate", "--write", str(path)]) == 0
+    target = tmp_path / "connector.tailrace.json"
+    assert f"written         {target}" in capsys.readouterr().out
+    document = json.loads(target.read_text())
+    assert document["name"] == "shop"
+    assert (
+        document["config"] | {"topic.prefix": "old", "event.format": "1.7", "plugin.name": "pgoutput"}
+        == (document["config"])
+    )
+    assert not {"tasks.max", "table.whitelist", "database.server.name"} & document["config"].keys()
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert registry.read(target).source.logical_name == "old"
+    assert registry.read(target).source.event_format == "1.7"
+    assert cli.main(["migrate", "--write", str(path)]) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_a_servers_file_stays_one_with_its_references(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, SERVER)
+    assert cli.main(["check", "--offline", str(path)]) == 0
+    assert "debezium.source.database.password refers to what is not there." in capsys.readouterr().out
+    assert cli.main(["migrate", "--write", str(path)]) == 0
+    said = capsys.readouterr().out
+    for line in (
+        "kept            debezium.source.database.password, which refers to what is not there; a run needs it",
+        "translated      debezium.source.producer.override.compression.type → "
+        "debezium.sink.kafka.producer.compression.type: ",
+        "translated      debezium.format.value → debezium.format.value = json: it is the same JSON",
+        "without effect  table.include.list: Debezium Server reads no such entry",
+        "without effect  quarkus.log.level: it configures Debezium Server's own runtime",
+        "topics          shop.SCHEMA.TABLE, for each captured table",
+        "sink            kafka, at least once",
+    ):
+        assert line in said
+    written = parse_properties((tmp_path / "application.tailrace.properties").read_text())
+    assert written["debezium.source.database.password"] == "${env:NOWHERE_TO_BE_FOUND}"
+    assert written["debezium.sink.kafka.producer.compression.type"] == "zstd"
+    assert written["debezium.source.event.format"] == "3"
+    assert not {"table.include.list", "quarkus.log.level"} & written.keys()
+
+
+def test_a_value_that_nobody_knows_yet_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ("database.hostname", "database.dbname", "database.user", "topic.prefix", "table.include.list",
+             "decimal.handling.mode", "max.batch.size", "tombstones.on.delete", "slot.name")  # fmt: skip
+    references = {name: f"${{env:NOT_{number}_HERE}}" for number, name in enumerate(names)}
+    path = write(tmp_path, {"name": "shop", "config": CONNECTOR | references})
+    assert cli.main(["check", "--offline", str(path)]) == 0
+    assert capsys.readouterr().out.count("refers to what is not there.") == len(names)
+    broken = write(tmp_path, {"name": "shop", "config": CONNECTOR | {"database.user": "${vault:a:b}"}})
+    assert cli.main(["check", "--offline", str(broken)]) == 2
+
+
+def test_what_another_program_is_to_replace_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    templates = {"database.port": "${DB_PORT}", "max.batch.size": "${SIZE}"}
+    route = {"transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
+             "transforms.r.regex": "(?<all>.*)", "transforms.r.replacement": "${all}"}  # fmt: skip
+    path = write(tmp_path, {"name": "shop", "config": CONNECTOR | templates | route})
+    assert cli.main(["check", "--offline", str(path)]) == 0
+    assert capsys.readouterr().out.count("refers to what is not there.") == 2
+
+
+def test_a_mongodb_string_that_nobody_knows_yet_is_no_fault(tmp_path: Path) -> None:
+    config = {
+        "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
+        "mongodb.connection.string": "${env:NOT_HERE}",
+        "topic.prefix": "p",
+    }
+    assert cli.main(["check", "--offline", str(write(tmp_path, config))]) == 0
+
+
+def test_an_address_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SERVER.replace("=kafka\n", "=redis\n")
+    assert cli.main(["check", "--offline", str(write(tmp_path, text))]) == 0
+    assert "debezium.sink.redis.address is not set." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_resource_of_strimzi_is_a_connector(tmp_path: Path, wrapped: bool) -> None:
+    options = {name: value for name, value in CONNECTOR.items() if name not in ("connector.class", "tasks.max")}
+    resource = {
+        "apiVersion": "kafka.strimzi.io/v1beta2",
+        "kind": "KafkaConnector",
+        "metadata": {"name": "shop"},
+        "spec": {"class": CONNECTOR["connector.class"], "tasksMax": 1, "config": options},
+    }
+    path = tmp_path / "resource.json"
+    path.write_text(json.dumps([resource] if wrapped else resource))
+    run = registry.read(path)
+    assert (run.name, run.source["tasks.max"], run.source.event_format) == ("shop", 1, "1.7")
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_a_written_properties_file_reads_as_it_was(entries: dict[str, str]) -> None:
+    text = "".join(migration.line(name, value) for name, value in entries.items())
+    assert parse_properties(text) == entries
