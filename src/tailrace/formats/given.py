@@ -64,6 +64,12 @@ class Given:
         """Take note that these options have no effect here."""
         self.without_effect += [name for name in names if self.text(name)]
 
+    def nested(self, beginning: str, taken: Taken) -> Encoding:
+        """The encoding that the options beginning so have made; what became of them is told with all others."""
+        self.without_effect += [beginning + name for name in (*taken.idle, *taken.unknown)]
+        self.notices += taken.notices
+        return taken.encoding
+
     def taken(self, encoding: Encoding, keeps_nulls: bool | None = None) -> Taken:
         """The encoding that the options have made, and which of them it has not used."""
         unknown = tuple(self._written[name] for name in self._options if name not in self._read)

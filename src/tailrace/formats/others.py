@@ -10,13 +10,14 @@ from tailrace.formats.base import Configured, Taken
 
 
 def other(converter: str, part: str, option: str, options: Mapping[str, str]) -> Taken:
-    """The encoding of a converter with its options, which begin with `option` in those of the one that names it.
+    """The encoding of a converter with its options; `option` is the one that names it, without its part.
 
     Raises ConfigError.
     """
     if not is_known(converter):
-        raise ConfigError(f"{part}.converter.{option.rstrip('.')} = {converter} is not supported.", "Name another one.")
+        raise ConfigError(f"{part}.converter.{option} = {converter} is not supported.", "Name another one.")
     name = format_of(converter)
     found = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
-    taken = found.with_options(part, dict(options)) if isinstance(found, Configured) else Taken(found)
-    return taken
+    if isinstance(found, Configured):
+        return found.with_options(part, dict(options))
+    return Taken(found, unknown=tuple(options))

@@ -161,7 +161,7 @@ def test_text_may_have_another_charset() -> None:
     assert encoding.one(Constant("ü", STRING), True, RECORD) == b"\xfc"
     with pytest.raises(ConversionError, match="characters that iso8859-1 does not have"):
         encoding.one(Constant("東", STRING), True, RECORD)
-    with pytest.raises(ConfigError, match="converter.encoding = klingon is not supported"):
+    with pytest.raises(ConfigError, match=r"converter\.encoding = klingon is not supported"):
         parse("postgres", POSTGRES | given | {"value.converter.converter.encoding": "klingon"})
 
 

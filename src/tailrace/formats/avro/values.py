@@ -12,7 +12,6 @@ from tailrace.errors import ConversionError
 from tailrace.formats.avro.schema import Rules, is_map, null_is_last
 
 
-
 class NullError(ConversionError):
     """A null of a `schema` that does not allow it."""
 

@@ -10,8 +10,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import schema_text
-from tailrace.assembly.json_text import Verbatim
+from tailrace.assembly.json_text import Verbatim, schema_text
 from tailrace.columns.logical import BYTES, STRING, LogicalType
 from tailrace.errors import ConversionError
 from tailrace.formats.cloudevents.options import GENERATE, HEADER, Options

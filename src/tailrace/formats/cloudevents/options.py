@@ -58,7 +58,8 @@ def options_of(part: str, given: Given) -> Options:
     if data == "avro":
         apicurio = any(name.lower().startswith("apicurio.registry.") for name in registered)
         url = registered.get("apicurio.registry.url" if apicurio else "schema.registry.url", "").rstrip("/")
-        encoding = other("avro-apicurio" if apicurio else "avro", part, "avro.", registered).encoding
+        word = "avro-apicurio" if apicurio else "avro"
+        encoding = given.nested("avro.", other(word, part, "avro.", registered))
     return Options(
         _json(given),
         data,

@@ -1,4 +1,4 @@
-"""Decimals as JSON numbers, for `decimal.format=NUMERIC`: with all digits of their scale, as Java writes them. Worker."""
+"""Decimals as JSON numbers, for `decimal.format=NUMERIC`: with all digits of their scale, as Java has them. Worker."""
 
 from __future__ import annotations
 

@@ -47,10 +47,11 @@ class BinaryData:
             return given.taken(BinaryData())
         own = given.part(f"{_TYPE}.")
         schemas = given.boolean(f"{_TYPE}.schemas.enable", True)
-        taken = other(converter, part, f"{_TYPE}.", own)
-        if isinstance(taken.encoding, BinaryData):
+        own = {name: text for name, text in own.items() if name.lower() != "schemas.enable"}
+        beside = given.nested(f"{_TYPE}.", other(converter, part, _TYPE, own))
+        if isinstance(beside, BinaryData):
             raise ConfigError(f"{given.prefix}{_TYPE} = {converter} is the same converter.", "Name another one.")
-        return given.taken(BinaryData(taken.encoding, schemas))
+        return given.taken(BinaryData(beside, schemas))
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
         if layout.type.connect == "bytes":
