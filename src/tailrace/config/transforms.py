@@ -22,6 +22,13 @@ KNOWN = Extensions(
         f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_OURS}unwrap:extract_new_record_state",
         f"{_DEBEZIUM}ByLogicalTableRouter": f"{_OURS}logical_tables:by_logical_table_router",
         f"{_DEBEZIUM}ExtractChangedRecordState": f"{_OURS}changed:extract_changed_record_state",
+        f"{_DEBEZIUM}HeaderToValue": f"{_OURS}header_to_value:header_to_value",
+        f"{_DEBEZIUM}TimezoneConverter": f"{_OURS}zones:timezone_converter",
+        f"{_DEBEZIUM}SchemaChangeEventFilter": f"{_OURS}schema_change_filter:schema_change_event_filter",
+        f"{_DEBEZIUM}EnforceRecordSize": f"{_OURS}record_size:enforce_record_size",
+        f"{_DEBEZIUM}SwapGeometryCoordinates": f"{_OURS}geometries:swap_geometry_coordinates",
+        f"{_DEBEZIUM}GeometryFormatTransformer": f"{_OURS}geometries:geometry_format_transformer",
+        f"{_DEBEZIUM}VectorToJsonConverter": f"{_OURS}vectors:vector_to_json_converter",
         f"{_DEBEZIUM}outbox.EventRouter": f"{_OURS}outbox:event_router",
         f"{_DEBEZIUM}partitions.PartitionRouting": f"{_OURS}partitions:partition_routing",
         "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent": (

@@ -92,14 +92,17 @@ def _image(leaf: ImageColumn, columns: Columns) -> pa.Array:
     return found
 
 
-def computed(leaf: Computed, columns: Columns | None, records: Indexes) -> pa.Array:
-    """What the leaf's function makes of its inputs. Raises Refused, whose row is the record's place in the block."""
+def computed(leaf: Computed, columns: Columns | None, records: Indexes, *, as_shown: bool = False) -> pa.Array:
+    """What the leaf's function makes of its inputs; `as_shown`: what JSON shows, where the function makes that.
+
+    Raises Refused, whose row is the record's place in the block.
+    """
     inputs = [array_of(node, columns, records) for node in leaf.inputs]
     try:
         made = leaf.function(*inputs)
     except Refused as fault:
         raise Refused(fault.reason, int(records[fault.row])) from None
-    return made.cast(arrow_type_of(leaf.type))
+    return made if as_shown and leaf.shown else made.cast(arrow_type_of(leaf.type))
 
 
 def folded(node: Node) -> Node:
@@ -108,7 +111,7 @@ def folded(node: Node) -> Node:
         return replace(node, members=tuple(replace(part, node=folded(part.node)) for part in node.members))
     if not isinstance(node, Computed):
         return node
-    value = computed(node, None, np.zeros(1, np.int32))
+    value = computed(node, None, np.zeros(1, np.int32), as_shown=True)
     if pa.types.is_temporal(value.type):
         value = untyped(value)
     return Constant(shown(value[0].as_py()), node.type)

@@ -96,12 +96,14 @@ class Computed:
 
     It gets one Arrow array for each of the inputs, of the types that the encoding `typed` gives them, with a value for
     every record of the layout in the block, and returns one of the Arrow type of `type`. It runs in workers and is
-    pickled with the layout's transform.
+    pickled with the layout's transform. `shown` tells that it returns what JSON shows instead, of a type that has less
+    in Arrow, as an instant has no offset there.
     """
 
     inputs: tuple[Node | AsWritten, ...]
     function: Callable[..., Any]
     type: LogicalType
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class _Block:
             self._found[hole.key] = found
             return found
         records = np.flatnonzero(of == place).astype(np.int32)
-        return values_fragment(spread(computed(leaf, self._columns, records), records, len(of)))
+        return values_fragment(spread(computed(leaf, self._columns, records, as_shown=True), records, len(of)))
 
     def _image(self, leaf: ImageColumn) -> Fragment:
         plan, texts = leaf.column, self._columns.texts(leaf)
