@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.fix_query",
     "tests.fix_spark",
     "tests.fix_kafka",
+    "tests.fix_redis",
     "tests.fix_mongodb",
     "tests.fix_db2",
     "tdsserver.fixtures",
@@ -34,6 +35,7 @@ STARTERS = frozenset(
         "mongodb",
         "postgres",
         "postgres_server",
+        "redis_program",
         "spark",
         "system_postgres",
     }

@@ -246,7 +246,7 @@ def _check(arguments: argparse.Namespace) -> int:
     from tailrace.connectors.registry import find
 
     run = _read(arguments)
-    sink = sinks.open(run.sink.name, run.sink.options)
+    sink = sinks.open(run.sink.name, run.sink.options, run.source)
     named = f"{run.name}: {run.source.connector} to {run.sink.name}, format {run.source.event_format}, {sink.delivery}."
     print(f"{'ok':<8} {'configuration':<14} {named}")
     found = find(run.source.connector).load_prerequisites().check(run.source)

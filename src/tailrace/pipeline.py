@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -10,8 +10,9 @@ from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace import sinks
-from tailrace.columns.row import COLUMNS
+from tailrace.columns.row import COLUMNS, PLACES
 from tailrace.config.files import RunConfig
+from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find
 from tailrace.errors import TailraceError
 from tailrace.failures import cause
@@ -24,10 +25,15 @@ from tailrace.status import METRIC
 _OBSERVED = ("op", "source_ts")
 
 
-def read_columns(sink: Sink) -> tuple[str, ...]:
-    """The columns of the row that a pipeline reads: those of its sink, and what its status is computed of."""
+def read_columns(sink: Sink, transforms: Iterable[Any] = ()) -> tuple[str, ...]:
+    """The columns of the row that a pipeline reads: those of its sink, and what its status is computed of.
+
+    Where one of `transforms` places records (its `places`), and the sink heeds that, these columns follow.
+    """
     wanted = {*sink.columns, *_OBSERVED}
-    return tuple(name for name in COLUMNS if name in wanted)
+    placed = {name for transform in transforms for name in getattr(transform, "places", ())}
+    places = (name for name in PLACES if name in placed and name in sink.places)
+    return (*(name for name in COLUMNS if name in wanted), *places)
 
 
 class Pipeline:
@@ -48,7 +54,7 @@ class Pipeline:
         conf: Mapping[str, str] | None = None,
     ) -> None:
         self.run = run
-        self.sink = sinks.open(run.sink.name, run.sink.options)
+        self.sink = sinks.open(run.sink.name, run.sink.options, run.source)
         self.query: StreamingQuery | None = None
         self._spark = spark
         self._lock = CheckpointLock(run.checkpoint) if run.checkpoint is not None else None
@@ -108,7 +114,8 @@ class Pipeline:
     def options(self) -> dict[str, str]:
         """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
         source = self.run.source
-        texts = source.texts | {"row.columns": ",".join(read_columns(self.sink))}
+        made, _ = transforms(source)
+        texts = source.texts | {"row.columns": ",".join(read_columns(self.sink, made))}
         if not source.is_set("event.order"):
             texts["event.order"] = self.sink.order
         return texts

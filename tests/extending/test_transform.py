@@ -52,9 +52,11 @@ def _rows(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def made(**given: str) -> EventSettings:
     options = {f"transforms.rows.{name.replace('_', '.')}": text for name, text in given.items()}
-    found, faults = transforms.transforms(ROWS | options | {"transforms": ["rows"]})
-    assert not faults
-    chosen = event_settings("server", "golden", transforms=found, value_schemas_enable=False, key_schemas_enable=False)
+    found = transforms.transforms(ROWS | options | {"transforms": ["rows"]})
+    assert not found.faults
+    chosen = event_settings(
+        "server", "golden", transforms=found.transforms, value_schemas_enable=False, key_schemas_enable=False
+    )
     return pickle.loads(pickle.dumps(chosen))
 
 

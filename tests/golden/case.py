@@ -11,9 +11,11 @@ from tests.golden import script
 from tests.golden.properties import parse
 from tests.golden.record import Record, recorded
 
-KNOBS = frozenset({"offsets", "idle", "format", "timezone", "nostream"})
+KNOBS = frozenset({"offsets", "idle", "format", "timezone", "nostream", "record", "fields", "exit"})
 """offsets: the recording has offsets beside it (for information); idle: seconds without a record that end the case;
-format: the value format; timezone: the zone that the recorder ran in; nostream: the case ends with the snapshot."""
+format: the value format; timezone: the zone that the recorder ran in; nostream: the case ends with the snapshot;
+record: records show their partition and their timestamp; fields: which fields hold LSNs and transactions; exit: the
+recorded connector ended with an error."""
 FORMATS = frozenset({"cloudevents"})
 """The values of the knob format."""
 MONGO_KNOBS = frozenset({"offsets", "idle", "format", "exit", "proxy"})
@@ -45,6 +47,17 @@ class Case:
         found = sorted(set(self.knobs) - allowed)
         value = self.knobs.get("format", "cloudevents")
         return found if value in FORMATS else [*found, f"format={value}"]
+
+    @property
+    def shapes(self) -> dict[str, str] | None:
+        """Where records may have any shape: the kinds of fields that hold LSNs and transactions under their own names.
+
+        None where all records are change events and what goes with them.
+        """
+        if not {"record", "fields"} & set(self.knobs) and self.knobs.get("format") != "connect":
+            return None
+        pairs = (pair.rpartition(":") for pair in self.knobs.get("fields", "").split(",") if pair)
+        return {name: kind for name, _, kind in pairs}
 
     def workload(self) -> list[script.Statement | script.Directive]:
         """The statements and directives of run.sql."""

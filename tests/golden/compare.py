@@ -109,6 +109,8 @@ def _shown(record: Record) -> frozenset[str] | None:
 
 def _record(wanted: Record, got: Record, terms: Terms, shown: frozenset[str] | None) -> Iterator[str]:
     walk = _Walk(got, terms, shown)
+    yield from walk.part(".partition", wanted.partition, got.partition)
+    yield from walk.part(".timestamp", wanted.timestamp, got.timestamp)
     yield from walk.part(".key", wanted.key, got.key)
     yield from walk.part(".value", wanted.value, got.value)
     names, others = [name for name, _ in wanted.headers], [name for name, _ in got.headers]

@@ -16,6 +16,7 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ import pytds
 from pymongo.errors import PyMongoError
 from pyspark.sql import SparkSession
 
+from tailrace.columns.row import COLUMNS
 from tailrace.embedded import THROWAWAY, Server
 from tdsserver.process import TestServer
 from tests import fix_invariant, fix_spark
@@ -36,6 +38,8 @@ from tests.golden.accept import Catalog
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
+from tests.golden.record import PLACES
+from tests.golden.shapes import Shapes
 from tests.golden.stream import Failed, Stream
 from tests.servers.derby import Derby
 from tests.servers.jars import Unavailable as NoJars
@@ -168,6 +172,8 @@ def options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
     if "signal.data.collection" in filled:
         # one chunk for each window, as the recorded connector reads them
         filled["incremental.snapshot.window.chunks"] = "1"
+    if case.knobs.get("record") == "true":
+        filled["row.columns"] = ",".join((*COLUMNS, *PLACES))
     return filled
 
 
@@ -200,10 +206,16 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path) -> t
                 if case.knobs.get("nostream") != "true":
                     _work(stream, postgres, case)
                 stream.catch_up()
+                if "exit" in case.knobs:
+                    return ("the recorded connector ended with an error, and the query did not",)
+            except Failed:
+                if "exit" not in case.knobs:
+                    raise
             finally:
                 stream.stop()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
-    terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)))
+    shaped = None if case.shapes is None else partial(Shapes, heartbeats, notifications, fields=case.shapes)
+    terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)), shaped)
     return _kinds(differences(expected, stream.records(), terms))
 
 

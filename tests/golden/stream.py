@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace.sinks.interruption import briefly
 from tests.golden import watch
-from tests.golden.record import Record, produced
+from tests.golden.record import PLACES, Record, produced
 from tests.golden.wire import Reader
 
 PACE = 0.02
@@ -62,7 +62,10 @@ class Stream:
         """Start the query, from its checkpoint if there is one; raises Failed."""
         try:
             frame = watch.load(self._spark, self._form, self._options, self._question, self._answer)
-            writer = frame.select("topic", "key", "value", "headers").writeStream.foreachBatch(briefly(self._collect))
+            places = [name for name in PLACES if name in frame.columns]
+            writer = frame.select("topic", "key", "value", "headers", *places).writeStream.foreachBatch(
+                briefly(self._collect)
+            )
             options = {"checkpointLocation": str(self._checkpoint)}
             self._query = writer.options(**options).trigger(processingTime="0 seconds").start()
         except Exception as error:
@@ -138,6 +141,7 @@ class Stream:
                 row["value"],
                 [(header["key"], header["value"]) for header in row["headers"] or ()],
                 self._reader,
+                (row.get("partition"), row.get("timestamp")),
             )
             for row in table.to_pylist()
         ]

@@ -24,6 +24,15 @@ source_ts  timestamp                                    commit time (snapshot: t
 snapshot   string                                       the source block's snapshot marker
 ========== ============================================ ==========================================================
 
+A transform may place its records: then the row has one or both of these columns as well, where a query asks for them.
+
+========== ============================================ ==========================================================
+column     type                                         content
+========== ============================================ ==========================================================
+partition  int                                          number of the partition of Kafka; null: the key decides
+timestamp  bigint                                       time of the record, in ms since 1970 UTC; null: that of writing
+========== ============================================ ==========================================================
+
 A change that becomes several records (a delete and its tombstone, a key change) gives them one `(position,
 ordinal)`; their order is the order of the rows.
 """
@@ -56,6 +65,9 @@ ROW_SCHEMA = pa.schema(
 COLUMNS: tuple[str, ...] = tuple(ROW_SCHEMA.names)
 """The names of all columns, in the order of the row."""
 
+PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.int64()}
+"""The columns that a row has only where a transform fills them (its `places`), and the types of these."""
+
 # How many bytes these have decides whether a change becomes an event or is put aside.
 _ALWAYS = ("key", "value")
 
@@ -68,9 +80,15 @@ def made_columns(wanted: Iterable[str], needed: Iterable[str] = ()) -> tuple[str
 @lru_cache(maxsize=64)
 def row_schema(columns: tuple[str, ...]) -> pa.Schema:
     """The schema of rows of these columns alone, in this order."""
-    return pa.schema([ROW_SCHEMA.field(name) for name in columns])
+    return pa.schema([pa.field(name, PLACES[name]) if name in PLACES else ROW_SCHEMA.field(name) for name in columns])
 
 
 def rows_of(columns: tuple[str, ...], makers: Mapping[str, Callable[[], pa.Array]]) -> pa.RecordBatch:
-    """Rows of these columns, each made by its function in `makers`; the functions of other columns are not called."""
-    return pa.RecordBatch.from_arrays([makers[name]() for name in columns], schema=row_schema(columns))
+    """Rows of these columns, each made by its function in `makers`; the functions of other columns are not called.
+
+    A column of PLACES that has none is null: these records are placed nowhere.
+    """
+    made = {name: makers[name]() for name in columns if name in makers or name not in PLACES}
+    count = len(next(iter(made.values()), ()))
+    arrays = [made[name] if name in made else pa.nulls(count, PLACES[name]) for name in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=row_schema(columns))

@@ -101,7 +101,12 @@ def parse(traits: Traits, options: Options, given: Mapping[str, str]) -> Config:
         else:
             reading.take(name.strip(), text)
     values = reading.settle()
-    reading.faults += transforms(values)[1] if traits.rewrites_layouts else _before_transforms(values)
+    if traits.rewrites_layouts:
+        made = transforms(values)
+        reading.faults += made.faults
+        reading.notices += made.notices
+    else:
+        reading.faults += _before_transforms(values)
     if reading.faults:
         raise _config_error(reading.faults)
     for notice in reading.notices:

@@ -58,8 +58,12 @@ CONNECT = (
     Option("errors.<option>", Kind.TEXT, "Kafka Connect's error handling.",
            pattern=r"errors\.(log\..+|retry\..+|deadletterqueue\..+)", unsupported=_WORKER),
     Option("config.action.reload", Kind.TEXT, "What follows a changed secret.", "restart", unsupported=_WORKER),
-    Option("topic.creation.<option>", Kind.TEXT, "Topics that Kafka Connect makes.", pattern=r"topic\.creation\..+",
-           unsupported="topics are made by the broker, by auto.create.topics.enable or by hand"),
+    Option("topic.creation.groups", Kind.LIST,
+           "Groups of topics that the sink kafka makes, beside the group default; the first that matches counts.", []),
+    Option("topic.creation.<group>.<option>", Kind.TEXT,
+           "How the topics of a group are made: include, exclude (expressions), partitions, replication.factor, and "
+           "any option of a topic. topic.creation.default.partitions and .replication.factor are required.",
+           pattern=r"topic\.creation\.[^.]+\..+"),
     Option("producer.override.<option>", Kind.TEXT, "Options of the worker's producer.",
            pattern=r"producer\.override\..+", unsupported="give them as debezium.sink.kafka.producer.<option>"),
 )  # fmt: skip

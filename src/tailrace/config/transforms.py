@@ -4,20 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from tailrace.errors import ConfigError
 from tailrace.extensions import Extensions
 
 _CONNECT = "org.apache.kafka.connect.transforms."
-
 _DEBEZIUM = "io.debezium.transforms."
 _OURS = "tailrace.transforms."
+
+
+def _of_parts(name: str, room: str, start: str = "of_") -> dict[str, str]:
+    """The places of a transform of Kafka Connect that has one class for keys and one for values."""
+    return {f"{_CONNECT}{name}${part}": f"{_OURS}{room}:{start}{part.lower()}" for part in ("Key", "Value")}
+
 
 KNOWN = Extensions(
     "tailrace.transforms",
     "transform",
     {
+        f"{_CONNECT}RegexRouter": f"{_OURS}regex_router:regex_router",
+        f"{_CONNECT}TimestampRouter": f"{_OURS}timestamp_router:timestamp_router",
+        f"{_CONNECT}ValueToKey": f"{_OURS}value_to_key:value_to_key",
+        f"{_CONNECT}InsertHeader": f"{_OURS}record_headers:insert_header",
+        f"{_CONNECT}DropHeaders": f"{_OURS}record_headers:drop_headers",
+        f"{_CONNECT}Filter": f"{_OURS}connect_filter:connect_filter",
+        **_of_parts("ExtractField", "extract_field"),
+        **_of_parts("ReplaceField", "replace_field"),
+        **_of_parts("InsertField", "insert_field"),
+        **_of_parts("HeaderFrom", "record_headers", "header_from_"),
+        **_of_parts("MaskField", "mask_field"),
+        **_of_parts("Cast", "cast"),
+        **_of_parts("TimestampConverter", "timestamp_converter"),
+        **_of_parts("Flatten", "flatten"),
+        **_of_parts("HoistField", "hoist_field"),
+        **_of_parts("SetSchemaMetadata", "set_schema_metadata"),
         f"{_DEBEZIUM}ExtractNewRecordState": f"{_OURS}unwrap:extract_new_record_state",
         f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_OURS}unwrap:extract_new_record_state",
         f"{_DEBEZIUM}ByLogicalTableRouter": f"{_OURS}logical_tables:by_logical_table_router",
@@ -43,32 +64,39 @@ PREDICATES = Extensions(
     "tailrace.predicates",
     "predicate",
     {
-        f"{_CONNECT}predicates.TopicNameMatches": "tailrace.transforms.predicates:topic_name_matches",
-        f"{_CONNECT}predicates.HasHeaderKey": "tailrace.transforms.predicates:has_header_key",
-        f"{_CONNECT}predicates.RecordIsTombstone": "tailrace.transforms.predicates:record_is_tombstone",
+        f"{_CONNECT}predicates.TopicNameMatches": f"{_OURS}predicates:topic_name_matches",
+        f"{_CONNECT}predicates.HasHeaderKey": f"{_OURS}predicates:has_header_key",
+        f"{_CONNECT}predicates.RecordIsTombstone": f"{_OURS}predicates:record_is_tombstone",
     },
     ConfigError,
 )
 """Predicates by the text of `predicates.<name>.type`."""
 
-_CONDITIONAL = "tailrace.transforms.predicates"
 
+class Made(NamedTuple):
+    """The transforms in their order, what is wrong with them, and what their users should know, as sentences.
 
-def transforms(values: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[str]]:
-    """The transforms in their order, and what is wrong with them; `values` are the configuration's.
-
-    Faults name options and never their values.
+    Faults, which have no end, and notices name options and never their values.
     """
+
+    transforms: tuple[Any, ...]
+    faults: list[str]
+    notices: list[str]
+
+
+def transforms(values: Mapping[str, Any]) -> Made:
+    """The transforms that `values`, a configuration's, name."""
     faults: list[str] = []
     predicates = _parts(values, "predicates", PREDICATES, ("of_topic", "of"), faults)
     conditions: dict[str, tuple[str, bool]] = {}
     made = _parts(values, "transforms", KNOWN, ("route", "rewrite"), faults, conditions)
+    notices = [f"transforms.{name}: {text}" for name, one in made.items() for text in getattr(one, "notices", ())]
     for name, (predicate, negate) in conditions.items():
         if predicate not in (values.get("predicates") or []):
             faults.append(f"transforms.{name}.predicate names a predicate that predicates does not name")
         elif name in made and predicate in predicates:
-            made[name] = import_module(_CONDITIONAL).Conditional(made[name], predicates[predicate], negate)
-    return tuple(made.values()), faults
+            made[name] = import_module(f"{_OURS}predicates").Conditional(made[name], predicates[predicate], negate)
+    return Made(tuple(made.values()), faults, notices)
 
 
 def _parts(

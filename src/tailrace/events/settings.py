@@ -221,7 +221,7 @@ class EventSettings:
             schema_changes_name_database=traits.schema_changes_name_database,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
-            transforms=transforms(options)[0] if traits.rewrites_layouts else (),
+            transforms=transforms(options).transforms if traits.rewrites_layouts else (),
         )
 
 

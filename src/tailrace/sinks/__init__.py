@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tailrace.config.config import Config
 from tailrace.config.files import SERVER_SINKS
 from tailrace.errors import SinkError
 from tailrace.extensions import Extensions
@@ -24,6 +25,8 @@ KNOWN = Extensions(
         "parquet": "tailrace.sinks.files:ParquetSink",
         "console": "tailrace.sinks.console:ConsoleSink",
         "noop": "tailrace.sinks.console:NoopSink",
+        "http": "tailrace.sinks.http:HttpSink",
+        "redis": "tailrace.sinks.redis:RedisSink",
     },
     SinkError,
 )
@@ -35,10 +38,13 @@ def names() -> tuple[str, ...]:
     return KNOWN.names()
 
 
-def open(name: str, options: Mapping[str, str]) -> Sink:  # noqa: A001 - `sinks.open` reads as what it does
+def open(  # noqa: A001 - `sinks.open` reads as what it does
+    name: str, options: Mapping[str, str], source: Config | None = None
+) -> Sink:
     """The sink called `name` with its options, those after `debezium.sink.<name>.`. Nothing is connected yet.
 
-    Raises SinkError for a sink or an option that is unknown or not supported.
+    `source` are the connector's options, for a sink that goes by some of them. Raises SinkError for a sink or an
+    option that is unknown or not supported, ConfigError for one of the connector's that the sink cannot follow.
     """
     known = names()
     if name in SERVER_SINKS and name not in known:
@@ -47,4 +53,6 @@ def open(name: str, options: Mapping[str, str]) -> Sink:  # noqa: A001 - `sinks.
     if not (isinstance(kind, type) and issubclass(kind, Sink)):
         raise SinkError(f"The sink {name} is no subclass of tailrace.sinks.base.Sink.", "Mend the package it is of.")
     made: Sink = kind(options)
+    if source is not None:
+        made.adopt(source)
     return made

@@ -6,13 +6,18 @@ A pipeline knows no sink by its name: it goes by what the class of the sink says
 from __future__ import annotations
 
 import difflib
+import logging
+import os
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tailrace.columns.row import COLUMNS
+from tailrace.config.config import Config
+from tailrace.config.option import split_list
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError, TailraceError
 from tailrace.jar import Jar
@@ -21,6 +26,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
+TOPICS = "topic.creation."
+"""The beginning of the options that say how topics are made."""
+
+_log = logging.getLogger("tailrace")
+
 Order = Literal["topic", "key"]
 Delivery = Literal["exactly once", "at least once"]
 
@@ -28,10 +38,14 @@ Delivery = Literal["exactly once", "at least once"]
 class Sink(ABC):
     """A place for records. Its class is called with the options that follow `debezium.sink.<name>.`.
 
+    What it needs to know of the connector's own options it reads in `adopt`, which is called before anything else.
+
     `name` is the word of `debezium.sink.type`.
 
     `columns` are those of the row (`tailrace.columns.row`) that `start` reads. The source makes and sends these, and
     the few that the pipeline reads itself: the JVM copies every column of every row twice.
+
+    `places` are those of `tailrace.columns.row.PLACES` that it reads besides, where a transform fills them.
 
     `order` is what the sink needs of the order of records. `topic`: the records of a topic come as `event.order` says,
     in the order of the log unless the configuration names another. `key`: the order of each key is enough, since the
@@ -48,6 +62,7 @@ class Sink(ABC):
 
     name: ClassVar[str]
     columns: ClassVar[tuple[str, ...]] = COLUMNS
+    places: ClassVar[tuple[str, ...]] = ()
     order: ClassVar[Order] = "topic"
     delivery: ClassVar[Delivery]
     jars: ClassVar[tuple[Jar, ...]] = ()
@@ -56,6 +71,14 @@ class Sink(ABC):
     @abstractmethod
     def __init__(self, options: Mapping[str, str]) -> None:
         """Read the options. Connects to nothing; raises SinkError for an option that is unknown or wrong."""
+
+    def adopt(self, source: Config) -> None:
+        """Read what the connector's options say of the records. Connects to nothing.
+
+        Raises ConfigError or SinkError for what the sink cannot follow.
+        """
+        if any(name.startswith(TOPICS) for name in source.given):
+            _log.warning("%s* has no effect: the sink %s makes no topics", TOPICS, self.name)
 
     @property
     def folder(self) -> str | None:
@@ -113,3 +136,55 @@ class Settings:
         if not value:
             raise SinkError(f"The sink {self.sink} needs debezium.sink.{self.sink}.{name}.", "Set it.")
         return value
+
+    def text(self, name: str, default: str = "") -> str:
+        """The value of an option; `default` when it is absent or empty."""
+        return self.given.get(name, "").strip() or default
+
+    def located(self, name: str, *variables: str) -> str:
+        """The value of an option that says where the place is, or of an environment variable; empty without both.
+
+        The variables are the one that Debezium Server reads for the option, and `variables`.
+        """
+        own = re.sub(r"[^A-Za-z0-9]", "_", f"debezium.sink.{self.sink}.{name}").upper()
+        found = (os.environ.get(variable, "").strip() for variable in (own, *variables))
+        return self.text(name) or next(filter(None, found), "")
+
+    def number(self, name: str, default: int, least: int = 0, most: int = (1 << 31) - 1) -> int:
+        """A whole number within limits; raises SinkError for anything else."""
+        text = self.text(name)
+        if not text:
+            return default
+        if not re.fullmatch(r"[+-]?[0-9]{1,10}", text) or not least <= int(text) <= most:
+            raise self.wrong(name, f"must be a whole number between {least} and {most}")
+        return int(text)
+
+    def seconds(self, name: str, default_ms: int, least: int = 0) -> float:
+        """An option in milliseconds, as seconds."""
+        return self.number(name, default_ms, least) / 1000
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false; raises SinkError for anything else."""
+        return self.choice(name, "true" if default else "false", ("true", "false")) == "true"
+
+    def choice(self, name: str, default: str, words: Sequence[str]) -> str:
+        """One of `words`, whatever its case; raises SinkError for anything else."""
+        word = self.text(name, default).lower()
+        if word not in words:
+            raise self.wrong(name, f"must be one of {', '.join(words)}")
+        return word
+
+    def listed(self, name: str) -> tuple[str, ...]:
+        """The parts of a comma-separated list."""
+        return tuple(split_list(self.text(name)))
+
+    def wrong(self, name: str, why: str) -> SinkError:
+        """The error of an option; `why` goes on after its name. The value is not shown: it may hold a secret."""
+        return SinkError(f"debezium.sink.{self.sink}.{name} {why}.", "Correct it.")
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Raise SinkError for an option that is given and not supported: `reasons` by name, or by prefix with a `*`."""
+        for name in self.given:
+            for pattern, reason in reasons.items():
+                if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
+                    raise SinkError(f"debezium.sink.{self.sink}.{name} is not supported: {reason}.", "Leave it out.")

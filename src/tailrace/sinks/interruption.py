@@ -26,6 +26,10 @@ _STOPPED = re.compile(
 )
 
 
+STOPPED = "py4j.protocol.Py4JJavaError: An error occurred while calling a sink.\n: java.lang.InterruptedException"
+"""The text of Interrupted where a sink itself has noticed that its query is being stopped."""
+
+
 class Interrupted(Exception):
     """A batch was interrupted by a stop; its text is what Spark looks for."""
 

@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tailrace.config.config import Config
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import SinkError
 from tailrace.jar import Jar
 from tailrace.sinks.base import Settings, Sink
+from tailrace.sinks.interruption import briefly
+from tailrace.sinks.topics import Topics, groups, named
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,6 +61,15 @@ DEFAULTS = {
 }
 """Producer options that are used where the configuration names none."""
 
+TIMESTAMP_HEADER = "__tailrace.timestamp"
+"""The header with the time of a record that a transform has placed in time: Spark's connector sets no timestamp."""
+
+_DATED = (
+    "case when timestamp is null then headers else concat(coalesce(headers, array()), array(named_struct('key', "
+    f"'{TIMESTAMP_HEADER}', 'value', cast(cast(timestamp as string) as binary)))) end as headers"
+)
+
+_INVALID_TOPIC = re.compile(r"\bInvalidTopicException: Invalid topics?:? \[?([^\n\]]+)")
 _REFUSED = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
 _HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
 # What the producer's exceptions are caused by, and the options that it hangs on. A login that the producer cannot read
@@ -100,12 +112,15 @@ class KafkaSink(Sink):
     Keys, values and headers are written as the bytes that they are. A record with a key goes to the partition that
     Kafka's own hash of the key names, so the order of a key is kept whatever the number of partitions.
 
+    A record that a transform has placed goes to the partition that it names, and has its time in TIMESTAMP_HEADER.
+
     Nothing fences a task that Spark has given up and that is still alive, as on a host that the network has cut off:
     it may go on sending what its successor sends as well.
     """
 
     name = "kafka"
     columns = ("topic", "key", "value", "headers")
+    places = ("partition", "timestamp")
     delivery = "at least once"
     jars = _JARS
 
@@ -121,6 +136,11 @@ class KafkaSink(Sink):
         settings.only(name for name in options if name.startswith(_PRODUCER) and name != _PRODUCER)
         settings.required(f"{_PRODUCER}bootstrap.servers")
         self.options = DEFAULTS | self._producer_options(options)
+        self._topics: Topics | None = None
+
+    def adopt(self, source: Config) -> None:
+        found = groups(source)
+        self._topics = Topics(found, self.options) if found else None
 
     def _producer_options(self, options: Mapping[str, str]) -> dict[str, str]:
         mapped: dict[str, str] = {}
@@ -138,6 +158,9 @@ class KafkaSink(Sink):
         return mapped
 
     def failure(self, text: str) -> SinkError | None:
+        name = _INVALID_TOPIC.search(text)
+        if name is not None:
+            return named(name[1].strip()) or SinkError(f"Kafka refuses the topic name {name[1].strip()}.")
         found = _REFUSED.search(text)
         if found is None:
             return None
@@ -164,6 +187,57 @@ class KafkaSink(Sink):
                 "and out of order.",
                 "Set spark.speculation=false.",
             )
-        writer = frame.select(*self.columns).writeStream.format("kafka").queryName(query).trigger(**trigger)
-        writer = writer.option("includeHeaders", "true").option("checkpointLocation", str(checkpoint))
-        return writer.options(**self.options).start()
+        writer = _placed(frame).writeStream.queryName(query).trigger(**trigger)
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        if self._topics is not None:
+            return writer.foreachBatch(briefly(_Creating(self._topics, self.options))).start()
+        return writer.format("kafka").option("includeHeaders", "true").options(**self.options).start()
+
+
+def _placed(frame: DataFrame) -> DataFrame:
+    """The columns that Spark's connector takes, of a frame that may say where in a topic its records belong."""
+    there = frame.columns
+    partition = ["partition"] if "partition" in there else []
+    return frame.selectExpr("topic", "key", "value", _DATED if "timestamp" in there else "headers", *partition)
+
+
+class _Creating:
+    """Writes batches after their topics were made.
+
+    A batch goes in one pass, without the records of topics that were never met, and tells whether there are such. Then
+    the topics are made, and their records follow in a second pass: the order in each topic is kept, and only a batch
+    with a new topic is read twice. The first batch of a run, in which all are new, is kept meanwhile.
+    """
+
+    def __init__(self, topics: Topics, options: Mapping[str, str]) -> None:
+        self._topics = topics
+        self._options = options
+        self._met: set[str] = set()
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        if not self._met:
+            batch = batch.persist()
+            try:
+                self._meet(batch)
+                self._write(batch)
+            finally:
+                batch.unpersist()
+            return
+        from pyspark.sql import Observation
+        from pyspark.sql.functions import col, count_if
+
+        known = col("topic").isin(*sorted(self._met))
+        seen = Observation()
+        self._write(batch.observe(seen, count_if(~known).alias("unmet")).where(known))
+        if seen.get["unmet"]:
+            rest = batch.where(~known)
+            self._meet(rest)
+            self._write(rest)
+
+    def _meet(self, batch: DataFrame) -> None:
+        found = {row["topic"] for row in batch.select("topic").distinct().collect()}
+        self._topics.demand(batch.sparkSession, found)
+        self._met |= found
+
+    def _write(self, batch: DataFrame) -> None:
+        batch.write.format("kafka").option("includeHeaders", "true").options(**self._options).save()

@@ -34,7 +34,7 @@ from tailrace.spark.options import unpacked
 
 _TYPES = {
     "key": "binary", "value": "binary", "headers": "array<struct<key: string, value: binary>>",
-    "ordinal": "bigint", "source_ts": "timestamp",
+    "ordinal": "bigint", "source_ts": "timestamp", "partition": "int", "timestamp": "bigint",
 }  # fmt: skip
 
 

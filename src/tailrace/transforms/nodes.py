@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.assembly.json_text import dumps
-from tailrace.columns.logical import ABSENT
+from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.records.layout import (
     Column,
     Computed,
@@ -89,6 +89,16 @@ def as_optional(node: Node) -> Node:
             return Column("shown_marker", kind, node.by)
         case Constant() | Column() | Text() | Computed():
             return replace(node, type=kind)
+
+
+def with_type(node: Node, kind: LogicalType) -> Node:
+    """The same values under another schema, for a node that is no struct."""
+    match node:
+        case ImageColumn():
+            return replace(node, column=replace(node.column, schema=kind))
+        case Constant() | Column() | Text() | Computed():
+            return replace(node, type=kind)
+    return node
 
 
 def with_defaults(node: Node) -> Node:

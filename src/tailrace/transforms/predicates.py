@@ -90,6 +90,11 @@ class Conditional:
     predicate: Predicate
     negate: bool
 
+    @property
+    def places_partitions(self) -> bool:
+        """Whether records may ask for a partition."""
+        return bool(getattr(self.transform, "places_partitions", False))
+
     def route(self, topic: str) -> str:
         answer = self.predicate.of_topic(topic)
         # where it depends on the record, tables that may come together are kept together

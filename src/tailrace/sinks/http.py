@@ -1,0 +1,178 @@
+"""Records to a server of HTTP, one request after another, as Debezium Server sends them. At least once. Driver."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+
+from tailrace.config.config import Config
+from tailrace.config.formats import format_of
+from tailrace.connectors import advice
+from tailrace.connectors.findings import Finding
+from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.sinks import authentication
+from tailrace.sinks.base import Settings
+from tailrace.sinks.web import FAILURES, Address, WebClient, failure, is_header_name, is_header_value
+from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
+
+_KNOWN = (
+    "url", "timeout.ms", "retries", "retry.interval.ms", "headers.prefix", "headers.encode.base64", "batch.enabled",
+    "batch.max-size", *authentication.OPTIONS, DEAD_LETTERS,
+)  # fmt: skip
+
+# Statuses that say that this record, and not the server or its address, is what is wrong.
+_OF_THE_RECORD = frozenset((400, 409, 413, 422, 431))
+_UNAUTHORIZED = 401
+
+_MEDIA = {"json": "application/json", "cloudevents": "application/cloudevents+json"}
+_MEDIA_BATCH = {"json": "application/json", "cloudevents": "application/cloudevents-batch+json"}
+
+
+class HttpSink(OneWriter):
+    """Each value is the body of one POST, its headers are headers of the request; the next one goes when the server
+    has answered with a status of 200 to 299. Records without a value are not sent, and keys are not, as there.
+
+    With `batch.enabled` a request has a JSON array of up to `batch.max-size` values, and none of their headers.
+    """
+
+    name = "http"
+    columns = ("topic", "key", "value", "headers", "position", "ordinal")
+    delivery = "at least once"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        settings = Settings(self.name, options)
+        settings.only((*_KNOWN, *(name for name in options if name.startswith(authentication.PARAMS))))
+        self._batches = settings.flag("batch.enabled")
+        size = settings.number("batch.max-size", 200, 1)
+        super().__init__(settings, size if self._batches else 1)
+        timeout = settings.seconds("timeout.ms", 60_000, 1)
+        self._url = settings.located("url", "K_SINK")
+        self._client: WebClient | None = None
+        if self._url:
+            try:
+                self._client = WebClient(Address.of(self._url), timeout)
+            except ValueError as fault:
+                raise settings.wrong("url", str(fault)) from None
+        self._retries = settings.number("retries", 5)
+        self._interval = settings.seconds("retry.interval.ms", 1000)
+        self._prefix = settings.text("headers.prefix", "X-DEBEZIUM-")
+        if not is_header_name(self._prefix):
+            raise settings.wrong("headers.prefix", "has characters that a header's name cannot have")
+        self._encodes = settings.flag("headers.encode.base64", True)
+        self._authentication = authentication.authentication(settings, timeout)
+        self._media = (_MEDIA_BATCH if self._batches else _MEDIA)["json"]
+
+    def adopt(self, source: Config) -> None:
+        super().adopt(source)
+        form = format_of(source["value.converter"]).rpartition(".")[2].lower().removesuffix("converter")
+        if self._batches and form not in _MEDIA_BATCH:
+            raise SinkError(
+                "debezium.sink.http.batch.enabled = true is not supported with values that are not JSON.",
+                "Set debezium.format.value = json, or leave it out.",
+            )
+        self._media = (_MEDIA_BATCH if self._batches else _MEDIA).get(form, "application/octet-stream")
+
+    def advice(self) -> list[Finding]:
+        if self._client is None:
+            return [Finding("warning", "sink", "debezium.sink.http.url is not set.", _URL)]
+        at = self._client.address
+        if at.scheme == "http" and advice.is_elsewhere(at.host):
+            return [advice.in_the_clear(at.host, "Give a URL that begins with https://.", "The sink's connection")]
+        return []
+
+    def begin(self) -> None:
+        if self._client is None:
+            raise SinkError("The sink http needs debezium.sink.http.url.", _URL)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def wanted(self, record: Record) -> bool:
+        return record["value"] is not None
+
+    def deliver(self, records: Sequence[Record], first: int) -> None:
+        if not self._batches:
+            self._deliver_one(records[0], first)
+            return
+        values = [bytes(record["value"]) for record in records]
+        if any(not _is_json(value) for value in values):
+            raise SinkError(
+                "debezium.sink.http.batch.enabled = true is not supported with values that are not JSON.",
+                "Leave it out.",
+            )
+        reason = self._post(b"[" + b",".join(values) + b"]", [], first)
+        if reason and len(records) > 1:
+            # Which of them is refused shows when each goes alone.
+            for number, record in enumerate(records):
+                self.deliver([record], first + number)
+        elif reason:
+            self.refuse(records[0], reason)
+
+    def _deliver_one(self, record: Record, number: int) -> None:
+        headers: list[tuple[str, bytes]] = []
+        for header in record["headers"] or ():
+            name = self._prefix + header["key"]
+            value = b"" if header["value"] is None else bytes(header["value"])
+            value = base64.b64encode(value) if self._encodes else value
+            if not is_header_name(name) or not is_header_value(value):
+                self.refuse(record, "it has a header that HTTP cannot carry")
+                return
+            headers.append((name, value))
+        reason = self._post(bytes(record["value"]), headers, number)
+        if reason:
+            self.refuse(record, reason)
+
+    def _post(self, body: bytes, headers: Sequence[tuple[str, bytes]], number: int) -> str:
+        """Send a body until the server takes it; returns why it never will, or an empty text.
+
+        Raises ConnectionFailed when all tries have failed, SinkError where the login is refused.
+        """
+        assert self._client is not None
+        message = f"{self.batch_name()}-{number}"
+        renewed, tries, said = False, 0, ""
+        while True:
+            try:
+                own = {"Content-Type": self._media} | self._authentication.headers(message, body)
+                answer = self._client.send("POST", [*own.items(), *headers], body)
+            except FAILURES as error:
+                said = failure(error)
+            except ConnectionFailed as error:
+                if tries == self._retries:
+                    raise
+                said = error.message.rstrip(".")
+            else:
+                if answer.is_success:
+                    return ""
+                if answer.status in _OF_THE_RECORD:
+                    return f"the server answers with status {answer.status}"
+                if answer.status == _UNAUTHORIZED and not renewed and self._authentication.renew():
+                    renewed = True
+                    continue
+                said = f"status {answer.status}"
+            if tries == self._retries:
+                raise self._failed(said)
+            tries += 1
+            log.warning("http %s: %s; try %d of %d follows", self._client.address.shown, said, tries, self._retries)
+            self.wait(self._interval)
+
+    def _failed(self, said: str) -> SinkError | ConnectionFailed:
+        assert self._client is not None
+        text = f"{self._client.address.shown} has not taken a record in {self._retries + 1} tries: {said}."
+        if said.startswith(("status 3", "status 4")) and said not in ("status 408", "status 425", "status 429"):
+            return SinkError(text, "Check debezium.sink.http.url and debezium.sink.http.authentication.*.")
+        return ConnectionFailed(text, "Check debezium.sink.http.url; debezium.sink.http.retries says how many follow.")
+
+
+_URL = "Set it, there or as K_SINK or DEBEZIUM_SINK_HTTP_URL in the environment."
+
+
+def _is_json(value: bytes) -> bool:
+    if value[:1] in (b"{", b"["):
+        return True
+    try:
+        json.loads(value)
+    except ValueError:
+        return False
+    return True

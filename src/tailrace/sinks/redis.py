@@ -1,0 +1,275 @@
+"""Records to streams of Redis, one stream for each topic, as Debezium Server writes them. At least once. Driver."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+
+from tailrace.connectors import advice
+from tailrace.connectors.findings import Finding
+from tailrace.errors import ConnectionFailed, SinkError
+from tailrace.sinks.base import Settings
+from tailrace.sinks.resp import RedisConnection, RedisFault
+from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
+
+_KNOWN = (
+    "address", "db.index", "user", "password", "ssl.enabled", "ssl.hostname.verification.enabled",
+    "ssl.truststore.path", "ssl.truststore.password", "ssl.truststore.type", "ssl.keystore.path",
+    "ssl.keystore.password", "ssl.keystore.type", "null.key", "null.value", "batch.size", "retry.initial.delay.ms",
+    "retry.max.delay.ms", "connection.timeout.ms", "socket.timeout.ms", "wait.enabled", "wait.timeout.ms",
+    "wait.retry.enabled", "wait.retry.delay.ms", "message.format", "memory.threshold.percentage", "memory.limit.mb",
+    "skip.heartbeat.messages", "cluster.enabled", DEAD_LETTERS,
+)  # fmt: skip
+
+# What passes by itself: no memory, a start, a script that runs, an election, a disk that is full.
+_PASSING = ("OOM", "LOADING", "BUSY", "READONLY", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "MISCONF")
+_LOGIN = ("NOAUTH", "WRONGPASS")
+_CLUSTER = ("MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN")
+_MAX_CLIENTS = "max number of clients"
+
+
+class RedisSink(OneWriter):
+    """Each record is one entry (XADD) of the stream that is called as its topic; headers are not written, as there.
+
+    Entries go in transactions (MULTI) of `batch.size`. While Redis cannot be reached or has no memory, the sink waits
+    and tries again for as long as it takes.
+    """
+
+    name = "redis"
+    columns = ("op", "topic", "key", "value", "position", "ordinal")
+    delivery = "at least once"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        settings = Settings(self.name, options)
+        settings.only(_KNOWN)
+        super().__init__(settings, settings.number("batch.size", 500, 1))
+        if settings.flag("cluster.enabled"):
+            raise SinkError(
+                "debezium.sink.redis.cluster.enabled = true is not supported: the sink speaks with one server.",
+                "Leave it out, and name one server.",
+            )
+        self._address = settings.located("address")
+        self._host, self._port = _host_and_port(settings, self._address)
+        self._database = settings.number("db.index", 0, 0, 15)
+        self._user, self._password = settings.text("user"), options.get("password", "")
+        if self._user and not self._password:
+            raise settings.wrong("user", "needs debezium.sink.redis.password beside it")
+        self._tls = _tls(settings)
+        self._null_key = settings.text("null.key", "default").encode()
+        self._null_value = settings.text("null.value", "default").encode()
+        self._extended = settings.choice("message.format", "compact", ("compact", "extended")) == "extended"
+        self._delay = settings.seconds("retry.initial.delay.ms", 300, 1)
+        self._longest = settings.seconds("retry.max.delay.ms", 10_000, 1)
+        self._connecting = settings.seconds("connection.timeout.ms", 2000, 1)
+        self._answering = settings.seconds("socket.timeout.ms", 2000, 1)
+        self._replicated = settings.flag("wait.enabled")
+        self._wait_ms = settings.number("wait.timeout.ms", 1000, 1)
+        self._wait_again = settings.flag("wait.retry.enabled")
+        self._wait_delay = settings.seconds("wait.retry.delay.ms", 1000)
+        self._share = settings.number("memory.threshold.percentage", 85, 0, 100) / 100
+        self._limit = settings.number("memory.limit.mb", 0) << 20
+        self._skips_heartbeats = settings.flag("skip.heartbeat.messages", True)
+        self._connection: RedisConnection | None = None
+
+    def advice(self) -> list[Finding]:
+        found = []
+        if not self._address:
+            found.append(Finding("warning", "sink", "debezium.sink.redis.address is not set.", _ADDRESS))
+        elif self._tls is None and advice.is_elsewhere(self._host):
+            remedy = "Set debezium.sink.redis.ssl.enabled = true."
+            found.append(advice.in_the_clear(self._host, remedy, "The sink's connection"))
+        elif self._tls is not None and not self._tls.check_hostname:
+            found.append(
+                Finding(
+                    "warning",
+                    "encryption",
+                    f"Whether the certificate is that of {self._host} is not looked at.",
+                    "Set debezium.sink.redis.ssl.hostname.verification.enabled = true.",
+                )
+            )
+        return found
+
+    def begin(self) -> None:
+        if not self._address:
+            raise SinkError("The sink redis needs debezium.sink.redis.address.", _ADDRESS)
+        try:
+            self._open()
+        except (OSError, RedisFault) as error:
+            raise self._unreachable(error) from None
+
+    def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def wanted(self, record: Record) -> bool:
+        return not (self._skips_heartbeats and record["op"] == "heartbeat")
+
+    def deliver(self, records: Sequence[Record], first: int) -> None:
+        commands: list[Sequence[bytes | str | int]] = [self._entry(record) for record in records]
+        delay, told = self._delay, ""
+        while True:
+            try:
+                self._spare_memory()
+                refused = self._transaction(commands)
+                self._replicate()
+                break
+            except (OSError, RedisFault) as error:
+                self.close()
+                if isinstance(error, RedisFault) and not _passes(error):
+                    raise self._unreachable(error) from None
+                reason = _reason(error)
+                if reason != told:
+                    told = reason
+                    log.warning("redis %s: %s; the sink tries again until it is taken", self._address, reason)
+            self.wait(delay)
+            delay = min(2 * delay, self._longest)
+        for number, fault in refused:
+            self.refuse(records[number], f"Redis answers {fault}")
+
+    def _entry(self, record: Record) -> tuple[bytes | str, ...]:
+        key = self._null_key if record["key"] is None else bytes(record["key"])
+        value = self._null_value if record["value"] is None else bytes(record["value"])
+        pairs = ("key", key, "value", value) if self._extended else (key, value)
+        return ("XADD", record["topic"], "*", *pairs)
+
+    def _transaction(self, commands: Sequence[Sequence[bytes | str | int]]) -> list[tuple[int, RedisFault]]:
+        """Send commands as one transaction; returns those that were refused, by number.
+
+        Raises RedisFault where nothing of it was done, OSError where that is not known.
+        """
+        *queued, done = self._opened().calls([("MULTI",), *commands, ("EXEC",)])
+        for answer in queued:
+            if isinstance(answer, RedisFault):
+                raise answer
+        if isinstance(done, RedisFault):
+            raise done
+        if done is None:
+            raise ConnectionResetError("Redis has given the transaction up")
+        return [(number, answer) for number, answer in enumerate(done) if isinstance(answer, RedisFault)]
+
+    def _replicate(self) -> None:
+        """Wait until a replica has what was written, where that is asked for."""
+        while self._replicated:
+            if self._opened().call("WAIT", 1, self._wait_ms, longer=self._wait_ms / 1000) > 0:
+                return
+            if not self._wait_again:
+                raise ConnectionFailed(
+                    f"No replica of Redis at {self._address} has confirmed a batch within {self._wait_ms} ms.",
+                    "Check the replica; debezium.sink.redis.wait.retry.enabled = true waits for it.",
+                )
+            self.wait(self._wait_delay)
+
+    def _spare_memory(self) -> None:
+        """Wait while Redis uses more of its memory than it may."""
+        told, delay = False, self._delay
+        while self._share:
+            lines = bytes(self._opened().call("INFO", "memory")).decode().splitlines()
+            found = dict(line.split(":", 1) for line in lines if ":" in line)
+            limit = int(found.get("maxmemory", 0)) or self._limit
+            if not limit or int(found["used_memory"]) < limit * self._share:
+                return
+            if not told:
+                told = True
+                log.warning(
+                    "redis %s uses %.0f %% of its memory or more; the sink waits", self._address, self._share * 100
+                )
+            self.wait(delay)
+            delay = min(2 * delay, self._longest)
+
+    def _opened(self) -> RedisConnection:
+        return self._connection or self._open()
+
+    def _open(self) -> RedisConnection:
+        connection = RedisConnection(
+            self._host, self._port, connecting=self._connecting, answering=self._answering, tls=self._tls
+        )
+        try:
+            if self._password:
+                connection.call("AUTH", *filter(None, (self._user, self._password)))
+            connection.call("SELECT", self._database) if self._database else connection.call("PING")
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _unreachable(self, error: OSError | RedisFault) -> ConnectionFailed | SinkError:
+        if not isinstance(error, RedisFault) or _passes(error):
+            return ConnectionFailed(
+                f"Redis at {self._address} cannot be used: {_reason(error)}.",
+                "Check debezium.sink.redis.address and the ssl options.",
+            )
+        if error.code in _CLUSTER:
+            return SinkError(
+                f"Redis at {self._address} is a cluster ({error.code}), which is not supported.",
+                "Name a single server.",
+            )
+        remedy = "Check the server and debezium.sink.redis.*."
+        if error.code in _LOGIN:
+            remedy = "Check debezium.sink.redis.user and password."
+        elif error.code == "NOPERM":
+            remedy = (
+                "The user needs MULTI, EXEC and XADD on the streams, and INFO unless "
+                "debezium.sink.redis.memory.threshold.percentage is 0; with wait.enabled, WAIT."
+            )
+        return SinkError(f"Redis at {self._address} refuses: {error}.", remedy)
+
+
+_ADDRESS = "Set it to host:port, there or as DEBEZIUM_SINK_REDIS_ADDRESS in the environment."
+
+
+def _passes(error: RedisFault) -> bool:
+    """Whether an error of Redis goes away without anybody's help."""
+    return error.code in _PASSING or _MAX_CLIENTS in str(error)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}".rstrip(".")
+    return str(getattr(error, "strerror", None) or error).rstrip(".")
+
+
+def _host_and_port(settings: Settings, address: str) -> tuple[str, int]:
+    host, colon, port = address.rpartition(":")
+    if not address:
+        return "", 0
+    if not colon or not port.isdigit() or not 0 < int(port) < 1 << 16 or "," in address:
+        raise settings.wrong("address", "must be host:port")
+    return host.strip("[]"), int(port)
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    stores = [name for name in settings.given if name.startswith(("ssl.truststore.", "ssl.keystore."))]
+    if not settings.flag("ssl.enabled"):
+        if stores:
+            raise settings.wrong(stores[0], "has no effect without debezium.sink.redis.ssl.enabled = true")
+        settings.flag("ssl.hostname.verification.enabled")
+        return None
+    for store in ("truststore", "keystore"):
+        path, kind = settings.text(f"ssl.{store}.path"), settings.text(f"ssl.{store}.type", "JKS")
+        if path and kind.upper() != "PEM":
+            raise SinkError(
+                f"debezium.sink.redis.ssl.{store}.type = {kind} is not supported: Java's key stores are not read.",
+                "Write the certificates to a PEM file, as by `openssl pkcs12 -in STORE -nodes`, and set the type to "
+                "PEM.",
+            )
+    if settings.text("ssl.truststore.password"):
+        raise settings.wrong("ssl.truststore.password", "has no meaning for a PEM file")
+    context = ssl.create_default_context()
+    context.check_hostname = settings.flag("ssl.hostname.verification.enabled")
+    try:
+        option = "ssl.truststore.path"
+        if settings.text(option):
+            context.load_verify_locations(settings.text(option))
+        option = "ssl.keystore.path"
+        if settings.text(option):
+            context.load_cert_chain(settings.text(option), password=settings.given.get("ssl.keystore.password") or "")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no PEM file, or its password is another one"
+        raise SinkError(
+            f"The file of debezium.sink.redis.{option} cannot be read: {why}.", "Check its path and content."
+        ) from None
+    return context

@@ -1,0 +1,65 @@
+"""ExtractField: one field in the place of the key or the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tailrace.records.layout import RecordLayout
+from tailrace.records.transform import Refused, Rewritten
+from tailrace.transforms.given import Given
+from tailrace.transforms.nodes import at, with_defaults
+from tailrace.transforms.parts import KEY, VALUE, defaults, part, with_part
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractField:
+    """See tailrace.records.transform.Transform."""
+
+    which: str
+    path: tuple[str, ...]
+    defaults: bool
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        node = part(record, self.which)
+        if node is None:
+            return record
+        if node.type.connect != "struct":
+            raise Refused(f"ExtractField needs fields, and the {self.which} is no struct")
+        found = at(node, self.path)
+        if found is None:
+            raise Refused(f"ExtractField finds no field {'.'.join(self.path)} in the {self.which}")
+        return with_part(record, self.which, with_defaults(found) if self.defaults else found)
+
+
+def _path(text: str) -> tuple[str, ...]:
+    """The steps of a path: dots part them, unless they stand in a step between backticks."""
+    steps: list[str] = []
+    rest = text
+    while rest:
+        if rest.startswith("`"):
+            end = next((at for at in range(1, len(rest)) if rest[at] == "`" and rest[at + 1 : at + 2] in ("", ".")), 0)
+            if end:
+                steps.append(rest[1:end])
+                rest = rest[end + 2 :]
+                continue
+        step, _, rest = rest.partition(".")
+        steps.append(step)
+    return tuple(steps)
+
+
+def _extract_field(which: str, options: Mapping[str, str]) -> ExtractField:
+    given = Given(options)
+    field = given.required("field")
+    nested = given.word("field.syntax.version", "v1", ("v1", "v2")) == "v2"
+    found = ExtractField(which, _path(field) if nested else (field,), defaults(given))
+    given.done()
+    return found
+
+
+of_key, of_value = partial(_extract_field, KEY), partial(_extract_field, VALUE)
+"""What makes the transform of its options, for keys and for values."""

@@ -1,0 +1,97 @@
+"""Flatten: the fields of structs within the key or the value beside its own, under names of the whole path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tailrace.columns.logical import ABSENT, LogicalType
+from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.transform import Refused, Rewritten
+from tailrace.transforms.given import Given
+from tailrace.transforms.nodes import Picked, as_optional, opened, with_defaults, with_type
+from tailrace.transforms.parts import KEY, VALUE, copied, is_missing, part, required_struct, with_part
+
+
+@dataclass(frozen=True, slots=True)
+class Flatten:
+    """See tailrace.records.transform.Transform."""
+
+    which: str
+    delimiter: str
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        node = part(record, self.which)
+        if node is None:
+            return record
+        if isinstance(node, Constant) and is_missing(node):
+            return with_part(record, self.which, _flat_null(node, self.delimiter))
+        struct = required_struct(record, self.which, "Flatten")
+        members = tuple(self._flat(struct, "", struct.optional))
+        return with_part(record, self.which, copied(struct, members, "Flatten"))
+
+    def _flat(self, node: Node, prefix: str, optional: bool) -> Iterator[Member]:
+        for name, inner in _fields(node):
+            path = prefix + name
+            kind = inner.type
+            if kind.connect == "map":
+                raise Refused(f"Flatten cannot flatten the map {path} in the {self.which}")
+            may_be_null = optional or kind.optional
+            if kind.connect == "struct":
+                yield from self._flat(inner, path + self.delimiter, may_be_null)
+            else:
+                yield Member(path, _leaf(inner) if may_be_null == kind.optional else _optional(inner))
+
+
+def _fields(node: Node) -> Iterator[tuple[str, Node]]:
+    """The names of a struct's fields, and a node of each."""
+    node = opened(node)
+    if isinstance(node, Struct):
+        yield from ((member.name, member.node) for member in node.members)
+        return
+    for field in node.type.fields:
+        if isinstance(node, Constant):
+            yield field.name, Constant(None, field.type)
+        else:
+            yield field.name, Computed((node,), Picked(field.name), field.type)
+
+
+def _leaf(node: Node) -> Node:
+    if isinstance(node, Constant) and node.value is None:
+        return _null(node.type)
+    return with_defaults(node)
+
+
+def _optional(node: Node) -> Node:
+    """A field of an optional struct, which is optional then; it keeps its default."""
+    default = node.type.default
+    if isinstance(node, Constant) and node.value is None:
+        return _null(node.type.with_optional(True))
+    found = as_optional(node)
+    return found if default == ABSENT else with_type(found, found.type.with_default(default))
+
+
+def _null(kind: LogicalType) -> Constant:
+    """A null, which is shown as its default where it has one."""
+    return Constant(None if kind.default == ABSENT else kind.default, kind)
+
+
+def _flat_null(node: Constant, delimiter: str) -> Constant:
+    """A null with the schema of the flat struct."""
+    struct = Struct(tuple(Flatten("", delimiter)._flat(node, "", True)), node.type.name, node.type.version)
+    return Constant(None, struct.type)
+
+
+def _flatten(which: str, options: Mapping[str, str]) -> Flatten:
+    given = Given(options)
+    found = Flatten(which, given.verbatim("delimiter", "."))
+    given.done()
+    return found
+
+
+of_key, of_value = partial(_flatten, KEY), partial(_flatten, VALUE)
+"""What makes the transform of its options, for keys and for values."""

@@ -1,0 +1,40 @@
+"""HoistField: the key or the value as the one field of a struct."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tailrace.records.layout import Member, RecordLayout, Struct
+from tailrace.records.transform import Refused, Rewritten
+from tailrace.transforms.given import Given
+from tailrace.transforms.parts import KEY, VALUE, part, with_part
+
+
+@dataclass(frozen=True, slots=True)
+class HoistField:
+    """See tailrace.records.transform.Transform."""
+
+    which: str
+    field: str
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        node = part(record, self.which)
+        if node is None:
+            raise Refused(f"HoistField cannot make the field {self.field} of a {self.which} that is missing")
+        return with_part(record, self.which, Struct((Member(self.field, node),)))
+
+
+def _hoist_field(which: str, options: Mapping[str, str]) -> HoistField:
+    given = Given(options)
+    found = HoistField(which, given.required("field"))
+    given.done()
+    return found
+
+
+of_key, of_value = partial(_hoist_field, KEY), partial(_hoist_field, VALUE)
+"""What makes the transform of its options, for keys and for values."""

@@ -1,0 +1,80 @@
+"""Parts: what Kafka Connect's transforms share, that work on the key or the value of a record. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tailrace.columns.logical import LogicalType
+from tailrace.formats.arrow import folded
+from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.transform import Refused
+from tailrace.transforms.given import Given
+from tailrace.transforms.nodes import opened, with_defaults
+
+KEY, VALUE = "key", "value"
+_DEFAULTS = "replace.null.with.default"
+
+
+def defaults(given: Given) -> bool:
+    """The option that says whether fields that are null get their default."""
+    return given.boolean(_DEFAULTS, True)
+
+
+def part(record: RecordLayout, which: str) -> Node | None:
+    """The key or the value of a record."""
+    return record.key if which == KEY else record.value
+
+
+def with_part(record: RecordLayout, which: str, node: Node | None) -> RecordLayout:
+    """The record with another key or value."""
+    return replace(record, key=node) if which == KEY else replace(record, value=node)
+
+
+def is_missing(node: Node | None) -> bool:
+    """Whether a key or value is null in all records of the layout."""
+    return node is None or (isinstance(node, Constant) and node.value is None)
+
+
+def required_struct(record: RecordLayout, which: str, transform: str) -> Struct:
+    """The key or the value as a struct. Raises Refused where it is none."""
+    node = part(record, which)
+    found = None if node is None else opened(node)
+    if isinstance(found, Struct):
+        return found
+    what = "missing" if is_missing(node) else "no struct"
+    raise Refused(f"{transform} needs fields, and the {which} is {what}")
+
+
+def required_field(struct: Struct, which: str, field: str, transform: str) -> Node:
+    """A field of the key or the value. Raises Refused where there is none of this name."""
+    found = struct.part(field)
+    if found is None:
+        raise Refused(f"{transform} finds no field {field} in the {which}")
+    return found
+
+
+def copied(struct: Struct, members: tuple[Member, ...], transform: str) -> Struct:
+    """A struct of these members with the name and version of another one, as Kafka Connect copies schemas.
+
+    Raises Refused where two members have one name.
+    """
+    names = [member.name for member in members]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(f"{transform} would make two fields {twice}")
+    return Struct(members, struct.name, struct.version)
+
+
+def defaulted(members: tuple[Member, ...], on: bool) -> tuple[Member, ...]:
+    """The members as copied fields: with their defaults in the place of nulls where `on`."""
+    if not on:
+        return members
+    return tuple(replace(member, node=with_defaults(member.node)) for member in members)
+
+
+def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType) -> Node:
+    """What a function makes of a node's values: a constant of a constant. Raises Refused."""
+    made = Computed((node,), function, kind)
+    return folded(made) if isinstance(node, Constant) else made

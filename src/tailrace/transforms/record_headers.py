@@ -1,0 +1,116 @@
+"""InsertHeader, HeaderFrom and DropHeaders: the headers of records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tailrace.errors import ConfigError
+from tailrace.records.layout import Constant, Header, RecordLayout
+from tailrace.records.transform import Rewritten
+from tailrace.transforms.given import Given
+from tailrace.transforms.literals import literal
+from tailrace.transforms.nodes import with_defaults, with_headers
+from tailrace.transforms.parts import (
+    KEY,
+    VALUE,
+    copied,
+    defaulted,
+    defaults,
+    required_field,
+    required_struct,
+    with_part,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class InsertHeader:
+    """A header with a constant value. See tailrace.records.transform.Transform."""
+
+    header: str
+    text: str
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        return with_headers(record, Header(self.header, literal(self.text)))
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFrom:
+    """Headers of fields of the key or the value. See tailrace.records.transform.Transform."""
+
+    which: str
+    fields: tuple[str, ...]
+    headers: tuple[str, ...]
+    moves: bool
+    defaults: bool
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        struct = required_struct(record, self.which, "HeaderFrom")
+        found = []
+        for field, header in zip(self.fields, self.headers, strict=True):
+            node = required_field(struct, self.which, field, "HeaderFrom")
+            found.append(Header(header, with_defaults(node) if self.defaults else node))
+        if self.moves:
+            left = tuple(member for member in struct.members if member.name not in self.fields)
+            rest = copied(struct, defaulted(left, self.defaults), "HeaderFrom")
+            record = with_part(record, self.which, rest)
+        return with_headers(record, *found)
+
+
+@dataclass(frozen=True, slots=True)
+class DropHeaders:
+    """Leaves headers out. See tailrace.records.transform.Transform."""
+
+    headers: frozenset[str]
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        return replace(record, headers=tuple(one for one in record.headers if one.name not in self.headers))
+
+
+def insert_header(options: Mapping[str, str]) -> InsertHeader:
+    """The transform with these options."""
+    given = Given(options)
+    found = InsertHeader(given.required("header"), given.required("value.literal"))
+    given.done()
+    try:
+        made = literal(found.text)
+    except ValueError as fault:
+        raise ConfigError(f"value.literal {fault}.") from None
+    assert isinstance(made, Constant)
+    return found
+
+
+def _header_from(which: str, options: Mapping[str, str]) -> HeaderFrom:
+    given = Given(options)
+    given.required("fields")
+    given.required("headers")
+    fields, headers = given.names("fields"), given.names("headers")
+    moves = given.word("operation", "", ("move", "copy")) == "move"
+    if len(fields) != len(headers):
+        raise ConfigError("fields and headers must have the same number of names.")
+    found = HeaderFrom(which, fields, headers, moves, defaults(given))
+    given.done()
+    return found
+
+
+header_from_key, header_from_value = partial(_header_from, KEY), partial(_header_from, VALUE)
+"""What makes HeaderFrom of its options, for keys and for values."""
+
+
+def drop_headers(options: Mapping[str, str]) -> DropHeaders:
+    """The transform with these options."""
+    given = Given(options)
+    given.required("headers")
+    found = DropHeaders(frozenset(given.names("headers")))
+    given.done()
+    return found

@@ -1,0 +1,36 @@
+"""ValueToKey: a new key of fields of the value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from tailrace.records.layout import Member, RecordLayout, Struct
+from tailrace.records.transform import Rewritten
+from tailrace.transforms.given import Given
+from tailrace.transforms.parts import VALUE, defaulted, defaults, required_field, required_struct
+
+
+@dataclass(frozen=True, slots=True)
+class ValueToKey:
+    """See tailrace.records.transform.Transform."""
+
+    fields: tuple[str, ...]
+    defaults: bool
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        value = required_struct(record, VALUE, "ValueToKey")
+        members = (Member(name, required_field(value, VALUE, name, "ValueToKey")) for name in self.fields)
+        return replace(record, key=Struct(defaulted(tuple(members), self.defaults)))
+
+
+def value_to_key(options: Mapping[str, str]) -> ValueToKey:
+    """The transform with these options."""
+    given = Given(options)
+    given.required("fields")
+    found = ValueToKey(given.names("fields"), defaults(given))
+    given.done()
+    return found
