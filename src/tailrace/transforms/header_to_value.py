@@ -76,8 +76,6 @@ def header_to_value(options: Mapping[str, str]) -> HeaderToValue:
     if len(headers) != len(fields):
         raise ConfigError("headers and fields are lists of one length.", "Name a field for each header.")
     moves = given.word("operation", "copy", ("copy", "move")) == "move"
-    made = HeaderToValue(
-        tuple((name, tuple(field.split("."))) for name, field in zip(headers, fields, strict=True)), moves
-    )
     given.done()
-    return made
+    paths = (tuple(field.split(".")) for field in fields)
+    return HeaderToValue(tuple(zip(headers, paths, strict=True)), moves)

@@ -51,8 +51,10 @@ def _sizes(values: pa.Array, kind: LogicalType) -> Int64s:
     present = values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         own = _TEXT if kind.connect == "string" else _BYTES
-        return present * own + pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
-    return present * (_TEXT + _INSTANT if kind.connect == "string" else _NUMBER)
+        lengths: Int64s = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
+        return present * own + lengths
+    each: Int64s = present * (_TEXT + _INSTANT if kind.connect == "string" else _NUMBER)
+    return each
 
 
 def _size(value: Any, kind: LogicalType) -> int:

@@ -20,7 +20,7 @@ _SPARSE = ("io.debezium.data.SparseDoubleVector", "io.debezium.data.SparseVector
 
 def _listed(vectors: pa.Array) -> pa.Array:
     single = pa.types.is_float32(vectors.type.value_type)
-    texts = []
+    texts: list[str | None] = []
     for vector in vectors.to_pylist():
         numbers = None if vector is None else ", ".join(_number(number, single) for number in vector)
         texts.append(None if numbers is None else f'{{ "values": [{numbers}] }}')
@@ -28,7 +28,7 @@ def _listed(vectors: pa.Array) -> pa.Array:
 
 
 def _sparse(vectors: pa.Array) -> pa.Array:
-    texts = []
+    texts: list[str | None] = []
     for vector in vectors.to_pylist():
         if vector is None:
             texts.append(None)
