@@ -21,7 +21,7 @@ FORMATS = frozenset({"cloudevents"})
 MONGO_KNOBS = frozenset({"offsets", "idle", "format", "exit", "proxy"})
 """exit: the recorded connector ended with an error; proxy: it came through a proxy that shows a fed oplog."""
 
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
+_VARIABLE = re.compile(r"\$\{([A-Z]+)\}")
 _VERSION = re.compile(r'"(?:iodebezium)?version":"(\d+\.\d+\.\d+\.\w+)"')
 
 

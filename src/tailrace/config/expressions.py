@@ -91,6 +91,19 @@ def compile_groups(expression: str) -> re.Pattern[str]:
     return compiled
 
 
+@lru_cache(256)
+def linear_expression(expression: str) -> str | None:
+    """An expression of the configuration in which case counts as RE2 reads it, to be found in a text as a whole.
+
+    None where RE2 has no equal of it. Raises ValueError as `compile_expression` does.
+    """
+    tree, _ = _parsed(expression, False)
+    try:
+        return tree.linear()
+    except linear.NotLinear:
+        return None
+
+
 def literal(name: str) -> Expression:
     """The expression that `name` alone matches."""
     return Expression(name, False, len(name), re.compile(re.escape(name)))

@@ -39,6 +39,8 @@ KNOWN = Extensions(
         **_of_parts("Flatten", "flatten"),
         **_of_parts("HoistField", "hoist_field"),
         **_of_parts("SetSchemaMetadata", "set_schema_metadata"),
+        f"{_DEBEZIUM}Filter": f"{_OURS}scripting:script_filter",
+        f"{_DEBEZIUM}ContentBasedRouter": f"{_OURS}scripting:content_based_router",
         f"{_DEBEZIUM}ExtractNewRecordState": f"{_OURS}unwrap:extract_new_record_state",
         f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_OURS}unwrap:extract_new_record_state",
         f"{_DEBEZIUM}ByLogicalTableRouter": f"{_OURS}logical_tables:by_logical_table_router",

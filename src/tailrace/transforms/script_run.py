@@ -1,0 +1,223 @@
+"""The values of a compiled condition, a column at a time. Worker.
+
+A step is an operation over the columns of a block. Its operands are computed where they count alone: the second one of
+`&&` only in the rows where the first one is true, so that a null or a zero that a condition looks out for is no fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import LogicalType
+from tailrace.config.expressions import compile_expression, linear_expression
+from tailrace.records.transform import Refused, by_distinct
+from tailrace.transforms.casts import plain, texts
+
+Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
+
+BOOLEAN, WHOLE, FLOATING, DECIMAL, TEXT = "boolean", "whole", "floating", "decimal", "text"
+"""What the values of a step are."""
+
+COMPARED: dict[str, Callable[..., Any]] = {
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+_COUNTED: dict[str, Callable[..., Any]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+_CALLED: dict[str, Callable[..., Any]] = {
+    "startsWith": pc.starts_with,
+    "endsWith": pc.ends_with,
+    "contains": pc.match_substring,
+    "equalsIgnoreCase": lambda values, text: pc.equal(pc.utf8_lower(values), text.lower()),
+    "toLowerCase": pc.utf8_lower,
+    "toUpperCase": pc.utf8_upper,
+    "trim": lambda values: pc.utf8_trim(values, "".join(map(chr, range(33)))),
+    "length": pc.utf8_length,
+    "isEmpty": lambda values: pc.equal(pc.binary_length(values), 0),
+    "replace": pc.replace_substring,
+}
+CALLED = frozenset(_CALLED) | {"matches", "substring"}
+"""The methods of texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation: `kind` says which, `name` its operator or method; `of` is what its values are."""
+
+    kind: str
+    of: str
+    name: str = ""
+    parts: tuple[Step, ...] = ()
+    literal: Any = None
+    at: int = 0
+
+
+def run(step: Step, kinds: Sequence[LogicalType], null_is_zero: bool, where: str, *inputs: pa.Array) -> pa.Array:
+    """The values of a step over its inputs, whose types are `kinds`. Raises Refused; `where` names the option."""
+    count = len(inputs[0])
+    columns = [_column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
+    return Run(null_is_zero, where).of(step, columns, np.arange(count))
+
+
+def _column(kind: LogicalType, values: pa.Array) -> pa.Array:
+    return texts(kind, values) if kind.connect == "string" else plain(values)
+
+
+def truth(values: pa.Array) -> Flags:
+    """Which values count as true: neither null nor false, zero or empty."""
+    if pa.types.is_string(values.type):
+        values = pc.greater(pc.binary_length(values), 0)
+    elif not pa.types.is_boolean(values.type):
+        values = pc.not_equal(values, pa.scalar(0).cast(values.type))
+    found: Flags = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+    return found
+
+
+class Run:
+    """One run over a block; `null_is_zero` where null counts as 0, as in JavaScript."""
+
+    def __init__(self, null_is_zero: bool, where: str) -> None:
+        self._null_is_zero = null_is_zero
+        self._where = where
+
+    def of(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
+        match step.kind:
+            case "input":
+                return columns[step.literal]
+            case "refused":
+                if len(rows):
+                    raise Refused(str(step.literal), int(rows[0]))
+                return pa.nulls(0)
+            case "literal":
+                return pa.repeat(_scalar(step), len(rows))
+            case "both" | "either":
+                return self._logic(step, columns, rows)
+            case "choice":
+                return self._choice(step, columns, rows)
+        found = [self.of(part, columns, rows) for part in step.parts]
+        match step.kind:
+            case "not":
+                return pa.array(~truth(found[0]))
+            case "truth":
+                return pa.array(truth(found[0]))
+            case "null":
+                return found[0].is_null()
+            case "result":
+                self._no_null(step, found[0], rows)
+                return found[0]
+            case "equal":
+                return _equal(*found)
+            case "compare":
+                return self._compared(step, *found)
+            case "count":
+                return self._counted(step, found[0], found[1], rows)
+            case "join":
+                shown = [_text(part) for part in found]
+                return pc.binary_join_element_wise(*shown, "", null_handling="replace", null_replacement="null")
+            case "among":
+                return pc.fill_null(pc.is_in(found[0], pa.array(step.literal, found[0].type)), False)
+        return self._called(step, found[0], rows)
+
+    def _logic(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
+        """`&&` and `||`: the second operand counts where the first does not decide."""
+        found = truth(self.of(step.parts[0], columns, rows)).copy()
+        open_rows = np.flatnonzero(found == (step.kind == "both"))
+        if len(open_rows):
+            found[open_rows] = truth(self._in(step.parts[1], columns, rows, open_rows))
+        return pa.array(found)
+
+    def _choice(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
+        chosen = truth(self.of(step.parts[0], columns, rows))
+        yes, no = np.flatnonzero(chosen), np.flatnonzero(~chosen)
+        parts = [self._in(step.parts[1], columns, rows, yes), self._in(step.parts[2], columns, rows, no)]
+        kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.null())
+        order = np.argsort(np.concatenate([yes, no]), kind="stable")
+        return pa.concat_arrays([part.cast(kind) for part in parts]).take(pa.array(order))
+
+    def _in(self, step: Step, columns: list[pa.Array], rows: Rows, some: Rows) -> pa.Array:
+        """The values of a step in some of the rows."""
+        if len(some) == len(rows):
+            return self.of(step, columns, rows)
+        taken = pa.array(some)
+        return self.of(step, [column.take(taken) for column in columns], rows[some])
+
+    def _compared(self, step: Step, left: pa.Array, right: pa.Array) -> pa.Array:
+        if self._null_is_zero and step.parts[0].of != TEXT:
+            left, right = (pc.fill_null(side, pa.scalar(0).cast(side.type)) for side in (left, right))
+        found = pc.fill_null(COMPARED[step.name](left, right), False)
+        if self._null_is_zero or not (left.null_count or right.null_count):
+            return found
+        # null is the least of all in Groovy
+        lower, higher = (pc.and_(one.is_null(), other.is_valid()) for one, other in ((left, right), (right, left)))
+        both = pc.and_(left.is_null(), right.is_null())
+        ordered = pc.or_(lower if step.name[0] == "<" else higher, both if step.name[1:] else pc.and_(both, False))
+        return pc.or_(found, ordered)
+
+    def _counted(self, step: Step, left: pa.Array, right: pa.Array, rows: Rows) -> pa.Array:
+        if self._null_is_zero:
+            left, right = (pc.fill_null(side, pa.scalar(0).cast(side.type)) for side in (left, right))
+        self._no_null(step, left, rows)
+        self._no_null(step, right, rows)
+        if step.name != "%":
+            return _COUNTED[step.name](left, right)
+        zero = pc.index(pc.equal(right, pa.scalar(0).cast(right.type)), True).as_py()
+        if zero >= 0:
+            raise Refused(f"{self._where} divides by zero at character {step.at + 1}", int(rows[zero]))
+        whole = pc.divide(left, right)
+        whole = pc.trunc(whole) if pa.types.is_floating(whole.type) else whole
+        return pc.subtract(left, pc.multiply(whole, right))
+
+    def _called(self, step: Step, values: pa.Array, rows: Rows) -> pa.Array:
+        self._no_null(step, values, rows)
+        if step.name == "matches":
+            return matching(step.literal[0], values)
+        if step.name == "substring":
+            start, *end = step.literal
+            short = pc.utf8_length(values)
+            wrong = pc.index(pc.less(short, max(step.literal)), True).as_py()
+            if wrong >= 0:
+                fault = f"{self._where} takes more of a text than it has at character {step.at + 1}"
+                raise Refused(fault, int(rows[wrong]))
+            return pc.utf8_slice_codeunits(values, start, *end)
+        return _CALLED[step.name](values, *step.literal)
+
+    def _no_null(self, step: Step, values: pa.Array, rows: Rows) -> None:
+        if values.null_count:
+            row = pc.index(values.is_null(), True).as_py()
+            raise Refused(f"{self._where} uses {step.name} of null at character {step.at + 1}", int(rows[row]))
+
+
+def _scalar(step: Step) -> pa.Scalar:
+    value = step.literal
+    if isinstance(value, bool) or value is None or isinstance(value, str | float | Decimal):
+        return pa.scalar(value)
+    return pa.scalar(value, pa.int32() if -(1 << 31) <= value < 1 << 31 else pa.int64())
+
+
+def _equal(left: pa.Array, right: pa.Array) -> pa.Array:
+    same = pc.fill_null(pc.equal(left, right), False)
+    if not (left.null_count and right.null_count):
+        return same
+    return pc.or_(same, pc.and_(left.is_null(), right.is_null()))
+
+
+def _text(values: pa.Array) -> pa.Array:
+    return values if pa.types.is_string(values.type) else texts(LogicalType("plain"), values)
+
+
+def matching(pattern: str, values: pa.Array) -> pa.Array:
+    """Which texts a regular expression of Java's matches as a whole."""
+    linear = linear_expression(pattern)
+    if linear is not None:
+        return pc.match_substring_regex(values, linear)
+    return by_distinct(compile_expression(pattern, ignore_case=False).fullmatch, pa.bool_(), values)

@@ -1,0 +1,236 @@
+"""Conditions as people write them in Groovy and JavaScript: the part of both languages that is understood, as a tree.
+
+What is not understood is refused with its place. The tree says what is to be computed, and not of which record.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+GROOVY, JAVASCRIPT = "groovy", "javascript"
+VARIABLES = ("value", "key", "valueSchema", "keySchema", "topic", "header", "headers")
+
+METHODS = {
+    "get": 1, "getString": 1, "getInt8": 1, "getInt16": 1, "getInt32": 1, "getInt64": 1, "getFloat32": 1,
+    "getFloat64": 1, "getBoolean": 1, "getStruct": 1, "getWithoutDefault": 1, "field": 1, "fields": 0, "schema": 0,
+    "name": 0, "version": 0, "isOptional": 0, "size": 0, "containsKey": 1, "value": 0, "matches": 1, "equals": 1,
+    "equalsIgnoreCase": 1, "startsWith": 1, "endsWith": 1, "contains": 1, "includes": 1, "isEmpty": 0, "length": 0,
+    "toLowerCase": 0, "toUpperCase": 0, "trim": 0, "toString": 0, "substring": (1, 2), "replace": 2,
+}  # fmt: skip
+"""The methods that are understood, with the number of their arguments."""
+
+_TOKEN = re.compile(
+    r"""\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?[LlGgIiDdFf]?)
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
+    |(?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+    |(?P<sign>===|!==|==~|=~|==|!=|<=|>=|\&\&|\|\||\?\.|\?:|[-+*/%<>!?:.,()\[\];]))""",
+    re.VERBOSE,
+)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_LEVELS = (
+    ("||",),
+    ("&&",),
+    ("==", "!=", "===", "!==", "==~"),
+    ("<", "<=", ">", ">=", "in"),
+    ("+", "-"),
+    ("*", "%"),
+)
+"""The operators of two operands, those that bind least first."""
+
+
+class NotUnderstood(ValueError):
+    """A place of a condition; `at` counts characters from 1."""
+
+    def __init__(self, what: str, at: int) -> None:
+        super().__init__(f"{what} at character {at + 1}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One operation: `kind` says which, `name` is its operator, method, variable or field, `parts` its operands."""
+
+    kind: str
+    at: int
+    name: str = ""
+    parts: tuple[Tree, ...] = ()
+    literal: Any = None
+
+
+def parse(text: str, language: str) -> Tree:
+    """The tree of a condition. Raises NotUnderstood."""
+    return _Parser(text, language).whole()
+
+
+class _Parser:
+    def __init__(self, text: str, language: str) -> None:
+        self._language = language
+        self._tokens = list(_tokens(text))
+        self._place = 0
+
+    def whole(self) -> Tree:
+        self._accept("return")
+        found = self._choice()
+        self._accept(";")
+        kind, text, at = self._tokens[self._place]
+        if kind != "end":
+            raise NotUnderstood(f"{text} is not understood", at)
+        return found
+
+    # --- tokens --------------------------------------------------------------------------------------------------
+
+    @property
+    def _at(self) -> int:
+        return int(self._tokens[self._place][2])
+
+    def _next(self) -> str:
+        kind, text, _ = self._tokens[self._place]
+        return text if kind in ("sign", "name") else ""
+
+    def _accept(self, *texts: str) -> str:
+        found = self._next()
+        if found and found in texts:
+            self._place += 1
+            return found
+        return ""
+
+    def _expect(self, text: str) -> None:
+        if not self._accept(text):
+            raise NotUnderstood(f"{text} is missing", self._at)
+
+    # --- operations ----------------------------------------------------------------------------------------------
+
+    def _choice(self) -> Tree:
+        condition = self._level(0)
+        at = self._at
+        if self._accept("?:"):
+            return Tree("elvis", at, parts=(condition, self._choice()))
+        if not self._accept("?"):
+            return condition
+        yes = self._choice()
+        self._expect(":")
+        return Tree("choice", at, parts=(condition, yes, self._choice()))
+
+    def _level(self, level: int) -> Tree:
+        if level == len(_LEVELS):
+            return self._unary()
+        left = self._level(level + 1)
+        while True:
+            at = self._at
+            sign = self._accept(*_LEVELS[level])
+            if not sign:
+                return left
+            if (sign in ("===", "!==")) != (self._language == JAVASCRIPT) and sign in ("===", "!==", "==~", "in"):
+                raise NotUnderstood(f"{sign} is not understood in {self._language}", at)
+            left = Tree("binary", at, {"===": "==", "!==": "!="}.get(sign, sign), (left, self._level(level + 1)))
+
+    def _unary(self) -> Tree:
+        at = self._at
+        if self._accept("!"):
+            return Tree("not", at, parts=(self._unary(),))
+        if self._accept("-"):
+            return Tree("minus", at, parts=(self._unary(),))
+        return self._postfix(self._primary())
+
+    def _postfix(self, tree: Tree) -> Tree:
+        while True:
+            at = self._at
+            if self._accept("["):
+                tree = Tree("member", at, parts=(tree, self._choice()))
+                self._expect("]")
+                continue
+            dot = self._accept(".", "?.")
+            if not dot:
+                return tree
+            tree = self._member(tree, "safe " if dot == "?." else "", at)
+
+    def _member(self, tree: Tree, safe: str, at: int) -> Tree:
+        kind, name, place = self._tokens[self._place]
+        if kind not in ("name", "text"):
+            raise NotUnderstood("a name is missing", place)
+        self._place += 1
+        if not self._accept("("):
+            return Tree(safe + "member", at, parts=(tree, Tree("literal", place, literal=name)))
+        arguments: list[Tree] = []
+        while not self._accept(")"):
+            if arguments:
+                self._expect(",")
+            arguments.append(self._choice())
+        wanted = METHODS.get(name)
+        if wanted is None:
+            raise NotUnderstood(f"the method {name} is not understood", place)
+        if len(arguments) not in (wanted if isinstance(wanted, tuple) else (wanted,)):
+            raise NotUnderstood(f"the method {name} has another number of arguments", place)
+        return Tree(safe + "call", at, name, (tree, *arguments))
+
+    def _primary(self) -> Tree:
+        kind, text, at = self._tokens[self._place]
+        self._place += 1
+        if kind == "number":
+            return Tree("literal", at, literal=self._number(text))
+        if kind == "text":
+            return self._text(text, at)
+        if kind == "name" and text in ("true", "false", "null"):
+            return Tree("literal", at, literal={"true": True, "false": False, "null": None}[text])
+        if kind == "name" and text in VARIABLES:
+            return Tree("variable", at, text)
+        if text == "(" and kind == "sign":
+            found = self._choice()
+            self._expect(")")
+            return found
+        if text == "[" and kind == "sign":
+            items: list[Tree] = []
+            while not self._accept("]"):
+                if items:
+                    self._expect(",")
+                items.append(self._choice())
+            return Tree("list", at, parts=tuple(items))
+        raise NotUnderstood(f"{text or 'the end'} is not understood", at)
+
+    def _number(self, text: str) -> Any:
+        digits, suffix = (text[:-1], text[-1].lower()) if text[-1].isalpha() else (text, "")
+        whole = digits.isdigit() and suffix not in ("d", "f")
+        if whole:
+            return int(digits)
+        if self._language == JAVASCRIPT or suffix in ("d", "f"):
+            return float(digits)
+        return Decimal(digits)
+
+    def _text(self, text: str, at: int) -> Tree:
+        inner = text[1:-1]
+        if text[0] == '"' and self._language == GROOVY and "$" in inner:
+            return self._template(inner, at)
+        return Tree("literal", at, literal=_unescaped(inner))
+
+    def _template(self, inner: str, at: int) -> Tree:
+        """A text of Groovy with `${…}` in it, as texts that are put together."""
+        found = Tree("literal", at, literal="")
+        for part in re.split(r"(\$\{[^}]*\})", inner):
+            if part.startswith("${"):
+                piece = parse(part[2:-1], GROOVY)
+            elif "$" in part:
+                raise NotUnderstood("$ in a text is not understood but as ${…}", at)
+            else:
+                piece = Tree("literal", at, literal=_unescaped(part))
+            found = Tree("binary", at, "+", (found, piece))
+        return found
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
+
+
+def _tokens(text: str) -> Any:
+    at = 0
+    while at < len(text.rstrip()):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            raise NotUnderstood(f"{text[at]} is not understood", at)
+        kind = found.lastgroup
+        assert kind is not None
+        yield kind, found[kind], found.start(kind)
+        at = found.end()
+    yield "end", "", len(text)

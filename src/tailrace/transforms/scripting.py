@@ -1,0 +1,135 @@
+"""Filter and ContentBasedRouter: records kept, and topics chosen, by a condition in Groovy or JavaScript."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import STRING
+from tailrace.config.expressions import compile_expression
+from tailrace.errors import ConfigError
+from tailrace.records.layout import Computed, Constant, RecordLayout
+from tailrace.records.transform import Rewritten, Transform, Varying, kept
+from tailrace.transforms.given import Given
+from tailrace.transforms.predicates import Conditional, TopicNameMatches, is_null
+from tailrace.transforms.script_syntax import NotUnderstood, Tree, parse
+from tailrace.transforms.script_terms import LANGUAGES, Meaning
+
+_KEEP, _DROP, _EVALUATE = "keep", "drop", "evaluate"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A condition, in its language, and what becomes of records without a value."""
+
+    tree: Tree
+    language: str
+    where: str
+    nulls: str
+
+    def meaning(self, record: RecordLayout) -> Meaning:
+        """The condition over records of this layout."""
+        return Meaning(record, self.language, self.where)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Leaves out the records that the condition is not true of. See tailrace.records.transform.Transform."""
+
+    script: Script
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        return _by_null(self.script, record, self._asked)
+
+    def _asked(self, record: RecordLayout) -> Rewritten:
+        answer = self.script.meaning(record).boolean(self.script.tree)
+        if isinstance(answer, bool):
+            return record if answer else None
+        return kept(record, answer)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentBasedRouter:
+    """Sends records to the topic that an expression gives. See tailrace.records.transform.Transform."""
+
+    script: Script
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        return _by_null(self.script, record, self._routed)
+
+    def _routed(self, record: RecordLayout) -> Rewritten:
+        found = self.script.meaning(record).text(self.script.tree)
+        if not isinstance(found, Computed):
+            return record if found is None else replace(record, topic=found)
+        topic = Constant(record.topic, STRING) if isinstance(record.topic, str) else record.topic
+        return replace(record, topic=Computed((found, topic), _or_else, STRING))
+
+
+def _or_else(found: pa.Array, otherwise: pa.Array) -> pa.Array:
+    return pc.coalesce(found, otherwise)
+
+
+def _by_null(script: Script, record: RecordLayout, asked: Callable[[RecordLayout], Rewritten]) -> Rewritten:
+    """What becomes of a record by `null.handling.mode`, and else by `asked`."""
+    null = is_null(record.value)
+    if script.nulls == _EVALUATE or null is False:
+        return asked(record)
+    passed = record if script.nulls == _KEEP else None
+    if null is True:
+        return passed
+    assert not isinstance(null, bool)
+    return Varying(null, partial(_chosen, passed, asked, record))
+
+
+def _chosen(
+    passed: Rewritten, asked: Callable[[RecordLayout], Rewritten], record: RecordLayout, null: bool
+) -> Rewritten:
+    return passed if null else asked(record)
+
+
+def _script(given: Given, option: str, name: str) -> Script:
+    word = given.required("language")
+    if word.lower() not in LANGUAGES:
+        known = "jsr223.groovy and jsr223.graal.js"
+        raise ConfigError(f"language = {word} is not supported: conditions are in {known}.")
+    language = LANGUAGES[word.lower()]
+    try:
+        tree = parse(given.required(option), language)
+    except NotUnderstood as fault:
+        raise ConfigError(f"{option}: {fault}.") from None
+    nulls = given.word("null.handling.mode", _KEEP, (_KEEP, _DROP, _EVALUATE))
+    return Script(tree, language, f"{name}'s {option}", nulls)
+
+
+def _for_topics(given: Given, made: Transform) -> Transform:
+    """The transform for those topics that `topic.regex` matches."""
+    pattern = given.text("topic.regex")
+    given.done()
+    if not pattern:
+        return made
+    try:
+        return Conditional(made, TopicNameMatches(compile_expression(pattern, ignore_case=False)), False)
+    except ValueError as fault:
+        raise ConfigError(f"topic.regex: {fault}.") from None
+
+
+def script_filter(options: Mapping[str, str]) -> Transform:
+    """Filter with these options."""
+    given = Given(options)
+    return _for_topics(given, Filter(_script(given, "condition", "Filter")))
+
+
+def content_based_router(options: Mapping[str, str]) -> Transform:
+    """ContentBasedRouter with these options."""
+    given = Given(options)
+    return _for_topics(given, ContentBasedRouter(_script(given, "topic.expression", "ContentBasedRouter")))
