@@ -12,6 +12,7 @@ from tailrace.extensions import Extensions
 _CONNECT = "org.apache.kafka.connect.transforms."
 _DEBEZIUM = "io.debezium.transforms."
 _OURS = "tailrace.transforms."
+_TODAY = "3"
 
 
 def _of_parts(name: str, room: str, start: str = "of_") -> dict[str, str]:
@@ -122,7 +123,9 @@ def _parts(
             faults.append(f"{start}type is missing")
             continue
         try:
-            made[name] = _made(known, kind, own, methods)
+            one = _made(known, kind, own, methods)
+            in_form = getattr(one, "in_form", None)
+            made[name] = one if in_form is None else in_form(str(values.get("event.format") or _TODAY))
         except ConfigError as error:
             faults.append(f"{start}type = {kind} is not supported: {error.message.rstrip('.')}")
     faults += [f"{name} belongs to no {area[:-1]} that {area} names" for name in options]

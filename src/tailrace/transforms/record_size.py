@@ -52,7 +52,8 @@ def _sizes(values: pa.Array, kind: LogicalType) -> Int64s:
     if pa.types.is_string(values.type) or pa.types.is_binary(values.type):
         own = _TEXT if kind.connect == "string" else _BYTES
         lengths: Int64s = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
-        return present * own + lengths
+        found: Int64s = present * own + lengths
+        return found
     each: Int64s = present * (_TEXT + _INSTANT if kind.connect == "string" else _NUMBER)
     return each
 
