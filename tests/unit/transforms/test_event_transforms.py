@@ -26,7 +26,7 @@ from tailrace.transforms.messages import decode_logical_decoding_message_content
 from tailrace.transforms.schema_change_filter import schema_change_event_filter
 from tailrace.transforms.zones import timezone_converter
 from tests.unit.events.changes import table
-from tests.unit.transforms.chains import faults, told
+from tests.unit.transforms.told import faults, told
 
 DEBEZIUM = "io.debezium.transforms."
 ANN, BEN = ["1", "Ann", "north", "30"], ["1", "Ben", None, "30"]

@@ -10,7 +10,7 @@ from tailrace.connectors.postgres.log.form import FORM
 from tailrace.errors import TransformError
 from tailrace.events.records import to_rows
 from tests.unit.events.changes import batch
-from tests.unit.transforms.chains import CUSTOMERS, faults, notices, settings, told
+from tests.unit.transforms.told import CUSTOMERS, faults, notices, settings, told
 
 TYPE = "io.debezium.transforms.ExtractNewRecordState"
 CHANGES = [

@@ -15,7 +15,7 @@ from tailrace.errors import TransformError
 from tailrace.events.records import to_rows
 from tailrace.transforms.json_shapes import Shapes, Unclear, read, value_of, written
 from tests.unit.events.changes import Change, batch, table
-from tests.unit.transforms.chains import Told, faults, settings, told
+from tests.unit.transforms.told import Told, faults, settings, told
 
 TYPE = "io.debezium.transforms.outbox.EventRouter"
 OUTBOX = table(
