@@ -82,6 +82,8 @@ def header_column(
     block: Callable[[Encoding], Block],
 ) -> pa.Array:
     """The headers of the records: record r has those of `kinds[of[r]]`. `block` gives their block of an encoding."""
+    if not kinds:
+        return constant_headers((), len(of))
     if all(pairs == kinds[0] for pairs in kinds) and all(isinstance(value, bytes) for _, value in kinds[0]):
         return constant_headers(kinds[0], len(of))
     sizes = np.array([len(pairs) for pairs in kinds], np.int32)[of]

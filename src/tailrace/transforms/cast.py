@@ -45,11 +45,11 @@ class Cast:
             return record
         if self.whole:
             found = with_defaults(node) if self.defaults else node
-            return with_part(record, self.which, _cast(found, self.whole, f"the {self.which}"))
+            return with_part(record, self.which, _cast(found, self.whole, f"the {self.which}", self.defaults))
         struct = required_struct(record, self.which, "Cast")
         types = dict(self.fields)
         members = tuple(
-            replace(member, node=_cast(member.node, types[member.name], f"the field {member.name}"))
+            replace(member, node=_cast(member.node, types[member.name], f"the field {member.name}", self.defaults))
             if member.name in types
             else member
             for member in defaulted(struct.members, self.defaults)
@@ -57,13 +57,13 @@ class Cast:
         return with_part(record, self.which, replace(struct, members=members))
 
 
-def _cast(node: Node, word: str, field: str) -> Node:
+def _cast(node: Node, word: str, field: str, defaults: bool) -> Node:
     source, target = node.type, TYPES[word]
     if source.connect not in PRIMITIVE:
         raise Refused(f"Cast cannot make {word} of {field}, which is of the type {source.connect}")
     function = partial(cast, source, target, field)
     made = target.with_optional(source.optional).with_default(_default(source, function, target))
-    return computed_of(node, function, made)
+    return computed_of(node, function, made, defaults)
 
 
 def _default(source: LogicalType, function: partial[object], target: LogicalType) -> object:

@@ -152,7 +152,7 @@ def _read(target: LogicalType, field: str, values: pa.Array) -> pa.Array:
         return pc.utf8_ltrim(values, characters="+").cast(_arrow(target))
     except pa.ArrowInvalid:
         ends = np.iinfo(_NUMPY[target.connect])
-        beyond = (not ends.min <= int(text) <= ends.max for text in values.to_pylist() if text is not None)
+        beyond = (text is not None and not ends.min <= int(text) <= ends.max for text in values.to_pylist())
         row = next(row for row, fault in enumerate(beyond) if fault)
         raise Refused(f"Cast finds a number beyond {_word(target)} in {field}", row) from None
 

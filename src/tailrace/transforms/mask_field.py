@@ -72,7 +72,7 @@ class MaskField:
             return node
         kind = node.type
         mask = Constant(self._mask(field, kind), kind)
-        return computed_of(node, partial(_masked, mask), kind) if kind.optional else mask
+        return computed_of(node, partial(_masked, mask), kind, self.defaults) if kind.optional else mask
 
     def _mask(self, field: str, kind: LogicalType) -> Any:
         """The mask in the form that its type has in JSON."""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from tailrace.columns.logical import LogicalType
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.formats.arrow import folded
-from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.layout import Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import opened, with_defaults
+from tailrace.values.arrow import arrow_array, arrow_value
 
 KEY, VALUE = "key", "value"
+_NULL = b"null"
 _DEFAULTS = "replace.null.with.default"
 
 
@@ -74,7 +80,19 @@ def defaulted(members: tuple[Member, ...], on: bool) -> tuple[Member, ...]:
     return tuple(replace(member, node=with_defaults(member.node)) for member in members)
 
 
-def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType) -> Node:
-    """What a function makes of a node's values: a constant of a constant. Raises Refused."""
+def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType, defaults: bool = True) -> Node:
+    """What a function makes of a node's values: a constant of a constant. Raises Refused.
+
+    Without `defaults` the function gets the nulls of a column that is shown with its default in their place; what it
+    makes of them is then shown so.
+    """
+    if not defaults and isinstance(node, ImageColumn) and node.type.optional and node.column.null != _NULL:
+        bare = replace(node, column=replace(node.column, null=_NULL))
+        found = Computed((bare,), function, kind)
+        return found if kind.default in (ABSENT, None) else Computed((found,), partial(_or_default, kind), kind)
     made = Computed((node,), function, kind)
     return folded(made) if isinstance(node, Constant) else made
+
+
+def _or_default(kind: LogicalType, values: pa.Array) -> pa.Array:
+    return pc.coalesce(values, arrow_array([arrow_value(kind.default, kind)], kind)[0])

@@ -95,6 +95,11 @@ class Conditional:
         """Whether records may ask for a partition."""
         return bool(getattr(self.transform, "places_partitions", False))
 
+    @property
+    def places_times(self) -> bool:
+        """Whether records may have a time of their own."""
+        return bool(getattr(self.transform, "places_times", False))
+
     def route(self, topic: str) -> str:
         answer = self.predicate.of_topic(topic)
         # where it depends on the record, tables that may come together are kept together

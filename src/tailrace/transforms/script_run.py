@@ -78,7 +78,7 @@ def truth(values: pa.Array) -> Flags:
     if pa.types.is_string(values.type):
         values = pc.greater(pc.binary_length(values), 0)
     elif not pa.types.is_boolean(values.type):
-        values = pc.not_equal(values, pa.scalar(0).cast(values.type))
+        values = pc.not_equal(values, _zero(values.type))
     found: Flags = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
     return found
 
@@ -153,7 +153,7 @@ class Run:
 
     def _compared(self, step: Step, left: pa.Array, right: pa.Array) -> pa.Array:
         if self._null_is_zero and step.parts[0].of != TEXT:
-            left, right = (pc.fill_null(side, pa.scalar(0).cast(side.type)) for side in (left, right))
+            left, right = (pc.fill_null(side, _zero(side.type)) for side in (left, right))
         found = pc.fill_null(COMPARED[step.name](left, right), False)
         if self._null_is_zero or not (left.null_count or right.null_count):
             return found
@@ -165,12 +165,12 @@ class Run:
 
     def _counted(self, step: Step, left: pa.Array, right: pa.Array, rows: Rows) -> pa.Array:
         if self._null_is_zero:
-            left, right = (pc.fill_null(side, pa.scalar(0).cast(side.type)) for side in (left, right))
+            left, right = (pc.fill_null(side, _zero(side.type)) for side in (left, right))
         self._no_null(step, left, rows)
         self._no_null(step, right, rows)
         if step.name != "%":
             return _COUNTED[step.name](left, right)
-        zero = pc.index(pc.equal(right, pa.scalar(0).cast(right.type)), True).as_py()
+        zero = pc.index(pc.equal(right, _zero(right.type)), True).as_py()
         if zero >= 0:
             raise Refused(f"{self._where} divides by zero at character {step.at + 1}", int(rows[zero]))
         whole = pc.divide(left, right)
@@ -195,6 +195,10 @@ class Run:
         if values.null_count:
             row = pc.index(values.is_null(), True).as_py()
             raise Refused(f"{self._where} uses {step.name} of null at character {step.at + 1}", int(rows[row]))
+
+
+def _zero(of: pa.DataType) -> pa.Scalar:
+    return pa.scalar(None, of) if pa.types.is_null(of) else pa.scalar(Decimal(0) if pa.types.is_decimal(of) else 0, of)
 
 
 def _scalar(step: Step) -> pa.Scalar:

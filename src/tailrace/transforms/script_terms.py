@@ -202,8 +202,21 @@ class Meaning:
 
     # --- methods -------------------------------------------------------------------------------------------------
 
+    def _unless_null(self, asked: Known | Value, found: Term, otherwise: Any, tree: Tree) -> Term:
+        """A value that counts where another one is not null."""
+        if not isinstance(asked, Value) or not asked.nullable:
+            return found
+        null = self._made("null", BOOLEAN, "==", (asked,), tree)
+        return self._made("choice", _of(found), "?:", (null, Known(otherwise), found), tree)
+
     def _call(self, tree: Tree) -> Term:
-        target, name = self._term(tree.parts[0]), tree.name
+        target = self._term(tree.parts[0])
+        found = self._called(target, tree)
+        safe = tree.kind.startswith("safe") and isinstance(target, Value)
+        return self._unless_null(self._column(target, tree), found, None, tree) if safe else found
+
+    def _called(self, target: Term, tree: Tree) -> Term:
+        name = tree.name
         if isinstance(target, Known) and target.value is None:
             if tree.kind.startswith("safe"):
                 return target
@@ -285,7 +298,13 @@ class Meaning:
         if sign == "==~":
             if not isinstance(right, Known) or not isinstance(right.value, str):
                 raise self._refuse("needs a constant", tree)
-            return self._of_text(self._column(left, tree), "matches", (right.value,), tree)
+            # null matches nothing
+            text = self._column(left, tree)
+            return (
+                Known(False)
+                if _of(text) == NULL
+                else self._unless_null(text, self._of_text(text, "matches", (right.value,), tree), False, tree)
+            )
         if sign == "==":
             return self._equal(left, right, tree)
         if sign == "!=":

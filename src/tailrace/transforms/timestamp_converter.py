@@ -87,7 +87,7 @@ class TimestampConverter:
         unread = "" if self.form is None or source.connect != "string" else self.form.unread()
         if unread:
             raise Refused(f"TimestampConverter cannot read texts by the letter {unread} of format, as in {field}")
-        return computed_of(node, partial(_converted, self, source, field), kind)
+        return computed_of(node, partial(_converted, self, source, field), kind, self.defaults)
 
 
 def _converted(converter: TimestampConverter, source: LogicalType, field: str, values: pa.Array) -> pa.Array:

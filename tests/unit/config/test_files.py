@@ -277,7 +277,7 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
         ("debezium.format.value=avro", "debezium.format.value = avro is not supported"),
         ("debezium.format.value=yaml", "is not a format"),
         ("debezium.transforms=unwrap", "transforms.unwrap.type is missing"),
-        ("debezium.predicates=p", "predicates = p is not supported"),
+        ("debezium.predicates=p", "predicates.p.type is missing"),
         ("debezium.sink.kafak.address=x", "does not belong to the sink kafka"),
         ("debezium.sink.parquet.path=x", "does not belong to the sink kafka"),
         ("debezium.source.row.columns=topic", "row.columns is for spark.readStream: here the sink says which"),

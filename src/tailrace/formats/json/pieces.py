@@ -11,14 +11,19 @@ import pyarrow.compute as pc
 from tailrace.assembly.json_text import dumps
 from tailrace.assembly.programs import Fragment
 from tailrace.buffers import readonly, text_buffers
-from tailrace.columns.logical import STRING
+from tailrace.columns.logical import BYTES, DOUBLE, FLOAT, STRING
 from tailrace.formats.arrow import shown, untyped
 from tailrace.formats.json.kernels import escape
 from tailrace.values.conversion import ColumnPlan
+from tailrace.values.decimals import fixed
+from tailrace.values.floats import floating
 from tailrace.values.fragments import column_fragment, integers_fragment, strings_fragment, text_fragment
 from tailrace.values.strings import text
 
 _TEXTS = ColumnPlan(0, "", "", STRING, text(), b"null", b"null")
+_MOST_PLACES = 6
+_DOUBLES = ColumnPlan(0, "", "", DOUBLE, floating(single=False), b"null", b"null")
+_SINGLES = ColumnPlan(0, "", "", FLOAT, floating(single=True), b"null", b"null")
 
 
 def values_fragment(values: pa.Array) -> Fragment:
@@ -32,6 +37,15 @@ def values_fragment(values: pa.Array) -> Fragment:
         return integers_fragment(whole.to_numpy())
     if pa.types.is_string(values.type):
         return column_fragment(_TEXTS, values, None)[0]
+    if pa.types.is_boolean(values.type):
+        return text_fragment(pc.fill_null(values.cast(pa.string()), "null"))
+    if pa.types.is_floating(values.type):
+        single = pa.types.is_float32(values.type)
+        return column_fragment(_SINGLES if single else _DOUBLES, values.cast(pa.string()), None)[0]
+    # with more places Arrow writes small numbers with an exponent
+    if pa.types.is_decimal(values.type) and 0 <= values.type.scale <= _MOST_PLACES:
+        numbers = ColumnPlan(0, "", "", BYTES, fixed(values.type.scale, values.type.precision), b"null", b"null")
+        return column_fragment(numbers, values.cast(pa.string()), None)[0]
     return strings_fragment([dumps(shown(value)).encode() for value in values.to_pylist()])
 
 
