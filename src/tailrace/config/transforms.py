@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from tailrace.extensions import Extensions
 _CONNECT = "org.apache.kafka.connect.transforms."
 _DEBEZIUM = "io.debezium.transforms."
 _OURS = "tailrace.transforms."
+_ANY_CONNECTOR = "io.debezium.connector.*."
 _TODAY = "3"
 
 
@@ -55,7 +57,7 @@ KNOWN = Extensions(
         f"{_DEBEZIUM}VectorToJsonConverter": f"{_OURS}vectors:vector_to_json_converter",
         f"{_DEBEZIUM}outbox.EventRouter": f"{_OURS}outbox:event_router",
         f"{_DEBEZIUM}partitions.PartitionRouting": f"{_OURS}partitions:partition_routing",
-        "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent": (
+        f"{_ANY_CONNECTOR}transforms.DecodeLogicalDecodingMessageContent": (
             f"{_OURS}messages:decode_logical_decoding_message_content"
         ),
     },
@@ -74,6 +76,17 @@ PREDICATES = Extensions(
     ConfigError,
 )
 """Predicates by the text of `predicates.<name>.type`."""
+
+
+_REFUSED = {
+    f"{_ANY_CONNECTOR}transforms.timescaledb.TimescaleDb": (
+        "It would ask a catalog of its own, from every task, which chunk is of which table"
+    ),
+    f"{_DEBEZIUM}tracing.ActivateTracingSpan": "No spans are traced here",
+    f"{_DEBEZIUM}ExtractSchemaToNewRecord": "It adds a field that tells columns' types, which is not written here",
+    f"{_DEBEZIUM}openlineage.OpenLineage": "No lineage is reported here",
+}
+"""Transforms of Debezium that are not there, with the reason."""
 
 
 class Made(NamedTuple):
@@ -152,10 +165,13 @@ def _made(known: Extensions, kind: str, options: Mapping[str, str], methods: tup
 
 def _maker(known: Extensions, kind: str) -> Any:
     """What makes the transform or predicate of a type: its class in Java, or the last part of that where one alone has
-    it."""
-    if kind in known.places:
+    it. A transform that comes with one of Debezium's connectors is known by its class, whichever connector that is."""
+    own = re.sub(r"io\.debezium\.connector\.(v2\.)?\w+\.", _ANY_CONNECTOR, kind)
+    if own in known.places:
         # to look for other packages takes a tenth of a second
-        return known.own(kind)
+        return known.own(own)
+    if own in _REFUSED:
+        raise ConfigError(_REFUSED[own], "Leave the transform out.")
     if "." not in kind:
         alike = [name for name in known.places if name.rpartition(".")[2] == kind]
         if len(alike) > 1:

@@ -454,3 +454,25 @@ def test_every_transform_refuses_options_that_it_does_not_have() -> None:
         (fault,) = faults([transform(name, no_such="x", **options)])
         assert "It has no option no.such" in fault
     assert json.dumps(faults([transform("EnforceRecordSize", max_bytes="0")])).count("must be at least 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb", "a catalog of its own"),
+        ("io.debezium.connector.v2.postgresql.transforms.timescaledb.TimescaleDb", "a catalog of its own"),
+        ("io.debezium.transforms.tracing.ActivateTracingSpan", "No spans are traced"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_its_reason(kind: str, why: str) -> None:
+    (fault,) = faults([{"type": kind}])
+    assert kind in fault
+    assert why in fault
+
+
+def test_a_connectors_own_transform_is_known_by_its_class_or_its_last_part() -> None:
+    for kind in (
+        "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent",
+        "DecodeLogicalDecodingMessageContent",
+    ):
+        assert not faults([{"type": kind}])
