@@ -36,6 +36,7 @@ _MODES = {
 _OLDER = {"drop": "drop", "none": "null", "rewrite": "rewrite"}
 _ENVELOPE_FIELDS = ("op", "ts_ms", "ts_us", "ts_ns")
 _TRANSACTION_FIELDS = ("id", "total_order", "data_collection_order")
+_OF_DOCUMENTS = ("array.encoding", "flatten.struct", "flatten.struct.delimiter", "sanitize.field.names")
 _DELETED = "__deleted"
 _PARTED = "\x00"
 
@@ -240,7 +241,7 @@ def extract_new_record_state(options: Mapping[str, str]) -> ExtractNewRecordStat
         drops_from_key=given.boolean("drop.fields.from.key", False),
         drops_optional_alone=given.boolean("drop.fields.keep.schema.compatible", True),
         fills_defaults=given.boolean("replace.null.with.default", True),
-        notices=tuple(notices),
+        notices=(*notices, *given.idle(dict.fromkeys(_OF_DOCUMENTS, "it is for documents alone"))),
     )
     given.done()
     return made

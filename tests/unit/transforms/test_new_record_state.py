@@ -75,6 +75,7 @@ def test_whoever_writes_older_names_is_told_what_they_mean() -> None:
         "delete.tombstone.handling.mode=rewrite-with-tombstone says it today; Debezium 3 ignores them."
     ]
     assert "has no effect beside" in notices(unwrap(drop_tombstones="true", delete_tombstone_handling_mode="drop"))[0]
+    assert "it is for documents alone" in notices(unwrap(flatten_struct="true"))[0]
     assert notices(unwrap()) == []
 
 

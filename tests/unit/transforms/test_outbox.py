@@ -15,7 +15,7 @@ from tailrace.errors import TransformError
 from tailrace.events.records import to_rows
 from tailrace.transforms.json_shapes import Shapes, Unclear, read, value_of, written
 from tests.unit.events.changes import Change, batch, table
-from tests.unit.transforms.told import Told, faults, settings, told
+from tests.unit.transforms.told import Told, faults, notices, settings, told
 
 TYPE = "io.debezium.transforms.outbox.EventRouter"
 OUTBOX = table(
@@ -183,3 +183,18 @@ def test_a_schema_of_json_is_read_as_it_was_written() -> None:
 def test_what_has_no_schema_is_unclear(text: str) -> None:
     with pytest.raises(Unclear):
         Shapes(False).of_text(text)
+
+
+def test_the_keys_column_has_an_older_name() -> None:
+    (found,) = messages(router(table_field_event_payload_id="aggregatetype"), row())
+    assert found.key == "order"
+    both = router(table_field_event_payload_id="aggregatetype", table_field_event_key="aggregateid")
+    (found,) = messages(both, row())
+    assert found.key == "k1"
+    assert notices(both) == ["transforms.t: table.field.event.payload.id has no effect beside table.field.event.key."]
+    assert "no spans are traced" in notices(router(tracing_operation_name="x"))[0]
+
+
+def test_without_a_column_of_that_name_there_is_no_key() -> None:
+    (found,) = messages(router(table_field_event_key="no_such"), row())
+    assert found.key == "TOMBSTONE"
