@@ -133,7 +133,7 @@ class JsonBlock(AssembledBlock):
         if isinstance(leaf, ImageColumn):
             return self._image(leaf)
         places = records()
-        values = computed(leaf, self._columns, places)
+        values = computed(leaf, self._columns, places, as_shown=True)
         return values_fragment(spread(values, places, self._columns.index.shape[1]))
 
     def _image(self, leaf: ImageColumn) -> Fragment:
