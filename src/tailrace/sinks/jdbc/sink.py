@@ -275,7 +275,7 @@ class JdbcSink(OneWriter):
                 raise Unreadable("it has no key")
             key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
             found = self._of_the_key(key)
-        if self._key_fields and not (self._keys == "record_key" and len(found) == 1):
+        if self._key_fields:
             wanted = [self._folded(name) for name in self._key_fields]
             found = [cell for cell in found if cell.name in wanted]
             if len(found) < len(wanted):
