@@ -1,4 +1,4 @@
-"""Records that tell a table's new form, for `include.schema.changes`, on the prefix's own topic.
+"""Records of a table's new version, for `include.schema.changes`, on the prefix's own topic.
 
 The 1.0 form has none. Statements are not known, so `ddl` is what the reference writes: null for a table that a
 snapshot found, `N/A` for one that changed in the log. Worker.

@@ -137,7 +137,7 @@ class EventSettings:
 
     @property
     def has_nanos(self) -> bool:
-        """Whether source blocks and envelopes tell their time in µs and ns as well: since 3 (2.6 to be exact)."""
+        """Whether source blocks and envelopes show their time in µs and ns as well: since 3 (2.6 to be exact)."""
         return self.generation >= (3,)
 
     @property

@@ -22,7 +22,7 @@ NAMED = 20
 
 
 class Database:
-    """One database of a query. `includes` tells which tables are captured, `admit` checks a schema when it appears.
+    """One database of a query. `includes` says which tables are captured, `admit` checks a schema when it appears.
 
     Every method raises TailraceError; after ConnectionFailed, `lose` ends the session, and the next call makes one.
     """
@@ -42,7 +42,7 @@ class Database:
         self._transactions = transactions or TRANSACTIONS
         self._session: Session | None = None
         self.was_connected = False
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         # rows by stretch, so that a batch is not counted twice
         self._totals: dict[tuple[str, int, Position, Position], int] = {}
         self._empty: tuple[Position, Position] | None = None
@@ -90,7 +90,7 @@ class Database:
             chosen.append(current)
             chosen += [one for one in groups[table] if one.start > max(position, current.start)]
         eras = self._with(Eras(), chosen)
-        self._tell_uncaptured(set(groups))
+        self._warn_of_uncaptured(set(groups))
         return Reached(position, eras)
 
     def resume(self, reached: Reached) -> str:
@@ -107,7 +107,7 @@ class Database:
                     raise lost(stretch)
         except PositionLost as error:
             return error.message
-        self._tell_uncaptured({era.table.id for era in eras.latest()})
+        self._warn_of_uncaptured({era.table.id for era in eras.latest()})
         return ""
 
     def observe(self, reached: Reached) -> tuple[Newest | None, Eras]:
@@ -181,8 +181,8 @@ class Database:
                 "capture table first, and drop the old one when the pipeline has read beyond the new one's start.",
             )
         # A table that did not say where it begins (zeros) may say so later, without that anything was cleaned up.
-        told = any(stretch.era.capture.start)
-        if told and start > following(stretch.after) and start > stretch.era.since:
+        is_known = any(stretch.era.capture.start)
+        if is_known and start > following(stretch.after) and start > stretch.era.since:
             raise lost(stretch)
 
     def _captured(self) -> dict[TableId, list[CaptureTable]]:
@@ -206,14 +206,16 @@ class Database:
             eras = eras.with_(Era(described.capture, described.table, since))
         return eras
 
-    def _tell_uncaptured(self, captured: set[TableId]) -> None:
+    def _warn_of_uncaptured(self, captured: set[TableId]) -> None:
         """Warn of tables that the lists let through, but that have no change table; and where nothing is captured."""
         if not captured:
-            self.tell(f"no table of {self.name} that the lists let through has a change table: nothing is captured")
+            self._warn_once(
+                f"no table of {self.name} that the lists let through has a change table: nothing is captured"
+            )
         bare = [str(table) for table in self.session.tables() if table not in captured and self._includes(table)]
         if bare:
             more = f" and {len(bare) - NAMED} more" if len(bare) > NAMED else ""
-            self.tell(
+            self._warn_once(
                 f"tables of {self.name} without a change table, whose changes are not captured: "
                 f"{', '.join(bare[:NAMED])}{more}. Have them captured, or leave them out by table.exclude.list."
             )
@@ -221,11 +223,11 @@ class Database:
     def warn(self, eras: Eras) -> None:
         """Log what the server says is amiss, each sentence once."""
         for sentence in self.session.warnings([era.capture for era in eras.latest()]):
-            self.tell(sentence)
+            self._warn_once(sentence)
 
-    def tell(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
+    def _warn_once(self, sentence: str) -> None:
+        if sentence not in self._warned:
+            self._warned.add(sentence)
             log.warning("%s", sentence)
 
     # --- how far a batch goes ----------------------------------------------------------------------------------------

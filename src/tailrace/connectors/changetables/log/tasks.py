@@ -154,9 +154,9 @@ class SnapshotTask:
     """Rows of one table of a snapshot: the chunk's range of keys, or the rows of `statement`.
 
     When its connection is lost, or a deadlock ends it, it is read on behind the last key that was given: whatever
-    changes meanwhile is in the log. Without a key rows that were given cannot be told from others, so ConnectionFailed
-    is raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
-    a signal has asked for (`asked`) and it fails, that is told and the rest of its rows is left out: the batch is
+    changes meanwhile is in the log. Without a key rows that were given look like others, so ConnectionFailed is
+    raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
+    a signal has asked for (`asked`) and it fails, that is logged and the rest of its rows is left out: the batch is
     planned, and would fail again at each start.
     """
 
@@ -235,7 +235,7 @@ class SnapshotTask:
         return True
 
     def _behind(self, columns: list[pa.Array]) -> KeyRange | None:
-        """What is left of the chunk behind the last of these rows; None where that cannot be told."""
+        """What is left of the chunk behind the last of these rows; None where that is not known."""
         if not self.rows.key or self.statement is not None:
             return None
         last = [columns[self.table.index(name)][-1].as_py() for name in self.rows.key]
@@ -256,7 +256,7 @@ class WindowTask:
     """The rows of one window of an incremental snapshot, as the planner has read them, without those whose key has a
     change in the batch: there the log wins.
 
-    `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that tell rows apart, `changes` are
+    `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that rows are known by, `changes` are
     the batch's stretches of the table. `position` and `change` are those of the closing watermark's commit and change.
     """
 
@@ -290,7 +290,7 @@ class WindowTask:
 
 @dataclass(frozen=True, slots=True)
 class SchemaTask:
-    """The forms of tables that are new, for the topic of schema changes."""
+    """The records of new table versions, for the topic of schema changes."""
 
     source: Source
     changes: tuple[SchemaChange, ...]

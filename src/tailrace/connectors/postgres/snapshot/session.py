@@ -385,7 +385,7 @@ def read_chunk(
     """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
     `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
-    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` tells that the
+    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` says that the
     statement holds one of the user's, `asked` that a signal has brought that one: where it fails, the rest of its rows
     is left out. `connection` is closed at the end.
     """
