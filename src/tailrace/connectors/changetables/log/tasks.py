@@ -280,7 +280,8 @@ class WindowTask:
         from tailrace.connectors.changetables.log.rows import read_batch
         from tailrace.events.records import to_rows
 
-        changed = changed_keys(self.source, self.database, self.table, self.identity, self.changes)
+        dialect, retries = self.source.dialect, self.source.retries
+        changed = changed_keys(dialect, retries, self.database, self.table, self.identity, self.changes)
         columns = without(self.table, from_ipc(self.rows), self.identity, changed)
         if len(columns[0]):
             positions = (self.position, self.at_us, self.ordinal, self.change)
