@@ -100,7 +100,7 @@ class ChangeBatch:
     ordinal[i])` is the position that identifies the event; of change tables `command` and `lsn` stand between the two.
     For snapshot rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout.
     `before` and `after` may be None when no row has that image. In an update, `before` is present only if the log
-    carried an old tuple. `old_key_only[i]` says that the old tuple of row i held only the replica identity's columns.
+    carried an old tuple.
 
     Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
     first event among all captured events of its transaction, and among those of its table. `messages` are the raw
@@ -118,7 +118,6 @@ class ChangeBatch:
     before: Image | None
     after: Image | None
     marker: Bytes | None = None
-    old_key_only: Flags | None = None
     total_order: Int64s | None = None
     table_order: Int64s | None = None
     messages: tuple[Bytes, Int64s] | None = None

@@ -36,6 +36,20 @@ class Declared(Protocol):
         ...
 
 
+def declared_parameters(
+    column: Column, settings: EventSettings, type_name: str, length: int, scale: int | None
+) -> tuple[tuple[str, str], ...]:
+    """The schema parameters that name a column's type; the older formats leave out the column's name."""
+    found = {"type": type_name.upper(), "length": str(length)}
+    if scale is not None:
+        found["scale"] = str(scale)
+    if not settings.legacy:
+        found["name"] = column.name
+    if settings.shaping.comments and column.comment is not None:
+        found["comment"] = column.comment
+    return tuple((f"__debezium.source.column.{name}", value) for name, value in found.items())
+
+
 def shaped(
     plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings, declared: Declared
 ) -> ColumnPlan:

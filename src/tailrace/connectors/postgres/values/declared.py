@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tailrace.columns import Column
 from tailrace.events.settings import EventSettings
+from tailrace.events.shaped import declared_parameters
 
 UNLIMITED = 2**31 - 1
 TEXT_TYPES = frozenset(("text", "varchar", "bpchar", "char", "name"))
@@ -67,9 +68,4 @@ def scale(column: Column) -> int:
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
     """The schema parameters that show the column's type in the database; the 1.7 form leaves out its name."""
-    shown = {"type": column.type_name.upper(), "length": str(length(column)), "scale": str(scale(column))}
-    if not settings.legacy:
-        shown["name"] = column.name
-    if settings.shaping.comments and column.comment is not None:
-        shown["comment"] = column.comment
-    return tuple((f"__debezium.source.column.{name}", value) for name, value in shown.items())
+    return declared_parameters(column, settings, column.type_name, length(column), scale(column))
