@@ -36,12 +36,12 @@ def lost(session: Session, read: Reached) -> list[TableId]:
     """
     first: Position = following(read.position)
     found = []
-    for stretch in read.eras.stretches(read.position, first):
+    for span in read.eras.spans(read.position, first):
         try:
-            if session.oldest(stretch.era.capture) > max(first, stretch.era.since):
-                found.append(stretch.era.table.id)
+            if session.oldest(span.era.capture) > max(first, span.era.since):
+                found.append(span.era.table.id)
         except PositionLost:
-            found.append(stretch.era.table.id)
+            found.append(span.era.table.id)
     return sorted(found)
 
 
