@@ -14,7 +14,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 def topic(settings: EventSettings, table: TableId) -> str:
     """The topic of a table's records: prefix, schema and table, illegal characters as `_`.
 
-    Where one query reads several databases, today's form has the database before the schema.
+    Where one query reads several databases, today's format has the database before the schema.
 
     A strategy by expression starts from the name without them; what it makes of that stands as it is made. Transforms
     come last.

@@ -40,7 +40,7 @@ def value_schema(settings: EventSettings) -> LogicalType:
 
 
 def _tells_time(settings: EventSettings) -> bool:
-    """The form of 2.3 has no time; those of 1.x have no notifications, so where one is asked for it is today's."""
+    """The format of 2.3 has no time; those of 1.x have no notifications, so where one is asked for it is today's."""
     return settings.generation < (2,) or settings.generation >= (3,)
 
 

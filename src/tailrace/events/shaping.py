@@ -78,7 +78,7 @@ class Shaping:
 
     def keyed(self, table: TableSchema) -> TableSchema:
         """The table with the key that message.key.columns gives it: of all entries that name it, in their order;
-        in the forms of 1.x in the table's.
+        in the formats of 1.x in the table's.
 
         Raises ConfigError for a column that the table does not have.
         """

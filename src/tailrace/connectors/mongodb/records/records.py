@@ -271,7 +271,7 @@ class _Block:
         return Written(texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits))
 
     def _increments(self) -> pa.Array | Same:
-        """The increments of the timestamps; -1 for documents that a snapshot has read (today's form)."""
+        """The increments of the timestamps; -1 for documents that a snapshot has read (today's format)."""
         if self.segment.read_ns and not self.settings.legacy:
             return Same(-1)
         return pa.array(self.segment.time[self.low : self.high] & 0xFFFFFFFF)

@@ -1,6 +1,6 @@
 """Transaction metadata: where transactions begin and end, and the numbers of their events. Planner.
 
-Today's form knows a transaction by its session and number; it ends with the next event that is not of it. In the 1.1
+Today's format knows a transaction by its session and number; it ends with the next event that is not of it. In the 1.1
 form every entry of the oplog with a hash is one, and only those of several operations end.
 """
 
@@ -47,7 +47,7 @@ def numbered(
 ) -> Numbered:
     """Number the changes in `rows`, which follow those that left `since` open.
 
-    `skipped` are operations that give no events; `replica_set` is its name in the 1.1 form, None in today's.
+    `skipped` are operations that give no events; `replica_set` is its name in the 1.1 format, None in today's.
     """
     counting = _Counting(since)
     codes = {ord(letter) for letter in skipped}

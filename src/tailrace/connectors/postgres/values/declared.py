@@ -67,5 +67,5 @@ def scale(column: Column) -> int:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that show the column's type in the database; the 1.7 form leaves out its name."""
+    """The schema parameters that show the column's type in the database; the 1.7 format leaves out its name."""
     return declared_parameters(column, settings, column.type_name, length(column), scale(column))

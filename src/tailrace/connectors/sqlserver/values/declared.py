@@ -72,5 +72,5 @@ def scale(column: Column) -> int | None:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that show the column's type in the database; the 1.0 form leaves out its name."""
+    """The schema parameters that show the column's type in the database; the 1.0 format leaves out its name."""
     return declared_parameters(column, settings, type_name(column), length(column), scale(column))
