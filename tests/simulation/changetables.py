@@ -31,6 +31,8 @@ from tests.unit.changetables.memory import SERVERS, MemoryDialect, MemorySession
 
 STEPS = 25
 MOST_STEPS = 400
+BUSY = 400
+"""Transactions after which others come seldom."""
 CAPTURED = ("dbo.a", "dbo.b")
 Logged = tuple[int, str, Row | None, Row | None]
 """A change of a table: commit, op, before, after."""
@@ -184,7 +186,8 @@ class TablesHistory:
             # the capture process goes on, while a window waits for its watermarks too
             self.capture()
             return
-        if rng.random() < self.acts:
+        # a call that waits may ask thousands of times
+        if rng.random() < (self.acts if self.server.last < BUSY else self.acts / 20):
             self.is_acting = True
             self.act()
             self.is_acting = False
@@ -212,7 +215,8 @@ class TablesHistory:
         self.is_calm, self.server.behind = True, 0
         self.query.is_ending = False
         self.capture()
-        for _ in range(MOST_STEPS):
+        # a batch may have no more than one transaction
+        for _ in range(MOST_STEPS + self.server.last):
             # windows write watermarks
             self.capture()
             if not self._go_on() and not self.is_lost and self._is_idle():
