@@ -69,8 +69,8 @@ class BatchColumns:
 class Block:
     """Some records of a batch: those of the changes `low` to `high`. See records.columns.Columns.
 
-    `lost` is told of values that do not fit their column's type, with their number; `now` is the envelope's moment in
-    ns since 1970.
+    `lost` is called with the number of values that do not fit their column's type; `now` is the envelope's moment in ns
+    since 1970.
     """
 
     def __init__(

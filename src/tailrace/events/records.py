@@ -221,7 +221,7 @@ def key_changes(batch: ChangeBatch, tables: TablePlans) -> Flags:
 
 
 def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
-    """Tell which columns are left out of the events of the plan's table, whose changes are in `batch`."""
+    """Log which columns are left out of the events of the plan's table, whose changes are in `batch`."""
     for column, kind in plan.unknown:
         message = f"Column {column} of {plan.table} has the unknown type {kind} and is left out of the events."
         _warn(batch, str(plan.table), column, "unknown", message)

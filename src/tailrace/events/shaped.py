@@ -1,6 +1,6 @@
-"""Column plans under the options about columns: texts cut, masked or hashed, types told in schemas. Planner, workers.
+"""Column plans under the options about columns: texts cut, masked or hashed, types named in schemas. Planner, workers.
 
-At most one option shapes a column: cuts count before masks, these before hashes, and all of them before told types.
+At most one option shapes a column: cuts count before masks, these before hashes, and all of them before types named.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailrace.values.strings import STRINGS
 
 
 class Declared(Protocol):
-    """A column's type as the server's JDBC driver tells it, which Debezium goes by. A module may be one."""
+    """A column's type as the server's JDBC driver reports it, which Debezium goes by. A module may be one."""
 
     def is_text(self, column: Column) -> bool:
         """Whether the column's type is one of text."""
@@ -32,14 +32,28 @@ class Declared(Protocol):
         ...
 
     def parameters(self, column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-        """The schema parameters that tell the column's type."""
+        """The schema parameters that name the column's type."""
         ...
+
+
+def declared_parameters(
+    column: Column, settings: EventSettings, type_name: str, length: int, scale: int | None
+) -> tuple[tuple[str, str], ...]:
+    """The schema parameters that name a column's type; the older formats leave out the column's name."""
+    found = {"type": type_name.upper(), "length": str(length)}
+    if scale is not None:
+        found["scale"] = str(scale)
+    if not settings.legacy:
+        found["name"] = column.name
+    if settings.shaping.comments and column.comment is not None:
+        found["comment"] = column.comment
+    return tuple((f"__debezium.source.column.{name}", value) for name, value in found.items())
 
 
 def shaped(
     plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings, declared: Declared
 ) -> ColumnPlan:
-    """The plan with the first option that names the column applied: a cut, a mask, a hash, or a told type."""
+    """The plan with the first option that names the column applied: a cut, a mask, a hash, or its type named."""
     found = settings.shaping.treatment(table.id, column.name)
     if found is None:
         if not settings.shaping.annotates(table.id, column):

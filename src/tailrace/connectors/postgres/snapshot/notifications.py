@@ -1,4 +1,4 @@
-"""TableNotices: what the planner has to tell of snapshots of tables. Planner."""
+"""TableNotifications: what is to be reported of snapshots of tables. Planner."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from tailrace.config.filters import table_name
 from tailrace.connectors.postgres.snapshot.session import SnapshotProgress
-from tailrace.log.notices import Notices
+from tailrace.log.notifications import PendingNotifications
 from tailrace.runtime import Runtime
 
 Table = tuple[str, str]
 """Schema and table."""
 
 
-class TableNotices(Notices[Table, SnapshotProgress]):
-    """Notifications of one query; a table without rows has no chunks.
+class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
+    """PendingNotifications of one query; a table without rows has no chunks.
 
     `failing` gives the tables of the snapshot that begins whose conditions fail: they are not read.
     """
@@ -25,7 +25,7 @@ class TableNotices(Notices[Table, SnapshotProgress]):
         self._failing = failing
         signals = config["signal.data.collection"]
         self._signals = [table_name(signals)] if signals else []
-        # so many of the tables of the running snapshot have been told of
+        # so many of the tables of the running snapshot have been reported
         self._told = 0
 
     def started(self, rows: Mapping[Table, int]) -> None:
@@ -54,7 +54,7 @@ class TableNotices(Notices[Table, SnapshotProgress]):
             self._add(self._initial.of("COMPLETED"))
 
     def _pass_empty(self, tables: Sequence[Table], until: Table | None, asked: bool) -> None:
-        """Tell of the tables before `until` that have no rows, and so no chunks."""
+        """Report the tables before `until` that have no rows, and so no chunks."""
         while self._told < len(tables) and tables[self._told] != until:
             table = tables[self._told]
             if self._rows.get(table) == 0:
