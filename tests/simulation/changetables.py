@@ -33,6 +33,8 @@ STEPS = 25
 MOST_STEPS = 400
 BUSY = 400
 """Transactions after which others come seldom."""
+MOST_LOST = 300
+"""Connections that are lost in one history at most."""
 CAPTURED = ("dbo.a", "dbo.b")
 Logged = tuple[int, str, Row | None, Row | None]
 """A change of a table: commit, op, before, after."""
@@ -63,7 +65,7 @@ class TablesHistory:
         self.server = Server("simulated", pairs=rng.random() < 0.3, eager=False, fetch=rng.choice([1, 3, 50]))
         HISTORIES[self.server.name] = self
         self.log: dict[str, list[Logged]] = {name: [] for name in CAPTURED}
-        self.number = self.replicas = 0
+        self.number = self.replicas = self.lost = 0
         for name in CAPTURED:
             self.server.table(name, ("id", "v"), ("id",))
         self.server.table("dbo.left", ("id", "v"), ("id",), captured=False)
@@ -193,7 +195,9 @@ class TablesHistory:
             self.is_acting = False
         if rng.random() < self.kill:
             raise Killed
-        if rng.random() < self.error:
+        # a query that tries again for ever may wait for what nobody captures meanwhile
+        if self.lost < MOST_LOST and rng.random() < self.error:
+            self.lost += 1
             session.lose(name)
 
     # --- the history ---
