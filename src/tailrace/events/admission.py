@@ -38,7 +38,7 @@ class Admission:
         have one field name.
         """
         keyed = self._settings.shaping.keyed(table)
-        self._tell_tables(table.id)
+        self._report_tables(table.id)
         self._check_fields(keyed)
         for column in unmasked(keyed, self._settings, self._form):
             self._warn(
@@ -47,7 +47,7 @@ class Admission:
             )
         return keyed
 
-    def _tell_tables(self, table: TableId) -> None:
+    def _report_tables(self, table: TableId) -> None:
         settings = self._settings
         topic = names.topic(settings, table)
         first = self._topics.setdefault(topic, table)

@@ -34,12 +34,12 @@ def value_schema(settings: EventSettings) -> LogicalType:
         Field("aggregate_type", STRING),
         Field("additional_data", mapping(STRING).with_optional(True)),
     ]
-    if _tells_time(settings):
+    if _shows_time(settings):
         fields.append(Field("timestamp", INT64))
     return struct(*fields, name=names.schema_name(settings, _PREFIX), version=1)
 
 
-def _tells_time(settings: EventSettings) -> bool:
+def _shows_time(settings: EventSettings) -> bool:
     """The format of 2.3 has no time; those of 1.x have no notifications, so where one is asked for it is today's."""
     return settings.generation < (2,) or settings.generation >= (3,)
 
@@ -65,7 +65,7 @@ def _record(
         "aggregate_type": notification.aggregate,
         "additional_data": dict(notification.data),
     }
-    if _tells_time(settings):
+    if _shows_time(settings):
         value["timestamp"] = at_ms
     key = constants({"id": notification.id}, key_schema(settings))
     record = RecordLayout(OP, settings.notification_topic, key, constants(value, value_schema(settings)))

@@ -58,17 +58,17 @@ def shaped(
     if found is None:
         if not settings.shaping.annotates(table.id, column):
             return plan
-        return _told(plan, declared.parameters(column, settings))
+        return _with_parameters(plan, declared.parameters(column, settings))
     length = declared.length(column)
     if found.kind == "truncate":
         if length <= found.length:
             return plan
-        plan = _told(plan, (("truncateLength", str(found.length)),))
+        plan = _with_parameters(plan, (("truncateLength", str(found.length)),))
         if isinstance(plan.conversion.family, Binaries) and plan.schema.connect == "bytes":
             # Debezium 1.x cuts strings alone.
             return plan if settings.generation < (2,) else _with_bytes_cut(plan, found.length)
         return _with_shape(plan, Truncation(found.length)) if plan.schema.connect == "string" else plan
-    plan = _told(plan, (("masked", "true"),))
+    plan = _with_parameters(plan, (("masked", "true"),))
     if not declared.is_text(column):
         return plan
     if found.kind == "mask":
@@ -76,7 +76,7 @@ def shaped(
     return _with_shape(plan, Digest(found.digest, found.salt, found.version, length))
 
 
-def _told(plan: ColumnPlan, parameters: tuple[tuple[str, str], ...]) -> ColumnPlan:
+def _with_parameters(plan: ColumnPlan, parameters: tuple[tuple[str, str], ...]) -> ColumnPlan:
     return replace(plan, schema=replace(plan.schema, parameters=(*plan.schema.parameters, *parameters)))
 
 

@@ -206,7 +206,7 @@ class SnapshotTask:
                         yield columns
                 return
             except ConnectionFailed as error:
-                if isinstance(error, StatementCutOff) and self._is_told(error):
+                if isinstance(error, StatementCutOff) and self._is_logged(error):
                     return
                 if left is None:
                     raise ConnectionFailed(
@@ -216,11 +216,11 @@ class SnapshotTask:
                 failure += 1
                 self.source.retries.pause(failure, error)
             except TailraceError as error:
-                if not self._is_told(error):
+                if not self._is_logged(error):
                     raise
                 return
 
-    def _is_told(self, error: TailraceError) -> bool:
+    def _is_logged(self, error: TailraceError) -> bool:
         """Whether the failed statement is a signal's; then that it fails is in the log. A lost position is not its
         fault."""
         if not self.asked or self.statement is None or isinstance(error, PositionLost):
