@@ -58,7 +58,7 @@ class LogEngine(Generic[O, P, T]):
         offsets: type[O],
         load: Callable[[], None] | None = None,
     ) -> None:
-        """`load` imports what the first batches need; it is called on a thread of its own."""
+        """`load` imports what the first batches of the log need; it is called on a thread of its own."""
         self._config = config
         self._settings = settings
         self._runtime = runtime
@@ -81,7 +81,7 @@ class LogEngine(Generic[O, P, T]):
     # --- the calls of the query ----------------------------------------------------------------------------------
 
     def initial_offset(self) -> Offset:
-        if self._load is not None:
+        if self._load is not None and self._mode.streams:
             # The query's first call: what the log needs is imported while Spark goes on with its own start.
             self._runtime.start(self._load, "tailrace-import")
         return self._offsets().to_json()
