@@ -40,7 +40,7 @@ class Encoding(Protocol):
     """A format of keys, values and headers."""
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Document | None:
-        """What `Block.encode` takes of a layout; `schemas` tells whether its schema goes with each record.
+        """What `Block.encode` takes of a layout; `schemas` says whether its schema goes with each record.
 
         `record` is what the layout is the key, the value or a header of. None stands for records whose key or value
         is null.
