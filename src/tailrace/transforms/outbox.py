@@ -301,5 +301,7 @@ def _notices(given: Given) -> tuple[str, ...]:
     idle = given.idle(_IDLE)
     if not given.has(_OLDER_KEY):
         return idle
-    beside = f"has no effect beside {_KEY}" if given.has(_KEY) else f"is the older name of {_KEY}, which Debezium 3 reads"
+    beside = (
+        f"has no effect beside {_KEY}" if given.has(_KEY) else f"is the older name of {_KEY}, which Debezium 3 reads"
+    )
     return (*idle, f"{_OLDER_KEY} {beside}.")

@@ -109,12 +109,16 @@ def test_fields_and_their_defaults_are_cast() -> None:
     spec = {"type": f"{CONNECT}Cast$Value", "spec": "n:string, id:int64,day:string,at:string,short:string"}
     unwrap = {"type": "ExtractNewRecordState"}
     found = rows(unwrap, spec, schema=table("c", columns, "id"), changes=changes, value_schemas_enable=True)
-    assert found[0]["value"]["payload"] == {"id": 1, "n": "7", "day": "18263", "at": "2020-01-02T03:04:05.6Z"}
-    assert found[1]["value"]["payload"] == {"id": 2, "n": "5", "day": None, "at": None}
+    assert found[0]["value"]["payload"] == {"id": 1, "n": "7", "day": "18263", "at": "2020-01-02T03:04:05.600000Z",
+                                              "short": "2020-01-02T03:04:05.600Z"}  # fmt: skip
+    assert found[1]["value"]["payload"] == {"id": 2, "n": "5", "day": None, "at": None, "short": None}
     assert found[0]["value"]["schema"]["fields"][:2] == [
         {"type": "int64", "optional": False, "field": "id"},
         {"type": "string", "optional": True, "default": "5", "field": "n"},
     ]
+    masked = rows(unwrap, {"type": f"{CONNECT}MaskField$Value", "fields": "at"}, schema=table("c", columns, "id"),
+                  changes=changes)  # fmt: skip
+    assert [row["value"]["at"] for row in masked] == ["", None]
     connect = rows(unwrap, spec, schema=table("c", columns, "id"), changes=changes, time_precision_mode="connect")
     assert connect[0]["value"]["day"] == "2020-01-02"
 
