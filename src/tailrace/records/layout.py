@@ -86,6 +86,19 @@ class AsWritten:
         return BYTES.with_optional(True)
 
 
+@dataclass(frozen=True, slots=True)
+class AsShown:
+    """As input of a computed column: the texts that events show of a leaf whose Arrow type holds less of them, as an
+    instant has no offset there and no number of digits."""
+
+    leaf: ImageColumn | Constant | Computed
+
+    @property
+    def type(self) -> LogicalType:
+        """The schema of the texts."""
+        return self.leaf.type
+
+
 UNAVAILABLE = b"\xff"
 """In the place of a text that the log did not carry; texts are UTF-8."""
 
@@ -100,7 +113,7 @@ class Computed:
     in Arrow, as an instant has no offset there.
     """
 
-    inputs: tuple[Node | AsWritten, ...]
+    inputs: tuple[Node | AsWritten | AsShown, ...]
     function: Callable[..., Any]
     type: LogicalType
     shown: bool = False
