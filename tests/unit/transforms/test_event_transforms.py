@@ -68,7 +68,7 @@ def test_the_field_of_the_key_may_have_another_name_and_value_or_be_left_out() -
 
 def test_a_topic_that_depends_on_values_is_routed_as_well() -> None:
     unwrap = transform("ExtractNewRecordState", route_by_field="region")
-    router = transform("ByLogicalTableRouter", topic_regex="no(.*)", topic_replacement="sou$1")
+    router = transform("ByLogicalTableRouter", topic_regex="nor(.*)", topic_replacement="sou$1")
     found = told([unwrap, router], [("c", None, ANN), ("c", None, BEN)])
     assert [one.topic for one in found] == ["south", "p.public.customers"]
     assert found[0].key["__dbz__physicalTableIdentifier"] == "north"
