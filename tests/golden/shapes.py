@@ -63,7 +63,8 @@ class Shapes(Normaliser):
         if _DIGITS.fullmatch(number):
             scale = 1000 ** ((len(number.lstrip("-")) - 10) // 3)
             if scale in (10**3, 10**6, 10**9) and _FIRST * scale <= int(number) < _LAST * scale:
-                return Text(f"<{len(number)} digits>")
+                shown = f"<{len(number)} digits>"
+                return Text(shown) if leaf.string is None else quote(shown)
         text = leaf.string
         return leaf if text is None or _ISO.search(text) is None else quote(_ISO.sub("<instant>", text))
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from tailrace.assembly.json_text import Verbatim, java_number
 from tailrace.columns.logical import LogicalType
-from tailrace.records.layout import Constant, Node, RecordLayout
+from tailrace.records.layout import Computed, Constant, Node, RecordLayout
 from tailrace.records.transform import Refused, Rewritten
 from tailrace.transforms.given import Given
 from tailrace.transforms.parts import (
@@ -72,7 +72,11 @@ class MaskField:
             return node
         kind = node.type
         mask = Constant(self._mask(field, kind), kind)
-        return computed_of(node, partial(_masked, mask), kind, self.defaults) if kind.optional else mask
+        if not kind.optional:
+            return mask
+        made = computed_of(node, partial(_masked, mask), kind, self.defaults)
+        # the mask of an instant is a text that is none
+        return replace(made, shown=True) if isinstance(made, Computed) and kind.connect == "string" else made
 
     def _mask(self, field: str, kind: LogicalType) -> Any:
         """The mask in the form that its type has in JSON."""
@@ -130,7 +134,10 @@ def _floating(field: str, single: bool, text: str) -> Verbatim:
 
 
 def _masked(mask: Constant, values: pa.Array) -> pa.Array:
-    one = arrow_array([arrow_value(mask.value, mask.type)], mask.type)
+    if mask.type.connect == "string":
+        one = pa.array([mask.value], pa.string())
+    else:
+        one = arrow_array([arrow_value(mask.value, mask.type)], mask.type)
     rows = pc.if_else(values.is_valid(), pa.scalar(0, pa.int32()), pa.scalar(None, pa.int32()))
     return one.take(rows)
 

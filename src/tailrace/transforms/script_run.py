@@ -106,6 +106,15 @@ class Run:
             case "choice":
                 return self._choice(step, columns, rows)
         found = [self.of(part, columns, rows) for part in step.parts]
+        try:
+            return self._done(step, found, rows)
+        except pa.ArrowInvalid:
+            # as of decimals whose product has more digits than there are
+            fault = f"{self._where} cannot compute {step.name} at character {step.at + 1}"
+            raise Refused(fault, int(rows[0])) from None
+
+    def _done(self, step: Step, found: list[pa.Array], rows: Rows) -> pa.Array:
+        """The values of an operation over those of its operands."""
         match step.kind:
             case "not":
                 return pa.array(~truth(found[0]))
@@ -117,16 +126,17 @@ class Run:
                 self._no_null(step, found[0], rows)
                 return found[0]
             case "equal":
-                return _equal(*found)
+                return _equal(*_alike(found))
             case "compare":
-                return self._compared(step, *found)
+                return self._compared(step, *_alike(found))
             case "count":
-                return self._counted(step, found[0], found[1], rows)
+                left, right = _alike(found)
+                return self._counted(step, left, right, rows)
             case "join":
                 shown = [_text(part) for part in found]
                 return pc.binary_join_element_wise(*shown, "", null_handling="replace", null_replacement="null")
             case "among":
-                return pc.fill_null(pc.is_in(found[0], pa.array(step.literal, found[0].type)), False)
+                return _among(found[0], step.literal)
         return self._called(step, found[0], rows)
 
     def _logic(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
@@ -199,6 +209,21 @@ class Run:
         if values.null_count:
             row = pc.index(values.is_null(), True).as_py()
             raise Refused(f"{self._where} uses {step.name} of null at character {step.at + 1}", int(rows[row]))
+
+
+def _among(values: pa.Array, items: list[Any]) -> pa.Array:
+    if not pa.types.is_string(values.type) and not pa.types.is_boolean(values.type):
+        whole = pa.types.is_integer(values.type) and all(isinstance(item, int) for item in items)
+        values = pc.cast(values, pa.int64() if whole else pa.float64(), safe=False)
+        items = [int(item) if whole else float(item) for item in items]
+    return pc.fill_null(pc.is_in(values, pa.array(items, values.type)), False)
+
+
+def _alike(pair: list[pa.Array]) -> list[pa.Array]:
+    """Numbers as doubles where one of them is a floating one, as Java compares and counts."""
+    if not any(pa.types.is_floating(values.type) for values in pair):
+        return pair
+    return [pc.cast(values, pa.float64(), safe=False) for values in pair]
 
 
 def _zero(of: pa.DataType) -> pa.Scalar:

@@ -97,6 +97,8 @@ def test_a_condition_keeps_what_it_is_true_of(condition: str, ids: list[int], la
         ("value.name in ['north-1', 'south']", [1]),
         ("value.id in [2, 3]", [2, 3]),
         ("['north-1'].contains(value.name)", [1]),
+        ("value.id in [2.0, 300]", [2]),
+        ("value.part in [1.5]", [1]),
         ("value.name?.startsWith('north') ? true : false", [1]),
         ("value.name ==~ 'north-[0-9]'", [1]),
         ("(value.name ?: 'none') == 'none'", [2, 3]),
