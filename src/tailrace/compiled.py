@@ -5,22 +5,28 @@ in numba's cache, from which later processes load it. numba keeps it beside the 
 directory. Where it can write to neither (a container with a file system that is read only, a service without a home),
 it would refuse to compile at all; so `settle` runs when the package is imported.
 
-The cache does not see a change of functions in another file than the kernel that calls them: after such a change,
-remove the *.nbi and *.nbc files of the callers.
+numba compares a kernel's own source with the one that it has compiled, and not the sources of what the kernel calls or
+takes constants from. After an update in place it would run what the update has changed. So a cache counts only where
+all of these are as they were (`_stamp`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import os
+import re
 import stat
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast, overload
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _NAME = "NUMBA_CACHE_DIR"
+_IMPORTS = re.compile(rb"^(?:from ([\w.]+) import (?:\(([^)]*)\)|(.*))|import ([\w.]+))", re.MULTILINE)
 
 
 @overload
@@ -48,13 +54,14 @@ def kernel(function: Any = None, /, *, leaf: bool = False, inlined: bool = False
         options["forceinline"] = True
 
     def compiled(function: _Function) -> _Function:
-        return cast(_Function, _forgiving(njit(**options)(function)))
+        return cast(_Function, _kept(njit(**options)(function)))
 
     return compiled if function is None else compiled(function)
 
 
-def _forgiving(made: Any) -> Any:
-    """A compiled function for which a cache that names a class which is gone, as after an update, counts as empty.
+def _kept(made: Any) -> Any:
+    """A compiled function whose cache counts as empty where any source that it was compiled from has changed, and where
+    it names a class that is gone.
 
     numba reads the types of a cache before it compares the source: it would fail where a tuple's class has moved.
     """
@@ -69,7 +76,47 @@ def _forgiving(made: Any) -> Any:
                 return {}
 
         kept._load_index = loaded
+        kept._source_stamp = kept._source_stamp, _stamp(inspect.getfile(made.py_func), made.py_func.__module__)
     return made
+
+
+@cache
+def _stamp(path: str, module: str) -> bytes:
+    """A digest of all sources that kernels of `module`, in the file `path`, may be compiled from: its own, those of the
+    modules of its package and of tailrace that it imports, and so on through those that have kernels."""
+    found: dict[str, bytes] = {}
+    _gather(path, tuple({f"{module.partition('.')[0]}.", "tailrace."}), found)
+    return hashlib.sha256(b"".join(sorted(found.values()))).digest()
+
+
+def _gather(path: str, packages: tuple[str, ...], found: dict[str, bytes]) -> None:
+    digest, imported = _source(path)
+    found[path] = digest
+    for name in imported:
+        source = getattr(sys.modules.get(name), "__file__", None) if name.startswith(packages) else None
+        if source is not None and source not in found:
+            found[source], further = _source(source)
+            if __name__ in further:
+                _gather(source, packages, found)
+
+
+@cache
+def _source(path: str) -> tuple[bytes, tuple[str, ...]]:
+    """The digest of a source, and the names of modules that it may import at its top."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError:
+        # in an archive, say: numba compares the kernel's own source at least
+        return b"", ()
+    return hashlib.sha256(text).digest(), tuple(_imported(text))
+
+
+def _imported(text: bytes) -> Iterator[str]:
+    for found in _IMPORTS.finditer(text):
+        module, several, one, plain = (part.decode() if part else "" for part in found.groups())
+        yield module or plain
+        for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?", several or one.partition("#")[0]):
+            yield f"{module}.{name}"
 
 
 def settle() -> None:

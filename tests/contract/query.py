@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tailrace.connectors import registry
-from tailrace.connectors.base import Task
 from tailrace.connectors.source_status import SourceStatus
 from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Task
 from tests.contract.subject import TABLE, Subject
 
 Row = dict[str, Any]

@@ -112,7 +112,9 @@ class Secantus:
 
         Raises RuntimeError, with the end of the server's output, when it does not within `seconds`.
         """
-        command = [str(self._python), "-m", "secantus", "--host", "127.0.0.1", "--port", str(self.port)]
+        # without this directory on its path: a module here is called secantus, too
+        started = Path(__file__).with_name("secantus_causal.py")
+        command = [str(self._python), "-P", str(started), "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--storage-path", str(self._storage), *self.options]
         with (self._home / "output").open("ab") as output:
             self._process = subprocess.Popen(

@@ -31,6 +31,10 @@ from tests.unit.changetables.memory import SERVERS, MemoryDialect, MemorySession
 
 STEPS = 25
 MOST_STEPS = 400
+BUSY = 400
+"""Transactions after which others come seldom."""
+MOST_LOST = 300
+"""Connections that are lost in one history at most."""
 CAPTURED = ("dbo.a", "dbo.b")
 Logged = tuple[int, str, Row | None, Row | None]
 """A change of a table: commit, op, before, after."""
@@ -61,7 +65,7 @@ class TablesHistory:
         self.server = Server("simulated", pairs=rng.random() < 0.3, eager=False, fetch=rng.choice([1, 3, 50]))
         HISTORIES[self.server.name] = self
         self.log: dict[str, list[Logged]] = {name: [] for name in CAPTURED}
-        self.number = self.replicas = 0
+        self.number = self.replicas = self.lost = 0
         for name in CAPTURED:
             self.server.table(name, ("id", "v"), ("id",))
         self.server.table("dbo.left", ("id", "v"), ("id",), captured=False)
@@ -184,13 +188,16 @@ class TablesHistory:
             # the capture process goes on, while a window waits for its watermarks too
             self.capture()
             return
-        if rng.random() < self.acts:
+        # a call that waits may ask thousands of times
+        if rng.random() < (self.acts if self.server.last < BUSY else self.acts / 20):
             self.is_acting = True
             self.act()
             self.is_acting = False
         if rng.random() < self.kill:
             raise Killed
-        if rng.random() < self.error:
+        # a query that tries again for ever may wait for what nobody captures meanwhile
+        if self.lost < MOST_LOST and rng.random() < self.error:
+            self.lost += 1
             session.lose(name)
 
     # --- the history ---
@@ -212,7 +219,8 @@ class TablesHistory:
         self.is_calm, self.server.behind = True, 0
         self.query.is_ending = False
         self.capture()
-        for _ in range(MOST_STEPS):
+        # a batch may have no more than one transaction
+        for _ in range(MOST_STEPS + self.server.last):
             # windows write watermarks
             self.capture()
             if not self._go_on() and not self.is_lost and self._is_idle():

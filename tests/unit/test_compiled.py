@@ -96,3 +96,49 @@ def test_a_cache_that_names_what_is_gone_counts_as_none(tmp_path: Path) -> None:
         )
         assert done.stdout == "42\n", done.stderr
         assert list((tmp_path / "n").rglob("*.nbi"))
+
+
+FACTORS = """
+from tailrace.compiled import kernel
+from kept.constants import FACTOR
+
+@kernel
+def factor():
+    return FACTOR
+"""
+TIMES = """
+from tailrace.compiled import kernel
+from kept.factors import (
+    factor as one,  # by another name
+)
+
+@kernel
+def times(value):
+    return one() * value
+"""
+
+
+def test_a_cache_of_what_calls_a_kernel_that_has_changed_counts_as_none(tmp_path: Path) -> None:
+    # As after an update that leaves the caller's own source as it was.
+    package = tmp_path / "site" / "kept"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "factors.py").write_text(FACTORS)
+    (package / "times.py").write_text(TIMES)
+    for factor in (2, 3, 3):
+        (package / "constants.py").write_text(f"FACTOR = {factor}\n")
+        script = (
+            "from kept.times import times; found = times(7); "
+            "print(found, sum(times.stats.cache_hits.values()), sum(times.stats.cache_misses.values()))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", script],
+            env=os.environ
+            | {"PYTHONPATH": f"{SOURCE.parent}:{package.parent}", "NUMBA_CACHE_DIR": str(tmp_path / "n")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        hits = 1 if (package / "seen").exists() and (package / "seen").read_text() == str(factor) else 0
+        assert done.stdout == f"{7 * factor} {hits} {1 - hits}\n", done.stderr
+        (package / "seen").write_text(str(factor))

@@ -127,6 +127,28 @@ def test_work_that_was_held_back_is_still_due_after_the_message_came_again() -> 
     assert one.is_due(9, 1600)
 
 
+@pytest.mark.parametrize(("before", "after"), [(("a",), ("b",)), (("a",), ("a", "b")), (("b", "a"), ("a",))])
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_transaction_that_alters_a_table_is_read_again_from_its_beginning(
+    before: tuple[str, ...], after: tuple[str, ...], restarts: bool
+) -> None:
+    """A batch may end within it, and a query may go on there: its first messages are older than the history."""
+    one, _ = made()
+    assert run(one, 600, relation(*before), relation(*after))
+    one.keep()
+    position = LogPosition(600, 500, consumed=2)
+    history = one.history.upto(LogPosition(), position)
+    one.history.forget(position)
+    if restarts:
+        catalog: Any = Catalog()
+        one = Relations(SchemaHistory(history, position), lambda _: True, lambda schema: schema)
+        one.use(catalog)
+    versions = run(one, 600, relation(*before), relation(*after))
+    assert [tuple(column.name for column in one.versions[version].columns) for version in versions] == [before, after]
+    one.keep()
+    assert one.history.upto(position, END).tables == history.tables
+
+
 class Clock(Threads):
     """Nobody waits."""
 

@@ -100,8 +100,7 @@ class Relations:
         self._changing()
         oid = relation.relation_id
         if self.history.is_decided(oid, at.place):
-            attributes = self.history.at(oid, at.place)
-            assert attributes is not None
+            attributes = self._decided(relation, at)
         else:
             attributes = self._decide(relation, at, resent)
         return self._version(relation, attributes)
@@ -123,14 +122,23 @@ class Relations:
         self._changing()
         relation, _ = self._known.current[oid]
         if self.history.is_decided(oid, at.place):
-            attributes = self.history.at(oid, at.place)
-            assert attributes is not None
+            attributes = self._decided(relation, at)
         else:
             # Whatever was read at the last message and not announced since was before this change.
             before = self._known.read_before.get(oid)
             is_later = before is not None and is_after(at.xid, before - 1)
             attributes = self._decide(relation, at, resent=is_later)
         return self._version(relation, attributes)
+
+    def _decided(self, relation: Relation, at: Moment) -> Attributes:
+        """What was decided for a message that has been seen before."""
+        found = self.history.at(relation.relation_id, at.place)
+        assert found is not None
+        if [column.name for column in found.columns] == [column.name for column in relation.columns]:
+            return found
+        # The position stands in a transaction that has altered the table. The transaction is read from its beginning,
+        # and the history holds the table as it is at the position. The changes before it are not delivered again.
+        return evolve(relation, found, Present(at.xid + 1, at.commit_lsn), at, resent=False)[0]
 
     def _decide(self, relation: Relation, at: Moment, resent: bool) -> Attributes:
         oid = relation.relation_id
