@@ -125,7 +125,7 @@ class JdbcSink(OneWriter):
         events = EventSettings.from_options(source)
         self._hidden = placeholders(events.placeholder)
         lacking = ""
-        if (events.value_format, events.key_format) != ("json", "json"):
+        if {getattr(one, "name", one) for one in (events.value_format, events.key_format)} != {"json"}:
             lacking = "keys and values as JSON: debezium.format.key and debezium.format.value = json"
         elif not events.value_schemas_enable or (self._keys == "record_key" and not events.key_schemas_enable):
             lacking = "schemas in keys and values: debezium.format.schemas.enable = true"
@@ -360,7 +360,11 @@ def _login(settings: Settings) -> dict[str, str]:
     except ValueError as fault:
         raise settings.wrong("connection.url", str(fault)) from None
     given = {"user": settings.text("connection.username"), "password": settings.given.get("connection.password", "")}
-    return {"application_name": "tailrace"} | found | {name: text for name, text in given.items() if text}
+    return (
+        {"application_name": "tailrace", "connect_timeout": "10"}
+        | found
+        | {name: text for name, text in given.items() if text}
+    )
 
 
 def _reason(error: psycopg.Error) -> str:
