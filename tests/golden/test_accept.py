@@ -208,3 +208,30 @@ def test_only_a_key_column_that_values_leave_out_may_have_another_value() -> Non
     assert key_schema_reason(apart, read(optional), read(required))
     assert not key_schema_reason(apart, read(required), read(optional))
     assert not key_schema_reason(frozenset(), read(optional), read(required))
+
+
+def message(name: str, fields: str = '[{"type":"string","optional":true,"field":"payload"}]') -> object:
+    return read(f'{{"type":"struct","fields":{fields},"optional":false,"name":"{name}","version":1}}')
+
+
+def test_a_messages_schema_may_be_named_after_another_route() -> None:
+    one, other = message("p.public.t.sales/order.Value"), message("p.public.t.crm.eu.Value")
+    assert schema_reason(one, other)
+    assert schema_reason(one, message("p.public.u.crm.Value")) is None
+    assert schema_reason(one, message("p.public.t.Value")) is None
+    row = '[{"type":"string","optional":true,"field":"id"}]'
+    assert schema_reason(message("p.public.t.a.Value", row), message("p.public.t.b.Value", row)) is None
+    assert schema_reason(message("p.public.t.a.Value", row), message("p.public.t.b.Value")) is None
+
+
+def test_a_text_that_is_cut_to_fit_may_be_a_few_characters_longer() -> None:
+    text = place('{"type":"string"}')
+
+    def reason(wanted: int, got: int) -> str | None:
+        return value_reason(text, read(f'"{"x" * wanted}"'), read(f'"{"x" * got}"'))
+
+    assert reason(1380, 1381)
+    assert reason(1380, 1376)
+    assert reason(1380, 1385) is None
+    assert reason(900, 901) is None
+    assert value_reason(text, read(f'"{"x" * 1380}"'), read(f'"y{"x" * 1380}"')) is None

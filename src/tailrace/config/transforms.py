@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from tailrace.extensions import Extensions
 _CONNECT = "org.apache.kafka.connect.transforms."
 _DEBEZIUM = "io.debezium.transforms."
 _OURS = "tailrace.transforms."
+_ANY_CONNECTOR = "io.debezium.connector.*."
+_TODAY = "3"
 
 
 def _of_parts(name: str, room: str, start: str = "of_") -> dict[str, str]:
@@ -45,9 +48,16 @@ KNOWN = Extensions(
         f"{_DEBEZIUM}UnwrapFromEnvelope": f"{_OURS}unwrap:extract_new_record_state",
         f"{_DEBEZIUM}ByLogicalTableRouter": f"{_OURS}logical_tables:by_logical_table_router",
         f"{_DEBEZIUM}ExtractChangedRecordState": f"{_OURS}changed:extract_changed_record_state",
+        f"{_DEBEZIUM}HeaderToValue": f"{_OURS}header_to_value:header_to_value",
+        f"{_DEBEZIUM}TimezoneConverter": f"{_OURS}zones:timezone_converter",
+        f"{_DEBEZIUM}SchemaChangeEventFilter": f"{_OURS}schema_change_filter:schema_change_event_filter",
+        f"{_DEBEZIUM}EnforceRecordSize": f"{_OURS}record_size:enforce_record_size",
+        f"{_DEBEZIUM}SwapGeometryCoordinates": f"{_OURS}geometries:swap_geometry_coordinates",
+        f"{_DEBEZIUM}GeometryFormatTransformer": f"{_OURS}geometries:geometry_format_transformer",
+        f"{_DEBEZIUM}VectorToJsonConverter": f"{_OURS}vectors:vector_to_json_converter",
         f"{_DEBEZIUM}outbox.EventRouter": f"{_OURS}outbox:event_router",
         f"{_DEBEZIUM}partitions.PartitionRouting": f"{_OURS}partitions:partition_routing",
-        "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent": (
+        f"{_ANY_CONNECTOR}transforms.DecodeLogicalDecodingMessageContent": (
             f"{_OURS}messages:decode_logical_decoding_message_content"
         ),
     },
@@ -66,6 +76,17 @@ PREDICATES = Extensions(
     ConfigError,
 )
 """Predicates by the text of `predicates.<name>.type`."""
+
+
+_REFUSED = {
+    f"{_ANY_CONNECTOR}transforms.timescaledb.TimescaleDb": (
+        "It would ask a catalog of its own, from every task, which chunk is of which table"
+    ),
+    f"{_DEBEZIUM}tracing.ActivateTracingSpan": "No spans are traced here",
+    f"{_DEBEZIUM}ExtractSchemaToNewRecord": "It adds a field that tells columns' types, which is not written here",
+    f"{_DEBEZIUM}openlineage.OpenLineage": "No lineage is reported here",
+}
+"""Transforms of Debezium that are not there, with the reason."""
 
 
 class Made(NamedTuple):
@@ -115,7 +136,9 @@ def _parts(
             faults.append(f"{start}type is missing")
             continue
         try:
-            made[name] = _made(known, kind, own, methods)
+            one = _made(known, kind, own, methods)
+            in_form = getattr(one, "in_form", None)
+            made[name] = one if in_form is None else in_form(str(values.get("event.format") or _TODAY))
         except ConfigError as error:
             faults.append(f"{start}type = {kind} is not supported: {error.message.rstrip('.')}")
     faults += [f"{name} belongs to no {area[:-1]} that {area} names" for name in options]
@@ -142,10 +165,13 @@ def _made(known: Extensions, kind: str, options: Mapping[str, str], methods: tup
 
 def _maker(known: Extensions, kind: str) -> Any:
     """What makes the transform or predicate of a type: its class in Java, or the last part of that where one alone has
-    it."""
-    if kind in known.places:
+    it. A transform that comes with one of Debezium's connectors is known by its class, whichever connector that is."""
+    own = re.sub(r"io\.debezium\.connector\.(v2\.)?\w+\.", _ANY_CONNECTOR, kind)
+    if own in known.places:
         # to look for other packages takes a tenth of a second
-        return known.own(kind)
+        return known.own(own)
+    if own in _REFUSED:
+        raise ConfigError(_REFUSED[own], "Leave the transform out.")
     if "." not in kind:
         alike = [name for name in known.places if name.rpartition(".")[2] == kind]
         if len(alike) > 1:

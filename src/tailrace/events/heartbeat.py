@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tailrace.columns.batch import position_text
-from tailrace.columns.logical import INT64, STRING, Field, LogicalType, struct
+from tailrace.columns.logical import INT32, INT64, STRING, Field, LogicalType, struct
 from tailrace.events import names
 from tailrace.events.settings import EventSettings
 from tailrace.events.single import single_rows
-from tailrace.records.layout import RecordLayout, constants
+from tailrace.records.layout import Constant, RecordLayout, constants
 
 _PREFIX = "io.debezium.connector.common."
 
@@ -35,6 +35,7 @@ def heartbeat_row(at_ms: int, position: int | str, settings: EventSettings) -> p
         names.heartbeat_topic(settings),
         constants({"serverName": settings.logical_name}, key_schema(settings)),
         constants({"ts_ms": at_ms}, value_schema(settings)),
+        partition=Constant(0, INT32),
     )
     columns: dict[str, object] = {
         "database": settings.database or None,

@@ -20,6 +20,7 @@ from tailrace.records.columns import Columns, Indexes, Same, Written
 from tailrace.records.layout import (
     CHANGE,
     UNAVAILABLE,
+    AsShown,
     AsWritten,
     Column,
     Computed,
@@ -33,11 +34,11 @@ from tailrace.records.transform import Refused
 from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value, typed
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes
-from tailrace.values.fragments import json_array
+from tailrace.values.fragments import column_fragment, json_array
 from tailrace.values.timestamps import iso_instant
 
 
-def array_of(node: Node | AsWritten, columns: Columns | None, records: Indexes) -> pa.Array:
+def array_of(node: Node | AsWritten | AsShown, columns: Columns | None, records: Indexes) -> pa.Array:
     """The values of a layout, or of a leaf of it, in these records of the block; of constants alone without columns."""
     match node:
         case Constant():
@@ -48,6 +49,8 @@ def array_of(node: Node | AsWritten, columns: Columns | None, records: Indexes) 
             return pa.StructArray.from_arrays(parts, fields=list(kind))
         case Computed():
             return computed(node, columns, records)
+        case AsShown():
+            return _as_shown(node, columns, records)
     assert columns is not None
     if isinstance(node, AsWritten):
         return _as_written(node.column, columns).take(pa.array(columns.index[CHANGE][records]))
@@ -60,6 +63,27 @@ def _as_written(leaf: ImageColumn, columns: Columns) -> pa.Array:
     if found.unavailable is None:
         return texts
     return pc.if_else(pa.array(found.unavailable), pa.scalar(UNAVAILABLE, pa.binary()), texts)
+
+
+def _as_shown(node: AsShown, columns: Columns | None, records: Indexes) -> pa.Array:
+    leaf = node.leaf
+    if isinstance(leaf, Constant):
+        return pa.repeat(pa.scalar(leaf.value, pa.string()), len(records))
+    if isinstance(leaf, Computed):
+        return computed(leaf, columns, records, as_shown=True)
+    assert columns is not None
+    key = ("shown", leaf.image, leaf.column.index, leaf.apart, leaf.column.null)
+    found = columns.made.get(key)
+    if found is None:
+        plan, texts = leaf.column, columns.texts(leaf)
+        column = texts.texts if plan.shape is None or plan.conversion.by_value else plan.shape.column(texts.texts)
+        fragment, lost = column_fragment(plan, column, texts.unavailable)
+        if lost:
+            columns.lost(plan, lost)
+        shown = json_array(fragment)
+        found = pc.if_else(pc.equal(shown, "null"), pa.scalar(None, pa.string()), pc.utf8_trim(shown, '"'))
+        columns.made[key] = found
+    return found.take(pa.array(columns.index[CHANGE][records]))
 
 
 def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
@@ -92,14 +116,17 @@ def _image(leaf: ImageColumn, columns: Columns) -> pa.Array:
     return found
 
 
-def computed(leaf: Computed, columns: Columns | None, records: Indexes) -> pa.Array:
-    """What the leaf's function makes of its inputs. Raises Refused, whose row is the record's place in the block."""
+def computed(leaf: Computed, columns: Columns | None, records: Indexes, *, as_shown: bool = False) -> pa.Array:
+    """What the leaf's function makes of its inputs; `as_shown`: what JSON shows, where the function makes that.
+
+    Raises Refused, whose row is the record's place in the block.
+    """
     inputs = [array_of(node, columns, records) for node in leaf.inputs]
     try:
         made = leaf.function(*inputs)
     except Refused as fault:
         raise Refused(fault.reason, int(records[fault.row])) from None
-    return made.cast(arrow_type_of(leaf.type))
+    return made if as_shown and leaf.shown else made.cast(arrow_type_of(leaf.type))
 
 
 def folded(node: Node) -> Node:
@@ -108,7 +135,7 @@ def folded(node: Node) -> Node:
         return replace(node, members=tuple(replace(part, node=folded(part.node)) for part in node.members))
     if not isinstance(node, Computed):
         return node
-    value = computed(node, None, np.zeros(1, np.int32))
+    value = computed(node, None, np.zeros(1, np.int32), as_shown=True)
     if pa.types.is_temporal(value.type):
         value = untyped(value)
     return Constant(shown(value[0].as_py()), node.type)

@@ -39,7 +39,7 @@ class Encoding(Protocol):
     """A format of keys, values and headers."""
 
     def compile(self, layout: Node, schemas: bool) -> Document:
-        """What `Block.encode` takes of a layout; `schemas` tells whether its schema goes with each record."""
+        """What `Block.encode` takes of a layout; `schemas` says whether its schema goes with each record."""
         ...
 
     def block(self, columns: Columns) -> Block:

@@ -33,7 +33,7 @@ class Constant:
 class ImageColumn:
     """A column of an image, as the server wrote it: `column` says how its texts are read and what its schema is.
 
-    `apart` tells that the column is shown as it is where the image shows it shaped (see `tailrace.events.shaped`), so
+    `apart` says that the column is shown as it is where the image shows it shaped (see `tailrace.events.shaped`), so
     the two are different values.
     """
 
@@ -86,6 +86,19 @@ class AsWritten:
         return BYTES.with_optional(True)
 
 
+@dataclass(frozen=True, slots=True)
+class AsShown:
+    """As input of a computed column: the texts that events show of a leaf whose Arrow type holds less of them, as an
+    instant has no offset there and no number of digits."""
+
+    leaf: ImageColumn | Constant | Computed
+
+    @property
+    def type(self) -> LogicalType:
+        """The schema of the texts."""
+        return self.leaf.type
+
+
 UNAVAILABLE = b"\xff"
 """In the place of a text that the log did not carry; texts are UTF-8."""
 
@@ -96,12 +109,14 @@ class Computed:
 
     It gets one Arrow array for each of the inputs, of the types that the encoding `typed` gives them, with a value for
     every record of the layout in the block, and returns one of the Arrow type of `type`. It runs in workers and is
-    pickled with the layout's transform.
+    pickled with the layout's transform. `shown` tells that it returns what JSON shows instead, of a type that has less
+    in Arrow, as an instant has no offset there.
     """
 
-    inputs: tuple[Node | AsWritten, ...]
+    inputs: tuple[Node | AsWritten | AsShown, ...]
     function: Callable[..., Any]
     type: LogicalType
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,9 @@ class Transform(Protocol):
     Its class, which an entry point of the group `tailrace.transforms` names, is called with the options of the
     configuration that begin with `transforms.<word>.`, without this beginning and without `type`, `predicate` and
     `negate`. It raises ConfigError for an option that is unknown or wrong. Equal options have to give equal transforms.
+
+    A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
+    `event.format` and gives the transform for that form of events.
     """
 
     def __hash__(self) -> int: ...

@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import BOOLEAN, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, STRING, LogicalType
 from tailrace.formats.arrow import untyped
-from tailrace.formats.json.pieces import values_fragment
 from tailrace.records.transform import Refused, by_distinct
 from tailrace.values.binaries import base64_text
-from tailrace.values.fragments import json_array
+from tailrace.values.conversion import ColumnPlan
+from tailrace.values.floats import floating
+from tailrace.values.fragments import column_fragment, json_array
 
 TYPES: dict[str, LogicalType] = {
     "int8": INT8,
@@ -50,6 +51,8 @@ _NUMPY: dict[str, type[np.signedinteger[Any]]] = {
 _WHOLE = r"^[+-]?[0-9]+$"
 _FLOATING = r"^[\x00-\x20]*[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)[\x00-\x20]*$"
 _DAY_MS = 86_400_000
+_DOUBLES = ColumnPlan(0, "", "", DOUBLE, floating(single=False), b"null", b"null")
+_SINGLES = ColumnPlan(0, "", "", FLOAT, floating(single=True), b"null", b"null")
 
 
 def plain(values: pa.Array) -> pa.Array:
@@ -169,9 +172,10 @@ def texts(source: LogicalType, values: pa.Array) -> pa.Array:
         return values.cast(pa.string())
     if pa.types.is_binary(values.type):
         return by_distinct(base64_text, pa.string(), values)
-    shown = json_array(values_fragment(values))
-    if pa.types.is_floating(values.type):
-        shown = pc.utf8_trim(shown, '"')
+    if not pa.types.is_floating(values.type):
+        return values.cast(pa.string())
+    plan = _SINGLES if pa.types.is_float32(values.type) else _DOUBLES
+    shown = pc.utf8_trim(json_array(column_fragment(plan, values.cast(pa.string()), None)[0]), '"')
     return pc.if_else(values.is_valid(), shown, pa.scalar(None, pa.string()))
 
 

@@ -102,6 +102,10 @@ class Given:
             raise ConfigError(f"{name}: {error}.", _REMEDY) from None
         return found
 
+    def idle(self, reasons: Mapping[str, str]) -> tuple[str, ...]:
+        """What is to be said of options that have no effect, for those that are given: by their names, the reasons."""
+        return tuple(f"{name} has no effect: {why}." for name, why in reasons.items() if self.has(name))
+
     def done(self) -> None:
         """Refuse options that are not known."""
         for name in self._options:

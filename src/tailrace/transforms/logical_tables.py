@@ -79,7 +79,6 @@ def by_logical_table_router(options: Mapping[str, str]) -> ByLogicalTableRouter:
     field_regex, field_replacement = given.substitution("key.field.regex", "key.field.replacement", (".*", "$0"))
     unique = given.boolean("key.enforce.uniqueness", True)
     field = given.text("key.field.name", "__dbz__physicalTableIdentifier")
-    cached = given.text("logical.table.cache.size")
     made = ByLogicalTableRouter(
         regex=regex,
         replacement=replacement,
@@ -87,7 +86,7 @@ def by_logical_table_router(options: Mapping[str, str]) -> ByLogicalTableRouter:
         field_regex=field_regex,
         field_replacement=field_replacement,
         adjustment=given.word("schema.name.adjustment.mode", "none", _MODES),
-        notices=("logical.table.cache.size has no effect: layouts are kept for each table.",) if cached else (),
+        notices=given.idle({"logical.table.cache.size": "layouts are kept for each table"}),
     )
     given.done()
     return made

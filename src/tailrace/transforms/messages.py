@@ -1,6 +1,6 @@
 """DecodeLogicalDecodingMessageContent: a logical message whose content is JSON as the event of an inserted row.
 
-So EventRouter needs no table: what an application hands to `pg_logical_emit_message` is what it would insert.
+So EventRouter needs no table: what an application writes into the log is what it would insert.
 """
 
 from __future__ import annotations

@@ -30,6 +30,13 @@ _MOMENTS = (
     "org.apache.kafka.connect.data.Timestamp",
 )
 _PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
+_KEY, _OLDER_KEY = "table.field.event.key", "table.field.event.payload.id"
+_IDLE = {
+    "table.field.event.type": "Debezium declares it and does not use it",
+    "tracing.span.context.field": "no spans are traced",
+    "tracing.operation.name": "no spans are traced",
+    "tracing.with.context.field.only": "no spans are traced",
+}
 _told: set[str] = set()
 
 
@@ -271,7 +278,7 @@ def event_router(options: Mapping[str, str]) -> EventRouter:
     needs_placed = given.word("table.field.additional.missing", "error", ("error", "ignore")) == "error"
     made = EventRouter(
         event_id=given.text("table.field.event.id", "id"),
-        key=given.text("table.field.event.key", "aggregateid"),
+        key=given.text(_KEY, given.text(_OLDER_KEY, "aggregateid")),
         payload=given.text("table.field.event.payload", "payload"),
         timestamp=given.text("table.field.event.timestamp"),
         version=given.text("table.field.event.schema.version"),
@@ -290,11 +297,11 @@ def event_router(options: Mapping[str, str]) -> EventRouter:
 
 
 def _notices(given: Given) -> tuple[str, ...]:
-    """What is to be said of options that have no effect."""
-    idle = {
-        "table.field.event.type": "Debezium declares it and does not use it.",
-        "tracing.span.context.field": "no spans are traced.",
-        "tracing.operation.name": "no spans are traced.",
-        "tracing.with.context.field.only": "no spans are traced.",
-    }
-    return tuple(f"{name} has no effect: {why}" for name, why in idle.items() if given.has(name))
+    """What is to be said of options that have no effect, and of older names."""
+    idle = given.idle(_IDLE)
+    if not given.has(_OLDER_KEY):
+        return idle
+    beside = (
+        f"has no effect beside {_KEY}" if given.has(_KEY) else f"is the older name of {_KEY}, which Debezium 3 reads"
+    )
+    return (*idle, f"{_OLDER_KEY} {beside}.")

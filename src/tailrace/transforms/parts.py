@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.formats.arrow import folded
-from tailrace.records.layout import Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
+from tailrace.records.layout import AsShown, Computed, Constant, ImageColumn, Member, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import opened, with_defaults
-from tailrace.values.arrow import arrow_array, arrow_value
+from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value
 
 KEY, VALUE = "key", "value"
 _NULL = b"null"
@@ -88,10 +88,16 @@ def computed_of(node: Node, function: Callable[..., Any], kind: LogicalType, def
     """
     if not defaults and isinstance(node, ImageColumn) and node.type.optional and node.column.null != _NULL:
         bare = replace(node, column=replace(node.column, null=_NULL))
-        found = Computed((bare,), function, kind)
+        found = Computed((as_shown(bare),), function, kind)
         return found if kind.default in (ABSENT, None) else Computed((found,), partial(_or_default, kind), kind)
-    made = Computed((node,), function, kind)
+    made = Computed((as_shown(node),), function, kind)
     return folded(made) if isinstance(node, Constant) else made
+
+
+def as_shown(node: Node) -> Node | AsShown:
+    """A node as functions take it that work on what events show: of instants with a zone, the texts."""
+    instants = node.type.connect == "string" and pa.types.is_temporal(arrow_type_of(node.type))
+    return AsShown(node) if instants and isinstance(node, ImageColumn | Constant | Computed) else node
 
 
 def _or_default(kind: LogicalType, values: pa.Array) -> pa.Array:

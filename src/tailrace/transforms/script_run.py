@@ -46,6 +46,7 @@ _CALLED: dict[str, Callable[..., Any]] = {
     "isEmpty": lambda values: pc.equal(pc.binary_length(values), 0),
     "replace": pc.replace_substring,
 }
+_HARMLESS = ("input", "literal")
 CALLED = frozenset(_CALLED) | {"matches", "substring"}
 """The methods of texts."""
 
@@ -138,6 +139,9 @@ class Run:
 
     def _choice(self, step: Step, columns: list[pa.Array], rows: Rows) -> pa.Array:
         chosen = truth(self.of(step.parts[0], columns, rows))
+        if all(part.kind in _HARMLESS for part in step.parts[1:]):
+            found = [self.of(part, columns, rows) for part in step.parts[1:]]
+            return pc.if_else(pa.array(chosen), *found)
         yes, no = np.flatnonzero(chosen), np.flatnonzero(~chosen)
         parts = [self._in(step.parts[1], columns, rows, yes), self._in(step.parts[2], columns, rows, no)]
         kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.null())

@@ -19,6 +19,7 @@ from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayo
 from tailrace.records.transform import Refused
 from tailrace.transforms import script_run
 from tailrace.transforms.nodes import opened, part_of
+from tailrace.transforms.parts import as_shown
 from tailrace.transforms.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, TEXT, WHOLE, Step
 from tailrace.transforms.script_syntax import GROOVY, JAVASCRIPT, Tree
 
@@ -108,7 +109,8 @@ class Meaning:
     def _computed(self, step: Step, kind: LogicalType) -> Computed:
         kinds = tuple(node.type for node in self._inputs)
         zero = self._language == JAVASCRIPT
-        return Computed(tuple(self._inputs), partial(script_run.run, step, kinds, zero, self._where), kind)
+        function = partial(script_run.run, step, kinds, zero, self._where)
+        return Computed(tuple(map(as_shown, self._inputs)), function, kind)
 
     def _refuse(self, what: str, tree: Tree) -> Refused:
         return Refused(f"{self._where} {what} at character {tree.at + 1}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -24,9 +24,13 @@ _KEEP, _DROP, _EVALUATE = "keep", "drop", "evaluate"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A condition, in its language, and what becomes of records without a value."""
+    """A condition, in its language, and what becomes of records without a value.
 
-    tree: Tree
+    Scripts are equal where their texts are: trees do not tell 1 from true.
+    """
+
+    text: str
+    tree: Tree = field(compare=False)
     language: str
     where: str
     nulls: str
@@ -103,12 +107,13 @@ def _script(given: Given, option: str, name: str) -> Script:
         known = "jsr223.groovy and jsr223.graal.js"
         raise ConfigError(f"language = {word} is not supported: conditions are in {known}.")
     language = LANGUAGES[word.lower()]
+    text = given.required(option)
     try:
-        tree = parse(given.required(option), language)
+        tree = parse(text, language)
     except NotUnderstood as fault:
         raise ConfigError(f"{option}: {fault}.") from None
     nulls = given.word("null.handling.mode", _KEEP, (_KEEP, _DROP, _EVALUATE))
-    return Script(tree, language, f"{name}'s {option}", nulls)
+    return Script(text, tree, language, f"{name}'s {option}", nulls)
 
 
 def _for_topics(given: Given, made: Transform) -> Transform:

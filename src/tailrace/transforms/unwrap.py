@@ -36,6 +36,7 @@ _MODES = {
 _OLDER = {"drop": "drop", "none": "null", "rewrite": "rewrite"}
 _ENVELOPE_FIELDS = ("op", "ts_ms", "ts_us", "ts_ns")
 _TRANSACTION_FIELDS = ("id", "total_order", "data_collection_order")
+_OF_DOCUMENTS = ("array.encoding", "flatten.struct", "flatten.struct.delimiter", "sanitize.field.names")
 _DELETED = "__deleted"
 _PARTED = "\x00"
 
@@ -94,7 +95,8 @@ def _joined(lists: pa.Array) -> pa.Array:
 class ExtractNewRecordState:
     """See records.transform.Transform.
 
-    `deletes` says what becomes of deletes: drop, null (a null of the row's type), tombstone, rewrite.
+    `deletes` says what becomes of deletes: drop, null (a null of the row's type), tombstone, rewrite; empty where no
+    option does.
     """
 
     deletes: str
@@ -107,6 +109,14 @@ class ExtractNewRecordState:
     drops_optional_alone: bool
     fills_defaults: bool
     notices: tuple[str, ...] = ()
+
+    def in_form(self, form: str) -> ExtractNewRecordState:
+        """The transform with the defaults of the Debezium that events of this form are of: before 3, deletes and
+        tombstones were dropped."""
+        if self.deletes:
+            return self
+        older = int(form.partition(".")[0]) < 3
+        return replace(self, deletes="drop" if older else "null", keeps_tombstones=older and self.keeps_tombstones)
 
     def route(self, topic: str) -> str:
         return topic
@@ -146,7 +156,7 @@ class ExtractNewRecordState:
         record = self._routed(record, row)
         if self.deletes == "tombstone":
             return replace(record, value=None)
-        if self.deletes == "null" or not isinstance(row, Struct):
+        if self.deletes in ("", "null") or not isinstance(row, Struct):
             return replace(record, value=Constant(None, row.type))
         return self._dropped(replace(record, value=self._marked(row, "true")), envelope)
 
@@ -231,7 +241,7 @@ def extract_new_record_state(options: Mapping[str, str]) -> ExtractNewRecordStat
         drops_from_key=given.boolean("drop.fields.from.key", False),
         drops_optional_alone=given.boolean("drop.fields.keep.schema.compatible", True),
         fills_defaults=given.boolean("replace.null.with.default", True),
-        notices=tuple(notices),
+        notices=(*notices, *given.idle(dict.fromkeys(_OF_DOCUMENTS, "it is for documents alone"))),
     )
     given.done()
     return made
@@ -239,16 +249,17 @@ def extract_new_record_state(options: Mapping[str, str]) -> ExtractNewRecordStat
 
 def _deletes(given: Given) -> tuple[str, bool, list[str]]:
     """What becomes of deletes, whether tombstones stay, and what is to be said of older options."""
-    older = [name for name in ("delete.handling.mode", "drop.tombstones", "drop.deletes") if given.has(name)]
-    if given.has("delete.tombstone.handling.mode") or not older:
-        for name in ("delete.handling.mode", "drop.tombstones", "drop.deletes"):
-            given.text(name)
-        notices = [f"{name} has no effect beside delete.tombstone.handling.mode." for name in older]
-        return *_MODES[given.word("delete.tombstone.handling.mode", "tombstone", tuple(_MODES))], notices
-    handling = given.word("delete.handling.mode", "drop", tuple(_OLDER))
-    if not given.has("delete.handling.mode") and not given.boolean("drop.deletes", True):
-        handling = "none"
-    deletes, keeps = _OLDER[handling], not given.boolean("drop.tombstones", True)
-    said = next((mode for mode, same in _MODES.items() if same == (deletes, keeps)), None)
-    instead = f"delete.tombstone.handling.mode={said} takes their place" if said else "it has no newer name"
-    return deletes, keeps, [f"{' and '.join(older)}: read as Debezium 2 does, {instead}; Debezium 3 ignores them."]
+    newer, handling = "delete.tombstone.handling.mode", "delete.handling.mode"
+    older = [name for name in (handling, "drop.deletes", "drop.tombstones") if given.has(name)]
+    if given.has(newer):
+        notices = [f"{name} has no effect beside {newer}." for name in older]
+        return *_MODES[given.word(newer, "tombstone", tuple(_MODES))], notices
+    keeps = not given.boolean("drop.tombstones", True)
+    if given.has(handling) or given.has("drop.deletes"):
+        kept = "none" if not given.boolean("drop.deletes", True) else "drop"
+        deletes = _OLDER[given.word(handling, kept, tuple(_OLDER))]
+        said = next((mode for mode, same in _MODES.items() if same == (deletes, keeps)), "")
+        instead = f", as {newer}={said} says it today" if said else ""
+        return deletes, keeps, [f"{' and '.join(older)}: read as Debezium 2 does{instead}; Debezium 3 ignores them."]
+    notices = [f"drop.tombstones has an effect in events of Debezium 2 and 1 alone: {newer} takes its place."]
+    return "", keeps, notices if older else []

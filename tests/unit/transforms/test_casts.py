@@ -100,12 +100,13 @@ def test_fields_and_their_defaults_are_cast() -> None:
         Column("n", "int4", 23, default="5"),
         Column("day", "date", 1082),
         Column("at", "timestamptz", 1184),
+        Column("short", "timestamptz", 1184, 3),
     ]
     changes: list[Change] = [
-        ("c", None, ["1", "7", "2020-01-02", "2020-01-02 03:04:05.6+00"]),
-        ("c", None, ["2", None, None, None]),
+        ("c", None, ["1", "7", "2020-01-02", "2020-01-02 03:04:05.6+00", "2020-01-02 03:04:05.6+00"]),
+        ("c", None, ["2", None, None, None, None]),
     ]
-    spec = {"type": f"{CONNECT}Cast$Value", "spec": "n:string, id:int64,day:string,at:string"}
+    spec = {"type": f"{CONNECT}Cast$Value", "spec": "n:string, id:int64,day:string,at:string,short:string"}
     unwrap = {"type": "ExtractNewRecordState"}
     found = rows(unwrap, spec, schema=table("c", columns, "id"), changes=changes, value_schemas_enable=True)
     assert found[0]["value"]["payload"] == {"id": 1, "n": "7", "day": "18263", "at": "2020-01-02T03:04:05.6Z"}

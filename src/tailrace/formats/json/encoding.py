@@ -38,7 +38,7 @@ from tailrace.values.fragments import column_fragment
 @dataclass(frozen=True, slots=True)
 class _Hole:
     """The place of a leaf's value. `by` is what there is a value for, `inner` whether it is within a JSON string, `key`
-    what tells its column from others of the block; None where it is not shared."""
+    what its column differs from others in of the block; None where it is not shared."""
 
     leaf: ImageColumn | Column | Computed
     by: int
@@ -167,7 +167,7 @@ class _Block:
             self._found[hole.key] = found
             return found
         records = np.flatnonzero(of == place).astype(np.int32)
-        return values_fragment(spread(computed(leaf, self._columns, records), records, len(of)))
+        return values_fragment(spread(computed(leaf, self._columns, records, as_shown=True), records, len(of)))
 
     def _image(self, leaf: ImageColumn) -> Fragment:
         plan, texts = leaf.column, self._columns.texts(leaf)

@@ -1,0 +1,34 @@
+"""The columns of rows, for transforms that change those of some types wherever rows are. Pure, any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tailrace.records.layout import Constant, Member, Node, RecordLayout, Struct
+from tailrace.transforms.nodes import is_envelope, opened
+
+
+def with_columns(record: RecordLayout, changed: Callable[[Node], Node]) -> RecordLayout:
+    """The record with what `changed` makes of each column: of the images of an event, or of a row that is the value."""
+    value = record.value
+    if not isinstance(value, Struct):
+        return record
+    if not is_envelope(record):
+        return replace(record, value=_row(value, changed))
+    for image in ("before", "after"):
+        row = value.part(image)
+        if row is not None:
+            value = value.with_part(image, _row(row, changed))
+    return replace(record, value=value)
+
+
+def _row(row: Node, changed: Callable[[Node], Node]) -> Node:
+    row = opened(row)
+    if isinstance(row, Constant) and row.type.connect == "struct":
+        # a row that is not there has the types of one that is
+        members = tuple(Member(field.name, changed(Constant(None, field.type))) for field in row.type.fields)
+        return replace(row, type=replace(row.type, fields=Struct(members).type.fields))
+    if not isinstance(row, Struct):
+        return row
+    return replace(row, members=tuple(Member(member.name, changed(member.node)) for member in row.members))

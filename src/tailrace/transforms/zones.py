@@ -1,0 +1,249 @@
+"""TimezoneConverter: timestamps of events in another time zone.
+
+An instant is shown at the zone's offset. A timestamp without a zone is taken as the zone's wall time, so it moves by
+minus the offset. Either time the offset is that of the wall time which the clock shows in UTC, as Debezium has it: an
+instant within hours of a change of clocks may have the offset from before it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.config.timezone import timezone
+from tailrace.errors import ConfigError
+from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayout, Struct
+from tailrace.records.transform import Rewritten, Varying, by_distinct
+from tailrace.transforms.given import Given
+from tailrace.transforms.nodes import is_envelope
+from tailrace.values.timestamps import iso_instant
+
+Int64s = npt.NDArray[np.int64]
+
+_DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
+_WALL = (f"{_DEBEZIUM}Timestamp", f"{_DEBEZIUM}MicroTimestamp", f"{_DEBEZIUM}NanoTimestamp", f"{_CONNECT}Timestamp")
+_INSTANT, _CLOCK = f"{_DEBEZIUM}ZonedTimestamp", f"{_DEBEZIUM}ZonedTime"
+_EPOCHS = {"ts_ms": 1000, "ts_us": 1_000_000, "ts_ns": 1_000_000_000}
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY = 86_400
+_PARTS = ("before", "after", "source")
+_TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d(?::\d\d)?)")
+# ISO texts have years of four digits between these seconds.
+_YEAR_0, _YEAR_10000 = -62_167_219_200, 253_402_300_800
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which fields a rule is about: `place` is source, topic, or empty where either may have the name. An empty `field`
+    stands for all; `part` is before, after or source, or empty for both images."""
+
+    place: str
+    name: str
+    part: str
+    field: str
+
+    def of(self, topic: str, table: str | None) -> bool:
+        """Whether the rule is about the events of a table for a topic."""
+        if self.place == "topic":
+            return self.name == topic
+        return self.name == table if self.place or table is not None else self.name == topic
+
+    def names(self, part: str, field: str) -> bool:
+        """Whether the rule is about this field of a part of the event."""
+        if not self.field:
+            return part != "source"
+        return self.field == field and (self.part == part if self.part else part != "source")
+
+
+def rules(texts: tuple[str, ...]) -> tuple[Rule, ...]:
+    """The rules of a list. Raises ConfigError."""
+    found: list[Rule] = []
+    place = ""
+    for text in texts:
+        parts = [part.strip() for part in text.split(":")]
+        if parts[0] in ("source", "topic") and len(parts) > 1:
+            place = parts.pop(0)
+        elif len(parts) == 1 and not place:
+            raise ConfigError(f"{text!r} is no rule.", "Write source:table, topic:topic or name:field.")
+        if len(parts) > 2 or not all(parts):
+            raise ConfigError(f"{text!r} is no rule.", "Write source:table:field, topic:topic:field or name:field.")
+        field = parts[1] if len(parts) == 2 else ""
+        part, dot, rest = field.partition(".")
+        whole = (part, rest) if dot and part in _PARTS else ("", field)
+        found.append(Rule(place, parts[0], *whole))
+    return tuple(found)
+
+
+@lru_cache(maxsize=16)
+def _zone(name: str) -> dt.tzinfo:
+    return timezone(name)
+
+
+def _offsets(zone: dt.tzinfo, seconds: Int64s) -> Int64s:
+    """The zone's offset in seconds at each instant, in seconds since 1970. It is the same within an hour's quarter."""
+    quarters, which = np.unique(seconds // 900, return_inverse=True)
+    return np.array([_offset(zone, int(quarter) * 900) for quarter in quarters], np.int64)[which.reshape(-1)]
+
+
+def _offset(zone: dt.tzinfo, second: int) -> int:
+    # zones have no rules beyond the years of Python's datetime; the nearest year stands for them
+    second = min(max(second, _YEAR_0 + 400 * _DAY), _YEAR_10000 - 400 * _DAY)
+    moment = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(seconds=second)
+    found = moment.astimezone(zone).utcoffset()
+    assert found is not None
+    return round(found.total_seconds())
+
+
+def _wall_offsets(zone: dt.tzinfo, seconds: Int64s) -> Int64s:
+    """The offset that the zone's wall times have: the earlier one where a time is there twice or is left out."""
+    before, after = _offsets(zone, seconds - _DAY), _offsets(zone, seconds + _DAY)
+    if (before == after).all():
+        return before
+    holds = _offsets(zone, seconds - before) == before
+    later = _offsets(zone, seconds - after) == after
+    return np.where(holds | ~later, before, after)
+
+
+def _as_wall_time(zone: str, values: pa.Array) -> pa.Array:
+    """Timestamps without a zone, read as the zone's wall time."""
+    unit = _PER_SECOND[values.type.unit]
+    numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
+    moved = numbers - _wall_offsets(_zone(zone), numbers // unit) * unit
+    nulls = values.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(moved, pa.int64(), mask=nulls).cast(values.type)
+
+
+def _shifted(zone: str, unit: int, values: pa.Array) -> pa.Array:
+    """Numbers since 1970, moved by the zone's offset."""
+    numbers = pc.fill_null(values, 0).to_numpy()
+    moved = numbers + _wall_offsets(_zone(zone), numbers // unit) * unit
+    return pa.array(moved, pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False))
+
+
+def _at_offset(zone: str, values: pa.Array) -> pa.Array:
+    """Instants as ISO texts at the zone's offset, with as many digits of the second's fraction as they need."""
+    numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
+    offsets = _wall_offsets(_zone(zone), numbers // 1_000_000)
+    local = numbers + offsets * 1_000_000
+    texts = pc.strftime(pa.array(local).cast(pa.timestamp("us")), "%Y-%m-%dT%H:%M:%S")
+    texts = pc.replace_substring_regex(texts, r"\.?0+$", "", max_replacements=1)
+    seconds = local // 1_000_000
+    far = (seconds < _YEAR_0) | (seconds >= _YEAR_10000)
+    whole = local % 1_000_000 == 0
+    # where there is no fraction, the zeros that went were of the seconds
+    plain = pc.strftime(pa.array(seconds).cast(pa.timestamp("s")), "%Y-%m-%dT%H:%M:%S")
+    texts = pc.if_else(pa.array(whole), plain, texts)
+    if far.any():
+        own = [iso_instant(int(us), None)[:-1] if one else None for us, one in zip(local, far, strict=True)]
+        texts = pc.if_else(pa.array(far), pa.array(own, pa.string()), texts)
+    ends, which = np.unique(offsets, return_inverse=True)
+    suffixes = pa.array([_offset_text(int(end)) for end in ends]).take(pa.array(which.reshape(-1)))
+    found = pc.binary_join_element_wise(texts, suffixes, "")
+    return pc.if_else(values.is_valid(), found, None)
+
+
+def _offset_text(offset: int) -> str:
+    if not offset:
+        return "Z"
+    sign, size = ("-", -offset) if offset < 0 else ("+", offset)
+    text = f"{sign}{size // 3600:02}:{size // 60 % 60:02}"
+    return f"{text}:{size % 60:02}" if size % 60 else text
+
+
+def _clock_at_offset(zone: str, values: pa.Array) -> pa.Array:
+    """Times of a day with an offset, at the offset that the zone has now."""
+    now = round(dt.datetime.now(dt.UTC).timestamp())
+    return by_distinct(partial(_clock, _offset(_zone(zone), now)), pa.string(), values)
+
+
+def _clock(offset: int, text: str) -> str:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return text
+    hours, minutes, seconds = (int(part) for part in found.groups()[:3])
+    was = 0
+    if found[5] != "Z":
+        parts = [int(part) for part in found[5][1:].split(":")] + [0]
+        was = (parts[0] * 3600 + parts[1] * 60 + parts[2]) * (-1 if found[5][0] == "-" else 1)
+    second = (hours * 3600 + minutes * 60 + seconds - was + offset) % _DAY
+    fraction = (found[4] or "").rstrip("0").rstrip(".")
+    return f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}{fraction}{_offset_text(offset)}"
+
+
+@dataclass(frozen=True, slots=True)
+class TimezoneConverter:
+    """See records.transform.Transform. `includes` tells whether the rules name what is converted, or what is not."""
+
+    zone: str
+    rules: tuple[Rule, ...]
+    includes: bool
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> Rewritten:
+        if not is_envelope(record):
+            return record
+        if not isinstance(record.topic, str):
+            return Varying(record.topic, lambda topic: self._converted(record, topic))
+        return self._converted(record, record.topic)
+
+    def _converted(self, record: RecordLayout, topic: str) -> RecordLayout:
+        value = record.value
+        assert isinstance(value, Struct)
+        source = value.part("source")
+        table = source.part("table") if isinstance(source, Struct) else None
+        named = str(table.value) if isinstance(table, Constant) else None
+        mine = tuple(rule for rule in self.rules if rule.of(topic, named))
+        for part in _PARTS:
+            found = value.part(part)
+            if isinstance(found, Struct):
+                value = value.with_part(part, self._part(part, found, mine))
+        return replace(record, value=value)
+
+    def _part(self, part: str, struct: Struct, mine: tuple[Rule, ...]) -> Struct:
+        members = []
+        for member in struct.members:
+            named = any(rule.names(part, member.name) for rule in mine)
+            wanted = named if self.includes or part == "source" else not named
+            if part == "source" and not self.includes:
+                wanted = False
+            members.append(Member(member.name, self._field(part, member) if wanted else member.node))
+        return replace(struct, members=tuple(members))
+
+    def _field(self, part: str, member: Member) -> Node:
+        node, name = member.node, member.node.type.name
+        if isinstance(node, Struct):
+            return node
+        if part == "source":
+            unit = _EPOCHS.get(member.name)
+            return node if unit is None else Computed((node,), partial(_shifted, self.zone, unit), node.type)
+        if name in _WALL:
+            return Computed((node,), partial(_as_wall_time, self.zone), node.type)
+        if name == _INSTANT:
+            return Computed((node,), partial(_at_offset, self.zone), node.type, shown=True)
+        return Computed((node,), partial(_clock_at_offset, self.zone), node.type) if name == _CLOCK else node
+
+
+def timezone_converter(options: Mapping[str, str]) -> TimezoneConverter:
+    """The transform that the options describe. Raises ConfigError."""
+    given = Given(options)
+    zone = given.required("converted.timezone")
+    try:
+        _zone(zone)
+    except ValueError as error:
+        raise ConfigError(f"converted.timezone {error}.", "Write a region or an offset.") from None
+    included, excluded = given.names("include.list"), given.names("exclude.list")
+    if included and excluded:
+        raise ConfigError("include.list and exclude.list exclude each other.", "Give one of them.")
+    made = TimezoneConverter(zone, rules(included or excluded), bool(included))
+    given.done()
+    return made
