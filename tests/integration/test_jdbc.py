@@ -172,6 +172,8 @@ def test_other_keys_and_modes(database: Database, stream_to: Callable[..., Strea
     simple = put("u", 5, "d") | {"key": document({"type": "int32", "optional": False}, 5)}
     stream_to(database, primitive).batch([simple])
     assert rows_of(database) == [(5, "d")]
+    with pytest.raises(SinkError, match=r"it lacks a field of primary\.key\.fields"):
+        stream_to(database, primitive | {"primary.key.fields": "other"}).batch([put("u", 5, "e")])
 
 
 def test_fields_are_chosen(database: Database, stream_to: Callable[..., Stream]) -> None:
@@ -260,7 +262,7 @@ def test_a_server_that_is_away_and_a_login_that_is_refused(database: Database, t
             started(sink, tmp_path)
         assert "hush" not in str(failed.value)
     sink = made(database, connection_username="nobody_of_that_name")
-    with pytest.raises((SinkError, ConnectionFailed), match="nobody_of_that_name"):
+    with pytest.raises(SinkError, match=r"refuses: .*nobody_of_that_name.*connection\.username"):
         started(sink, tmp_path)
 
 

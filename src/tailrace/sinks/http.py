@@ -25,8 +25,9 @@ _KNOWN = (
 _OF_THE_RECORD = frozenset((400, 409, 413, 422, 431))
 _UNAUTHORIZED = 401
 
-_MEDIA = {"json": "application/json", "cloudevents": "application/cloudevents+json"}
-_MEDIA_BATCH = {"json": "application/json", "cloudevents": "application/cloudevents-batch+json"}
+# A text is nearly always the JSON of an outbox; in an array it has to be.
+_MEDIA = {"json": "application/json", "string": "application/json", "cloudevents": "application/cloudevents+json"}
+_MEDIA_BATCH = _MEDIA | {"cloudevents": "application/cloudevents-batch+json"}
 
 
 class HttpSink(OneWriter):
@@ -65,7 +66,8 @@ class HttpSink(OneWriter):
 
     def adopt(self, source: Config) -> None:
         super().adopt(source)
-        form = format_of(source["value.converter"]).rpartition(".")[2].lower().removesuffix("converter")
+        form = format_of(source["value.converter"]).rpartition(".")[2].lower()
+        form = form.removesuffix("converter").removeprefix("simple")
         if self._batches and form not in _MEDIA_BATCH:
             raise SinkError(
                 "debezium.sink.http.batch.enabled = true is not supported with values that are not JSON.",

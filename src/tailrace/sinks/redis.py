@@ -172,7 +172,7 @@ class RedisSink(OneWriter):
             lines = bytes(self._opened().call("INFO", "memory")).decode().splitlines()
             found = dict(line.split(":", 1) for line in lines if ":" in line)
             limit = int(found.get("maxmemory", 0)) or self._limit
-            if not limit or int(found["used_memory"]) < limit * self._share:
+            if not limit or int(found.get("used_memory", 0)) < limit * self._share:
                 return
             if not told:
                 told = True

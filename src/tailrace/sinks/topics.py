@@ -142,7 +142,7 @@ class Topics:
                     made = jvm.java.util.Collections.singletonList(self._topic(jvm, topic))
                     self._await(client.createTopics(made).all(), seconds, topic)
         except Py4JJavaError as error:
-            raise self._failure(error, "") from None
+            raise self._failure(error, "") or error from None
         finally:
             if client is not None:
                 client.close()
@@ -153,7 +153,7 @@ class Topics:
         except Py4JJavaError as error:
             # Another pipeline, or the broker itself, may have been faster.
             if _EXISTS not in str(error):
-                raise self._failure(error, topic) from None
+                raise self._failure(error, topic) or error from None
 
     def _topic(self, jvm: Any, topic: str) -> Any:
         group = next(group for group in self._groups if group.has(topic))
@@ -172,13 +172,14 @@ class Topics:
                 properties.put(name, text)
         return properties
 
-    def _failure(self, error: Py4JJavaError, topic: str) -> Exception:
-        """What an exception of the client means; itself, where it is none that is known."""
+    def _failure(self, error: Py4JJavaError, topic: str) -> SinkError | ConnectionFailed | None:
+        """What an exception of the client means; None where it is not about `topic`: the sink knows those of logins."""
         said = [(kind, words) for kind, words in _SAID.findall(str(error)) if kind != "KafkaException"]
-        if not said and _TOO_SLOW not in str(error):
-            return error  # type: ignore[no-any-return]
         kind, words = said[-1] if said else ("", "")
-        if not said or kind in _PASSING:
+        is_slow = kind in _PASSING or (not said and _TOO_SLOW in str(error))
+        if not is_slow and not (said and topic):
+            return None
+        if is_slow:
             why = words or "no broker answers in time"
             return ConnectionFailed(
                 f"Kafka could not be asked for its topics: {why.rstrip('.')}.",
@@ -187,6 +188,4 @@ class Topics:
         remedy = f"Check topic.creation.{next(group.name for group in self._groups if group.has(topic))}.*."
         if "Authorization" in kind:
             remedy = "Give the user of the producer the right to create topics, or make the topic by hand."
-        elif "Authentication" in kind:
-            remedy = "Check debezium.sink.kafka.producer.sasl.*."
         return SinkError(f"Kafka does not make the topic {topic}: {words.rstrip('.') or kind} ({kind}).", remedy)

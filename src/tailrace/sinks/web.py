@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where requests go. `shown` is the URL without what may hold a secret."""
+    """Where requests go. `shown` is the server alone: path and query may hold a secret."""
 
     scheme: str
     host: str
@@ -45,7 +45,7 @@ class Address:
             raise ValueError("has characters that must be percent-encoded")
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        shown = f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path or '/'}"
+        shown = f"{parts.scheme}://{host}{f':{port}' if port else ''}"
         return cls(parts.scheme.lower(), parts.hostname, port, target, shown)
 
 

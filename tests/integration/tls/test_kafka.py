@@ -243,12 +243,22 @@ def test_the_producer_writes_to_brokers_that_are_known_and_know_the_user(
     judge(cases, found)
 
 
-@pytest.mark.parametrize("name", ["SCRAM-SHA-256, good", "SCRAM-SHA-256, Authentication failed"])
+LOGINS = ["SCRAM-SHA-256, good", "SCRAM-SHA-256, Authentication failed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "creates"),
+    [*((name, False) for name in LOGINS), *((name, True) for name in (*LOGINS, "good", "authority", "no file"))],
+)
 def test_a_stream_is_written_after_a_login(
-    name: str, spark: SparkSession, broker: Broker, files: Files, rows: str, tmp_path: Path
+    name: str, creates: bool, spark: SparkSession, broker: Broker, files: Files, rows: str, tmp_path: Path
 ) -> None:
+    """Where topics are made first, the client that makes them meets the same."""
     case = producer_cases(broker, files)[name]
-    sink = sinks.open("kafka", {f"producer.{option}": text for option, text in case.options.items()})
+    creation = {f"topic.creation.default.{what}": "1" for what in ("partitions", "replication.factor") if creates}
+    options = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+    producer = {f"producer.{option}": text for option, text in case.options.items()}
+    sink = sinks.open("kafka", producer, parse("postgres", options | creation))
     frame = spark.readStream.schema(spark.read.parquet(rows).schema).parquet(rows)
     query = sink.start(frame, tmp_path / "checkpoint", {"availableNow": True})
     if not case.message:

@@ -89,14 +89,15 @@ def test_a_request_is_tried_again_in_its_place(
         stream_to(server, tmp_path).batch(rows)
     assert server.bodies == [rows[0]["value"]] * 5 + [rows[1]["value"]]
     assert "status 503; try 1 of 5 follows" in caplog.text
-    assert "k=v" not in caplog.text
+    assert server.url in caplog.text
+    assert "/in" not in caplog.text
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, ConnectionFailed), (429, ConnectionFailed), (404, SinkError)])
 def test_tries_come_to_an_end(server: WebServer, tmp_path: Path, status: int, kind: type[Exception]) -> None:
     server.answers = always(status)
     stream = stream_to(server, tmp_path, retries="2")
-    with pytest.raises(kind, match=rf"{server.url}/in has not taken a record in 3 tries: status {status}\."):
+    with pytest.raises(kind, match=rf"{server.url} has not taken a record in 3 tries: status {status}\."):
         stream.batch([row("t", 1), row("t", 2)])
     assert len(server.requests) == 3
     # The next start begins with the batch once more: nothing was passed over.
@@ -320,7 +321,7 @@ def test_a_server_that_gives_no_token(
     options = {"authentication.type": "jwt", f"{area}url": server.url, f"{area}username": "u", f"{area}password": "pw"}
     sink = sinks.open("http", {"url": server.url, "retries": "1", **QUICK, **options})
     assert isinstance(sink, HttpSink)
-    with pytest.raises(kind, match=rf"/auth/authenticate gives no token: {words}\.") as failed:
+    with pytest.raises(kind, match=rf"{server.url} gives no token: {words}\.") as failed:
         started(sink, tmp_path).batch([row("t", 1)])
     assert "hush" not in str(failed.value)
 

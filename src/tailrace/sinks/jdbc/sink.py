@@ -42,6 +42,7 @@ _REFUSED = {
 }
 _ROWS = frozenset(("c", "u", "r", "d", "t", "tombstone"))
 _QUARANTINE = "quarantine"
+_LOGIN = re.compile(r'FATAL: +(?:password authentication failed|(?:role|database) ".*" does not exist|no pg_hba)')
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 
 # Classes of SQLSTATE: what passes by itself (connections, shutdowns, conflicts of transactions, lack of resources), and
@@ -124,7 +125,7 @@ class JdbcSink(OneWriter):
         events = EventSettings.from_options(source)
         self._hidden = placeholders(events.placeholder)
         lacking = ""
-        if (events.value_format, events.key_format) != ("json", "json"):
+        if {getattr(one, "name", one) for one in (events.value_format, events.key_format)} != {"json"}:
             lacking = "keys and values as JSON: debezium.format.key and debezium.format.value = json"
         elif not events.value_schemas_enable or (self._keys == "record_key" and not events.key_schemas_enable):
             lacking = "schemas in keys and values: debezium.format.schemas.enable = true"
@@ -274,7 +275,7 @@ class JdbcSink(OneWriter):
                 raise Unreadable("it has no key")
             key = self._reader.read(bytes(record["key"]), f"{record['topic']}\0key")
             found = self._of_the_key(key)
-        if self._key_fields and not (self._keys == "record_key" and len(found) == 1):
+        if self._key_fields:
             wanted = [self._folded(name) for name in self._key_fields]
             found = [cell for cell in found if cell.name in wanted]
             if len(found) < len(wanted):
@@ -330,6 +331,9 @@ class JdbcSink(OneWriter):
     def _failed(self, error: psycopg.Error) -> ConnectionFailed | SinkError:
         state = error.sqlstate or ""
         place = f"{self._login['host']}:{self._login['port']}"
+        if not state and _LOGIN.search(str(error)):
+            # What the server says before there is a session comes without its code.
+            state = "28"
         if not state or state.startswith(_PASSING):
             return ConnectionFailed(
                 f"The database at {place} cannot be used: {_reason(error)}.",
@@ -337,7 +341,7 @@ class JdbcSink(OneWriter):
             )
         remedy = "Check debezium.sink.jdbc.*, the table and the user's rights."
         if state.startswith("28"):
-            remedy = "Check debezium.sink.jdbc.connection.username and connection.password."
+            remedy = "Check debezium.sink.jdbc.connection.url, connection.username and connection.password."
         return SinkError(f"The database at {place} refuses: {_reason(error)}.", remedy)
 
 
@@ -356,7 +360,11 @@ def _login(settings: Settings) -> dict[str, str]:
     except ValueError as fault:
         raise settings.wrong("connection.url", str(fault)) from None
     given = {"user": settings.text("connection.username"), "password": settings.given.get("connection.password", "")}
-    return {"application_name": "tailrace"} | found | {name: text for name, text in given.items() if text}
+    return (
+        {"application_name": "tailrace", "connect_timeout": "10"}
+        | found
+        | {name: text for name, text in given.items() if text}
+    )
 
 
 def _reason(error: psycopg.Error) -> str:
