@@ -153,8 +153,7 @@ def test_a_servers_file_stays_one_with_its_references(tmp_path: Path, capsys: py
     said = capsys.readouterr().out
     for line in (
         "kept            debezium.source.database.password, which refers to what is not there; a run needs it",
-        "translated      debezium.source.producer.override.compression.type → "
-        "debezium.sink.kafka.producer.compression.type: ",
+        "without effect  debezium.source.producer.override.compression.type: beside a connector of Kafka Connect",
         "translated      debezium.format.value → debezium.format.value = json: it is the same JSON",
         "without effect  table.include.list: Debezium Server reads no such entry",
         "without effect  quarkus.log.level: it configures Debezium Server's own runtime",
@@ -164,14 +163,15 @@ def test_a_servers_file_stays_one_with_its_references(tmp_path: Path, capsys: py
         assert line in said
     written = parse_properties((tmp_path / "application.tailrace.properties").read_text())
     assert written["debezium.source.database.password"] == "${env:NOWHERE_TO_BE_FOUND}"
-    assert written["debezium.sink.kafka.producer.compression.type"] == "zstd"
+    assert written["debezium.sink.kafka.producer.bootstrap.servers"] == "k:9092"
     assert written["debezium.source.event.format"] == "3"
     assert not {"table.include.list", "quarkus.log.level"} & written.keys()
 
 
 def test_a_value_that_nobody_knows_yet_is_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names = ("database.hostname", "database.dbname", "database.user", "topic.prefix", "table.include.list",
-             "decimal.handling.mode", "max.batch.size", "tombstones.on.delete", "slot.name")  # fmt: skip
+             "decimal.handling.mode", "max.batch.size", "tombstones.on.delete", "slot.name", "message.key.columns",
+             "signal.data.collection", "transforms", "column.mask.with.5.chars")  # fmt: skip
     references = {name: f"${{env:NOT_{number}_HERE}}" for number, name in enumerate(names)}
     path = write(tmp_path, {"name": "shop", "config": CONNECTOR | references})
     assert cli.main(["check", "--offline", str(path)]) == 0
@@ -189,13 +189,39 @@ def test_what_another_program_is_to_replace_is_no_fault(tmp_path: Path, capsys: 
     assert capsys.readouterr().out.count("refers to what is not there.") == 2
 
 
-def test_a_mongodb_string_that_nobody_knows_yet_is_no_fault(tmp_path: Path) -> None:
+def test_options_of_mongodb_that_nobody_knows_yet_are_no_fault(tmp_path: Path) -> None:
     config = {
         "connector.class": "io.debezium.connector.mongodb.MongoDbConnector",
         "mongodb.connection.string": "${env:NOT_HERE}",
         "topic.prefix": "p",
+        "capture.scope": "database",
+        "capture.target": "${env:NOT_HERE}",
+        "cursor.pipeline": "${env:NOT_HERE}",
     }
     assert cli.main(["check", "--offline", str(write(tmp_path, config))]) == 0
+
+
+def test_a_database_that_nobody_knows_yet_is_no_fault_under_its_older_name(tmp_path: Path) -> None:
+    config = {
+        "connector.class": "io.debezium.connector.sqlserver.SqlServerConnector",
+        "database.hostname": "h",
+        "database.user": "u",
+        "database.dbname": "${env:NOT_HERE}",
+        "database.server.name": "s",
+    }
+    path = str(write(tmp_path, config))
+    assert cli.main(["check", "--offline", path]) == 0
+    assert cli.main(["migrate", path]) == 0
+
+
+def test_a_connectors_own_producer_becomes_the_sinks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sink = {"debezium.sink.type": "kafka", "debezium.sink.kafka.producer.bootstrap.servers": "k:9092"}
+    path = write(tmp_path, CONNECTOR | sink | {"producer.override.compression.type": "zstd"})
+    assert cli.main(["migrate", "--write", str(path)]) == 0
+    line = "translated      producer.override.compression.type → debezium.sink.kafka.producer.compression.type: "
+    assert line in capsys.readouterr().out
+    written = json.loads((tmp_path / "connector.tailrace.json").read_text())
+    assert written["debezium.sink.kafka.producer.compression.type"] == "zstd"
 
 
 def test_an_address_that_is_not_there_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

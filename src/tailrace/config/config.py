@@ -187,9 +187,14 @@ def config_error(faults: Sequence[str]) -> ConfigError:
 
 
 def _likeness(one: str, other: str) -> float:
-    """How much two names are alike, from 0 to 1, also where their words stand in another order."""
-    pairs = ((one, other), (".".join(sorted(one.split("."))), ".".join(sorted(other.split(".")))))
-    return max(difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs)
+    """How much two names are alike, up to 1, also where their words stand in another order; 0 for less than _LIKE."""
+    found = 0.0
+    for pair in ((one, other), (".".join(sorted(one.split("."))), ".".join(sorted(other.split("."))))):
+        matcher = difflib.SequenceMatcher(None, *pair)
+        # the first two bounds are cheap, for a name of any length
+        if matcher.real_quick_ratio() >= _LIKE and matcher.quick_ratio() >= _LIKE:
+            found = max(found, matcher.ratio())
+    return found
 
 
 class _Reading:
@@ -351,7 +356,7 @@ class _Reading:
         values.update(given)
         values["event.format"] = event_format
         for name in options.required:
-            if not values[name]:
+            if not values[name] and self._written.get(name) not in self._unknown:
                 self.faults.append(f"{name} is missing")
         if not values["topic.prefix"]:
             named = values.get("database.names") or [values.get("database.dbname")]

@@ -126,7 +126,8 @@ CONNECT = (
            pattern=r"topic\.creation\.[^.]+\..+"),
     Option("producer.override.<option>", Kind.SECRET, "Options of the worker's producer for this connector.",
            pattern=r"producer\.override\..+",
-           notice="in a file whose sink is kafka they are the sink's; elsewhere there is no producer of Kafka's"),
+           notice="beside a connector of Kafka Connect whose sink is kafka they are the sink's; elsewhere there is no "
+           "producer of a worker's"),
     Option("admin.override.<option>", Kind.SECRET, "Options of the worker's admin client and consumer.",
            pattern=r"(admin|consumer)\.override\..+", notice=_SINKS_OWN),
 )  # fmt: skip

@@ -343,6 +343,8 @@ class _Sorting:
             self._unknown(entry, f"{entry} is not an entry of Debezium Server")
 
     def _option(self, name: str, entry: str, text: str) -> None:
+        if name in self.options and self.options[name] != text:
+            self._pass_over(self.origins[name], f"{entry} says otherwise, and comes later")
         self.options[name] = text
         self.origins[name] = entry
 
@@ -382,10 +384,10 @@ class _Sorting:
             self._unknown(entry, f"{entry} does not belong to the sink {self._sink_type}")
 
     def _take_producers(self) -> None:
-        """Hand the options of a connector's own producer to the sink, where that has one."""
+        """Hand the options of a connector's own producer to the sink, where that has one. Only a worker reads them."""
         for name in [name for name in self.options if name.lower().startswith(_OVERRIDE)]:
             option = f"producer.{name[len(_OVERRIDE) :]}"
-            if self._sink_type == "kafka" and option not in self._sink_options:
+            if self._sink_type == "kafka" and not self.is_servers and option not in self._sink_options:
                 self._sink_options[option] = self.options.pop(name)
                 entry = self.origins.pop(name)
                 becomes = f"debezium.sink.kafka.{option}"

@@ -96,12 +96,11 @@ class Option:
 
     @property
     def stand_in(self) -> Any:
-        """A value for an option that is given with a text which nobody knows yet."""
-        if self.default is not None and self.default != []:
+        """A value for an option that is given with a text which nobody knows yet; None where no text would do."""
+        if self.default is not None:
             return self.default
-        if self.choices:
-            return self.choices[0]
-        return _STAND_INS[self.kind]
+        value = self.choices[0] if self.choices else _STAND_INS[self.kind]
+        return None if self.check is not None and self.check(value) else value
 
     def hides(self, name: str) -> bool:
         """Whether the value that was given under `name` is never shown."""
@@ -170,7 +169,7 @@ _STAND_INS: dict[Kind, Any] = {
     Kind.SECRET: "unknown",
     Kind.BOOLEAN: False,
     Kind.INTEGER: 1,
-    Kind.LIST: ["unknown"],
+    Kind.LIST: [],
     Kind.EXPRESSIONS: [],
     Kind.STATEMENTS: [],
     Kind.LETTERS: frozenset(),

@@ -105,8 +105,9 @@ def _foreign(descriptor: Descriptor) -> config.Foreign:
 
 
 def _has(option: Option, name: str) -> bool:
+    """Whether another connector's option has the name; what any driver may have is not said to be that one's."""
     names = (option.name, *option.aliases, *option.deprecated_names)
-    return name in map(str.lower, names) or option.matches(name)
+    return name in map(str.lower, names) or (not option.name.startswith("driver.") and option.matches(name))
 
 
 def read(

@@ -238,6 +238,18 @@ def test_entries_of_the_runtime_may_be_what_others_refer_to(tmp_path: Path, monk
     assert told.startswith("slot.name has no effect: Debezium Server reads no such entry")
 
 
+def test_of_two_entries_for_one_option_the_later_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    text = f"{SERVER}debezium.source.value.converter.schemas.enable=true\n"
+    run = registry.read(write(tmp_path, "application.properties", text))
+    assert run.source["value.converter.schemas.enable"] is True
+    told = [notice for notice in run.notices if notice.startswith("debezium.format.value.schemas.enable has no effect")]
+    assert told == [
+        "debezium.format.value.schemas.enable has no effect: debezium.source.value.converter.schemas.enable says "
+        "otherwise, and comes later."
+    ]
+
+
 def test_a_connectors_own_producer_is_the_sinks(tmp_path: Path) -> None:
     own = {"producer.override.acks": "1", "producer.override.linger.ms": "3"}
     sink = {"debezium.sink.type": "kafka", "debezium.sink.kafka.producer.linger.ms": "7"}

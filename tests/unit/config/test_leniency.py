@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tailrace.config import Config
@@ -123,6 +125,13 @@ def test_an_option_of_another_connector_is_told_with_its_name(connector: str, na
     read = parse(connector, NEEDED[connector] | {name: "x"})
     assert told(read, name).startswith(f"{name} has no effect: it is an option of the connector for {owner}")
     assert name not in read.texts
+
+
+def test_what_a_driver_would_obey_is_no_other_connectors() -> None:
+    # of PostgreSQL's Java driver, to which Debezium hands it
+    for name in ("driver.ssl", "driver.options", "driver.targetServerType", "driver.bogus"):
+        with pytest.raises(ConfigError, match=f"{re.escape(name)} is not an option"):
+            parse("postgres", NEEDED["postgres"] | {name: "true"})
 
 
 @pytest.mark.parametrize("connector", OWN)
