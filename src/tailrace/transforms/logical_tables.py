@@ -9,7 +9,7 @@ from tailrace.columns.logical import STRING
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
-from tailrace.events.names import adjusted
+from tailrace.columns.adjustment import adjusted
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused, Rewritten, Varying
 from tailrace.transforms.given import Given
