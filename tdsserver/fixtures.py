@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tdsserver.process import TestDatabase, TestServer
+
+# Of the driver's native halves the one that comes as a wheel: the other needs unixODBC's library on the machine. The
+# driver looks at it when it is imported for the first time, by whatever test.
+os.environ.setdefault("MSSQL_PYTHON_NATIVE_PROVIDER", "mssql-odbc")
 
 
 @pytest.fixture(scope="session")

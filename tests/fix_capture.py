@@ -107,7 +107,7 @@ def dispatch_clock(monkeypatch: pytest.MonkeyPatch) -> StillClock:
 
 
 class Capture:
-    """One query over `database`, named as in the documents: its server is PostgreSQL_server, in the 1.7 form."""
+    """One query over `database`, named as in the documents: its server is PostgreSQL_server, in the 1.7 format."""
 
     def __init__(self, database: Database, **options: str) -> None:
         names = {"database.server.name": "PostgreSQL_server", "slot.name": f"slot_{database.name}"[:60]}

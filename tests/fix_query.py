@@ -20,7 +20,7 @@ from tailrace.connectors.postgres.snapshot.session import read_chunk
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal, SnapshotTask
 from tailrace.connectors.registry import parse
 from tailrace.events.settings import EventSettings
-from tailrace.log.beside import BoundaryTask, HeartbeatTask, NoticeTask
+from tailrace.log.beside import BoundaryTask, HeartbeatTask, NotificationTask
 from tailrace.log.planner import Task
 from tailrace.snapshot.incremental import Notification
 from tests import fix_invariant
@@ -43,7 +43,7 @@ class Query:
         self.boundaries: list[int | None] = []
         self.heartbeats: list[int] = []
         self.messages: list[str] = []
-        self.notices: list[Notification] = []
+        self.notifications: list[Notification] = []
         self.at: list[tuple[int, int]] = []
         self.max_rows: int | None = None
         self.max_bytes: int | None = 64 << 20
@@ -95,8 +95,8 @@ class Query:
                     self.at += [(message.commit_lsn, message.ordinal) for message in found]
                 elif isinstance(task, HeartbeatTask):
                     self.heartbeats.append(task.at_ms)
-                elif isinstance(task, NoticeTask):
-                    self.notices += [notice for notice, _ in task.notices]
+                elif isinstance(task, NotificationTask):
+                    self.notifications += [notification for notification, _ in task.notifications]
             self.changes.extend(changes)
             self.committed, self.planned = self.planned, None
         return True

@@ -24,7 +24,7 @@ Offsets = npt.NDArray[np.int32]
 
 
 class ExceedsArrow(ConversionError):
-    """The texts of one column of a block, or its records, have more bytes than the offsets of an array can tell."""
+    """The texts of one column of a block, or its records, have more bytes than the offsets of an array can count."""
 
 
 @intrinsic

@@ -86,6 +86,7 @@ class Pipeline:
         from tailrace.spark import register
         from tailrace.spark.cluster import LOCAL, demand_shared
         from tailrace.spark.session import session
+        from tailrace.spark.warm import warm
 
         if self.query is not None:
             raise TailraceError("The pipeline was started before.", "Make a new one.")
@@ -102,6 +103,7 @@ class Pipeline:
                     master=self._master or LOCAL,
                     keep=keep,
                 )
+                warm(self._spark, find(self.run.source.connector).loaded)
             if self.sink.folder is not None:
                 demand_shared(self._spark, self.sink.folder)
             register(self._spark)

@@ -15,7 +15,7 @@ from typing import Any
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.snapshot import signals
-from tailrace.snapshot.channels import written
+from tailrace.snapshot.channel import written
 from tailrace.snapshot.conditions import FORBIDDEN
 from tailrace.snapshot.signals import MalformedSignal, Signal
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +32,6 @@ def with_pymssql(database: TestDatabase) -> Any:
 
 
 def with_mssql_python(database: TestDatabase) -> Any:
-    # The provider that comes as a wheel; the other needs unixODBC's library on the machine.
-    os.environ.setdefault("MSSQL_PYTHON_NATIVE_PROVIDER", "mssql-odbc")
     import mssql_python
 
     server = database.server

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,6 @@ def test_errors_have_their_numbers(number: int, statement: str, sqlserver_databa
 
 def refusal(server: TestServer, database: str, user: str, password: str) -> str:
     """The error that a login ends with. By Microsoft's driver: python-tds tries again until its time is up."""
-    os.environ.setdefault("MSSQL_PYTHON_NATIVE_PROVIDER", "mssql-odbc")
     import mssql_python
 
     with pytest.raises(mssql_python.Error) as caught:
@@ -208,7 +206,6 @@ def test_a_restart_ends_connections_and_keeps_data(sqlserver_database: TestDatab
 
 @pytest.mark.parametrize("encryption", ["optional", "required"])
 def test_clients_are_served_under_tls(encryption: str, tmp_path: Path) -> None:
-    os.environ.setdefault("MSSQL_PYTHON_NATIVE_PROVIDER", "mssql-odbc")
     import mssql_python
 
     with TestServer(encryption, certificate(tmp_path)) as server:

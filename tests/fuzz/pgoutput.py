@@ -82,8 +82,7 @@ def _outcome(decode: Callable[[Segment], ChangeBatch], segment: Segment) -> obje
         batch = decode(segment)
     except DecodeError as error:
         return error.message, error.offset
-    keys = None if batch.old_key_only is None else batch.old_key_only.tolist()
-    return batch.op.tobytes(), _image(batch.before), _image(batch.after), keys
+    return batch.op.tobytes(), _image(batch.before), _image(batch.after)
 
 
 def _row(message: bytes, width: int) -> Insert | Update | Delete | None:

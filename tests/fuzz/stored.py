@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.history import Attributes, Change, ColumnFacts, History, IndexFacts
 from tailrace.connectors.registry import read as read_file
-from tailrace.snapshot.channels import parse
+from tailrace.snapshot.channel import parse
 from tailrace.snapshot.incremental import Collection, Cursor, IncrementalSnapshot, requested
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.signals import ExecuteSnapshot, MalformedSignal, StopSnapshot, read, resolve

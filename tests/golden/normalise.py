@@ -115,7 +115,7 @@ class Normaliser:
         return self._leaf(['"[', *head, ',\\"', ("lsn", match[2]), '\\"]"'])
 
     def _transaction(self, leaf: object, kind: str = "lsn") -> object:
-        """The id of a transaction: its number, in today's form with an LSN, that of a commit's end (`commit`) in END.
+        """The id of a transaction: its number, in today's format with an LSN, that of a commit's end (`commit`) in END.
 
         Whether a commit's end is the next change's LSN depends on the other records that the server writes between.
         """

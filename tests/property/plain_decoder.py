@@ -29,7 +29,6 @@ def plain_decode(segment: Segment) -> ChangeBatch:
     ops = bytearray()
     befores: list[Row | None] = []
     afters: list[Row | None] = []
-    key_only: list[bool] = []
     for index in range(len(segment)):
         message = parse_change(segment, index)
         before: Row | None = None
@@ -51,7 +50,6 @@ def plain_decode(segment: Segment) -> ChangeBatch:
                 ops += b"t"
         befores.append(before)
         afters.append(after)
-        key_only.append(kind == "K")
     before_image = _image(segment.table, befores)
     return ChangeBatch(
         table=segment.table,
@@ -62,7 +60,6 @@ def plain_decode(segment: Segment) -> ChangeBatch:
         transactions=segment.transactions,
         before=before_image,
         after=_image(segment.table, afters),
-        old_key_only=None if before_image is None else np.array(key_only, dtype=np.bool_),
     )
 
 

@@ -150,7 +150,6 @@ def plain_batch(batch: ChangeBatch) -> object:
         batch.ordinal.tolist(),
         plain_image(batch.before),
         plain_image(batch.after),
-        None if batch.old_key_only is None else batch.old_key_only.tolist(),
     )
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.gears import Messages
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.log.reading import ReaderSettings
+from tailrace.connectors.postgres.log.reading import ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.protocol.pgoutput import Relation
 from tailrace.connectors.postgres.protocol.position import LogPosition
 from tailrace.connectors.postgres.schema.history import NOTHING, SchemaHistory
@@ -78,10 +78,12 @@ class Simulation:
             None,  # type: ignore[arg-type]
             database="d",
             relations=self.tables,  # type: ignore[arg-type]
-            start=position,
-            visible=self.skip,  # type: ignore[arg-type]
-            numbered_without=frozenset() if self.numbered else None,
-            takes=lambda prefix: prefix == "kept",
+            since=Since(position),
+            wanted=Wanted(
+                visible=self.skip,  # type: ignore[arg-type]
+                numbered_without=frozenset() if self.numbered else None,
+                takes=lambda prefix: prefix == "kept",
+            ),
         )
         self.feed = feed
         self.reader = reader = LogReader(feed)

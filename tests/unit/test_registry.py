@@ -52,6 +52,8 @@ def test_every_part_of_a_connector_is_there(name: str) -> None:
     assert descriptor.format == f"{name}-cdc"
     for part in descriptor.parts.values():
         assert load(part) is not None
+    for module in descriptor.loaded:
+        assert module in descriptor.drivers or load(module) is not None
     module = descriptor.load_prerequisites()
     assert callable(module.demand)
     assert callable(module.check)

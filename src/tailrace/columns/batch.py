@@ -77,7 +77,7 @@ class Transactions:
 class Image:
     """One side of the changes, before or after: one text column per table column.
 
-    `present[i]` tells whether row i has this image at all; None means that every row has it. `columns[j]` is a
+    `present[i]` says whether row i has this image at all; None means that every row has it. `columns[j]` is a
     `binary` array of the values as the server's output functions write them, in the database's encoding (UTF-8);
     null means SQL NULL, or that the log did not carry the column. `unavailable[j]`, where it is not None, marks
     the rows whose value is an unchanged TOAST value that the log did not carry (its text is null).
@@ -100,11 +100,11 @@ class ChangeBatch:
     ordinal[i])` is the position that identifies the event; of change tables `command` and `lsn` stand between the two.
     For snapshot rows (`r`) `marker` says what Debezium's `source.snapshot` shows; None means FALSE throughout.
     `before` and `after` may be None when no row has that image. In an update, `before` is present only if the log
-    carried an old tuple. `old_key_only[i]` tells that the old tuple of row i held only the replica identity's columns.
+    carried an old tuple.
 
     Where transaction metadata is wanted, `total_order` and `table_order` are the numbers, from 1, of the change's
     first event among all captured events of its transaction, and among those of its table. `messages` are the raw
-    messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks tell of the slot,
+    messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks show of the slot,
     None where nothing is known. `serial` is the source block's event_serial_no, an int64 array: null where a block has
     none, None when it has none throughout.
     """
@@ -118,7 +118,6 @@ class ChangeBatch:
     before: Image | None
     after: Image | None
     marker: Bytes | None = None
-    old_key_only: Flags | None = None
     total_order: Int64s | None = None
     table_order: Int64s | None = None
     messages: tuple[Bytes, Int64s] | None = None

@@ -22,10 +22,10 @@ class Column:
     """One column at one schema version.
 
     `type_name` is the server's internal name (`int4`, `bpchar`, `_text` for an array, an enum's own name);
-    `modifier` is the raw type modifier (-1 when there is none). `kind` tells what
+    `modifier` is the raw type modifier (-1 when there is none). `kind` says what
     `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`. `element` is an array's
     element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
-    `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` tells that
+    `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` says that
     the server numbers the rows by it (IDENTITY); schema changes show that.
     """
 
@@ -49,7 +49,7 @@ class TableSchema:
 
     `columns` are those that the log delivers, in the table's order. `key` names the columns of the primary key in
     the key's own order or, without one, of a unique index over NOT NULL columns; empty when there is neither.
-    `any_bytes` tells that the database has no encoding, so that texts that are not UTF-8 are to be expected.
+    `any_bytes` says that the database has no encoding, so that texts that are not UTF-8 are to be expected.
     `replica_identity` is the server's letter (`d`, `n`, `f` or `i`), where it has one. `version` counts from 1 within
     one query.
     """

@@ -94,7 +94,8 @@ class Descriptor:
     offsets. `signal_place` says what a signal becomes there.
 
     `drivers` are the modules that only the connector's room imports, when it first connects, and `requirement` is what
-    pip installs for them; empty where there is no driver. `documents` names the module that is a Documents; ""
+    pip installs for them; empty where there is no driver. `loaded` are the modules that most tasks need, which a
+    worker imports before it has one. `documents` names the module that is a Documents; ""
     where there is none. Connectors over change tables name in `dialect` what makes their Dialect of a Config, and in
     `form` their part of events.
     """
@@ -110,6 +111,7 @@ class Descriptor:
     describe: str
     signal_place: str = "row of the signal table"
     drivers: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
     requirement: str = ""
     documents: str = ""
     dialect: str = ""

@@ -48,7 +48,7 @@ def find(name: str) -> Descriptor:
 
 
 def known() -> list[Descriptor]:
-    """Every connector that can be loaded, tailrace's own first; a warning tells of the others."""
+    """Every connector that can be loaded, tailrace's own first; a warning names the others."""
     return list(_each())
 
 

@@ -1,6 +1,6 @@
 """Admission: each table's schema gets its key and is checked before its events are made. Planner.
 
-Names lose characters on their way into topics, schemas and fields. Two tables that end in one topic are told; two
+Names lose characters on their way into topics, schemas and fields. Two tables that end in one topic are reported; two
 columns of a table that end in one field would hide each other, so that is an error.
 """
 
@@ -38,7 +38,7 @@ class Admission:
         have one field name.
         """
         keyed = self._settings.shaping.keyed(table)
-        self._tell_tables(table.id)
+        self._report_tables(table.id)
         self._check_fields(keyed)
         for column in unmasked(keyed, self._settings, self._form):
             self._warn(
@@ -47,7 +47,7 @@ class Admission:
             )
         return keyed
 
-    def _tell_tables(self, table: TableId) -> None:
+    def _report_tables(self, table: TableId) -> None:
         settings = self._settings
         topic = names.own_topic(settings, table)
         first = self._topics.setdefault(topic, table)
@@ -60,7 +60,7 @@ class Admission:
             self._warn(f"the schemas of the tables {first} and {table} share the name {prefix}")
 
     def _check_fields(self, table: TableSchema) -> None:
-        """Values and keys each need fields of different names; consumers may not tell case, so that is told."""
+        """Values and keys each need fields of different names; consumers may not see case, so that is reported."""
         for plans in (self._form.columns(table, self._settings)[0], self._form.key(table, self._settings)):
             fields: dict[str, str] = {}
             folded: dict[str, str] = {}

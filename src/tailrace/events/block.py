@@ -76,8 +76,8 @@ class BatchColumns:
 class Block:
     """Some records of a batch: those of the changes `low` to `high`. See records.columns.Columns.
 
-    `lost` is told of values that do not fit their column's type, with their number; `now` is the envelope's moment in
-    ns since 1970.
+    `lost` is called with the number of values that do not fit their column's type; `now` is the envelope's moment in ns
+    since 1970.
     """
 
     def __init__(
@@ -136,8 +136,10 @@ class Block:
         assert image is not None
         index = leaf.column.index
         flags = image.unavailable[index]
-        texts = image.columns[index].slice(self.low, self.high - self.low)
-        return Texts(texts, None if flags is None else flags[self.low : self.high])
+        texts, count = image.columns[index], self.high - self.low
+        if count == len(texts):
+            return Texts(texts, flags)
+        return Texts(texts.slice(self.low, count), None if flags is None else flags[self.low : self.high])
 
     def values(self, leaf: Column) -> pa.Array | Same:
         name = leaf.name
@@ -270,7 +272,10 @@ def _repeated(text: str) -> pa.Array:
     return pa.array([text] * MAX_RECORDS, pa.string())
 
 
+@lru_cache(maxsize=8_192)
+def _scalar(text: str) -> pa.Scalar:
+    return pa.scalar(text, pa.string())
+
+
 def _constant(text: str, count: int) -> pa.Array:
-    if count <= _FEW:
-        return pa.array([text] * count, pa.string())
-    return _repeated(text).slice(0, count) if count <= MAX_RECORDS else pa.array([text] * count, pa.string())
+    return _repeated(text).slice(0, count) if _FEW < count <= MAX_RECORDS else pa.repeat(_scalar(text), count)

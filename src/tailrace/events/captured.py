@@ -108,7 +108,7 @@ class _Block:
 
 
 class Described(Protocol):
-    """A column's type as the server's JDBC driver tells it. A module may be one."""
+    """A column's type as the server's JDBC driver reports it. A module may be one."""
 
     def jdbc_type(self, column: TableColumn) -> int:
         """The code of java.sql.Types."""

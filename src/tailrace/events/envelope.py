@@ -74,7 +74,7 @@ def source_layout(table: TableId, settings: EventSettings, form: SourceForm) -> 
 
 
 def transaction_layout(settings: EventSettings) -> Struct:
-    """The block that tells an event's place in its transaction."""
+    """The block that holds an event's place in its transaction."""
     members = (
         Member("id", Column("transaction_name", STRING, RECORD)),
         Member("total_order", Column("total_order", INT64, RECORD)),
@@ -87,9 +87,9 @@ def transaction_layout(settings: EventSettings) -> Struct:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What tells the records of a table apart: `op` is what the envelope says, TOMBSTONE for a tombstone.
+    """What the records of a table differ in: `op` is what the envelope says, TOMBSTONE for a tombstone.
 
-    `before` and `after` tell whether the envelope shows that image, `key` and `header` which image the key and the
+    `before` and `after` say whether the envelope shows that image, `key` and `header` which image the key and the
     other key in a header are of (see `tailrace.events.expansion`), `ordered` whether its place in its transaction is
     known.
     """

@@ -27,7 +27,7 @@ class Records:
     """The records of a batch, in order; one element per record.
 
     `change` is the index of the change; `op` the ASCII code of what the envelope says, TOMBSTONE for a tombstone;
-    `before` and `after` tell whether the envelope shows that image; `key` and `header` where the record's key and
+    `before` and `after` say whether the envelope shows that image; `key` and `header` where the record's key and
     the key in its newkey (AFTER) or oldkey (BEFORE) header come from. `plain`: record i is change i, all with the
     same op, key and images and without headers.
     """
@@ -47,7 +47,7 @@ class Records:
 def expand(batch: ChangeBatch, key_changed: Flags, has_key: bool | Flags, settings: EventSettings) -> Records:
     """The records of `batch`; `key_changed` marks the updates whose old key differs from their new one.
 
-    `has_key` tells of all changes, or of each, whether its table's records have a key.
+    `has_key` says of all changes, or of each, whether its table's records have a key.
     """
     op = batch.op
     count = len(op)

@@ -20,7 +20,7 @@ from tailrace.records.transform import LeftOut, Refused
 
 log = logging.getLogger("tailrace")
 Int32s = npt.NDArray[np.int32]
-# The ops of records, and what their places are multiplied by to leave room for what else tells kinds apart.
+# The ops of records, and what their places are multiplied by to leave room for what else kinds differ in.
 _OPS = (TOMBSTONE, *b"cudrt")
 _ROOM = 36
 _KINDS = len(_OPS) * _ROOM
@@ -77,7 +77,7 @@ class KnownRecords:
 def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords:
     """The records with their kinds, without those that a transform leaves out.
 
-    `ordered` tells whether the places of changes in their transactions are known.
+    `ordered` says whether the places of changes in their transactions are known.
     """
     code = _PLACES[records.op] * np.int32(_ROOM)
     code += records.before * np.int32(18) + records.after * np.int32(9)

@@ -1,4 +1,4 @@
-"""Records of logical messages (`pg_logical_emit_message`), in today's form; 1.7 has none. Worker."""
+"""Records of logical messages (`pg_logical_emit_message`), in today's format; 1.7 has none. Worker."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 def topic(settings: EventSettings, table: TableId) -> str:
     """The topic of a table's records: prefix, schema and table, illegal characters as `_`.
 
-    Where one query reads several databases, today's form has the database before the schema.
+    Where one query reads several databases, today's format has the database before the schema.
 
     A strategy by expression starts from the name without them; what it makes of that stands as it is made. Transforms
     come last: where what they do depends on more than the topic, it is one of several.
@@ -36,7 +36,7 @@ def _legal(topic: str) -> str:
 
 
 def table_field(settings: EventSettings, table: TableId) -> tuple[str, str] | None:
-    """The field that tells in keys which table a record is of, and its value; None where keys have none."""
+    """The field that says in keys which table a record is of, and its value; None where keys have none."""
     naming = settings.naming
     return (naming.key_field, naming.key_value(_physical(settings, table))) if naming.key_field else None
 
@@ -57,7 +57,7 @@ def collection(settings: EventSettings, table: TableId) -> str:
 
 
 def transaction_topic(settings: EventSettings) -> str:
-    """The topic of the records that tell where transactions begin and end."""
+    """The topic of the records that say where transactions begin and end."""
     return _legal(settings.delimiter.join((settings.logical_name, settings.transaction_topic)))
 
 

@@ -34,38 +34,40 @@ def value_schema(settings: EventSettings) -> LogicalType:
         Field("aggregate_type", STRING),
         Field("additional_data", mapping(STRING).with_optional(True)),
     ]
-    if _tells_time(settings):
+    if _shows_time(settings):
         fields.append(Field("timestamp", INT64))
     return struct(*fields, name=names.schema_name(settings, _PREFIX), version=1)
 
 
-def _tells_time(settings: EventSettings) -> bool:
-    """The form of 2.3 has no time; those of 1.x have no notifications, so where one is asked for it is today's."""
+def _shows_time(settings: EventSettings) -> bool:
+    """The format of 2.3 has no time; those of 1.x have no notifications, so where one is asked for it is today's."""
     return settings.generation < (2,) or settings.generation >= (3,)
 
 
 def notification_rows(
-    notices: Sequence[tuple[Notification, int]], settings: EventSettings, position: int | str, ordinal: int = 0
+    notifications: Sequence[tuple[Notification, int]], settings: EventSettings, position: int | str, ordinal: int = 0
 ) -> pa.RecordBatch:
     """One record each, in order, as a batch of `settings.row_schema`; each comes with its time in ms since 1970 UTC.
 
     `position` is where the batch ends, as `position_text` takes it, `ordinal` the number of the first record: the two
     together must not be those of any change. Table, schema and transaction are null. Worker.
     """
-    numbered = enumerate(notices, ordinal)
+    numbered = enumerate(notifications, ordinal)
     return single_rows((_record(one, at_ms, settings, position, at) for at, (one, at_ms) in numbered), settings)
 
 
-def _record(notice: Notification, at_ms: int, settings: EventSettings, position: int | str, ordinal: int) -> Single:
+def _record(
+    notification: Notification, at_ms: int, settings: EventSettings, position: int | str, ordinal: int
+) -> Single:
     value: dict[str, object] = {
-        "id": notice.id,
-        "type": notice.type,
-        "aggregate_type": notice.aggregate,
-        "additional_data": dict(notice.data),
+        "id": notification.id,
+        "type": notification.type,
+        "aggregate_type": notification.aggregate,
+        "additional_data": dict(notification.data),
     }
-    if _tells_time(settings):
+    if _shows_time(settings):
         value["timestamp"] = at_ms
-    key = constants({"id": notice.id}, key_schema(settings))
+    key = constants({"id": notification.id}, key_schema(settings))
     record = RecordLayout(OP, settings.notification_topic, key, constants(value, value_schema(settings)))
     return record, {
         "database": settings.database or None,
@@ -76,12 +78,12 @@ def _record(notice: Notification, at_ms: int, settings: EventSettings, position:
     }
 
 
-def write_to_log(notices: Sequence[tuple[Notification, int]]) -> None:
+def write_to_log(notifications: Sequence[tuple[Notification, int]]) -> None:
     """The channel `log`: one line each at level INFO, whatever level the program's own messages have. Planner."""
     log.setLevel(logging.INFO)
     if not log.hasHandlers():
         # A planner without any logging set up would show warnings only.
         log.addHandler(logging.StreamHandler())
-    for notice, at_ms in notices:
-        named = "".join(f" {name}={value}" for name, value in notice.data)
-        log.info("%s %s id=%s at=%d%s", notice.aggregate, notice.type, notice.id, at_ms, named)
+    for notification, at_ms in notifications:
+        named = "".join(f" {name}={value}" for name, value in notification.data)
+        log.info("%s %s id=%s at=%d%s", notification.aggregate, notification.type, notification.id, at_ms, named)

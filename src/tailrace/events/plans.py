@@ -19,7 +19,7 @@ from tailrace.values.conversion import ColumnPlan, Conversion
 class Types:
     """What a connector knows of columns.
 
-    `conversion` tells how values are shown, None for a type that events leave out; `default` the default's JSON form,
+    `conversion` says how values are shown, None for a type that events leave out; `default` the default's JSON form,
     ABSENT where a schema has none; `optional` whether the field may be null; `declared` what the driver says of types.
     """
 

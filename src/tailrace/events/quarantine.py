@@ -50,7 +50,7 @@ _EXCEEDS_ARROW = "the event would have 2 GiB or more"
 _TOO_LARGE = "the change is larger than event.max.change.bytes"
 # A key with more bytes is not kept of a change that is too large.
 _MOST_KEY = 4096
-_told: set[tuple[str, str]] = set()
+_reported: set[tuple[str, str]] = set()
 
 
 class Unconvertible(Exception):
@@ -129,7 +129,7 @@ def converted_row(
     """The record that stands for a change with a value that cannot be converted, a row of `settings.row_schema`."""
     found = _change(batch, change, form)
     reason = f"column {column.source_name} has a value that does not fit its type in events"
-    batch.warnings.append(tell(found, reason, settings))
+    batch.warnings.append(report(found, reason, settings))
     op = chr(batch.op[change])
     payload = {
         "op": op,
@@ -191,7 +191,7 @@ def too_large(
             f"spark.driver.memory=8g, on a cluster spark.executor.memory too), or set {aside}",
         )
     reason = _EXCEEDS_ARROW if size is None else _TOO_LARGE
-    tell(change, reason, settings)
+    report(change, reason, settings)
     if key is not None and len(key) > _MOST_KEY:
         key = None
     payload = {"op": op, "column": None, "reason": reason, "key": key, "message": b""}
@@ -226,11 +226,11 @@ def _key(key: tuple[ColumnPlan, ...], image: Image | None, change: int) -> str |
     return "{" + ",".join(parts) + "}"
 
 
-def tell(change: Change, reason: str, settings: EventSettings) -> str:
+def report(change: Change, reason: str, settings: EventSettings) -> str:
     """Warn once for each process, table and reason, where the mode is `warn`; what the warning says."""
     table = str(change.table)
     message = f"A change of {table} is put aside on {names.quarantine_topic(settings)}: {reason}, {change}."
-    if settings.processing_failure_mode == "warn" and (table, reason) not in _told:
-        _told.add((table, reason))
+    if settings.processing_failure_mode == "warn" and (table, reason) not in _reported:
+        _reported.add((table, reason))
         log.warning(message)
     return message

@@ -77,14 +77,14 @@ def _numbered_rows(
     plan = table_plan(batch.table, settings, form)
     warn_of_unknown(plan, batch)
     work = _Work.of(batch, TablePlans.one(plan), settings, form, plan.has_key)
-    size = _text_sizes(batch)
     most = settings.most_change_bytes
-    large = np.flatnonzero(np.diff(size) > most).tolist() if 0 < most < int(size[-1]) else []
+    size = _text_sizes(batch, most)
+    large = [] if size is None or not 0 < most < int(size[-1]) else np.flatnonzero(np.diff(size) > most).tolist()
     low = 0
     for change in [*large, len(batch)]:
         for first, last in _blocks(work, size, low, change):
             yield from _block_rows(work, first, last)
-        if change < len(batch) and work.ends[change] < work.ends[change + 1]:
+        if size is not None and change < len(batch) and work.ends[change] < work.ends[change + 1]:
             found = int(size[change + 1] - size[change])
             yield too_large_row(batch, change, found, plan.key, settings, form), np.full(1, change, np.int32)
         low = change + 1
@@ -104,7 +104,7 @@ def rows_of_tables(
     found: list[pa.RecordBatch] = []
     try:
         work = _Work.of(batch, tables, settings, form, has_key)
-        for low, high in _blocks(work, _text_sizes(batch), 0, len(batch)):
+        for low, high in _blocks(work, _text_sizes(batch, 0), 0, len(batch)):
             if work.ends[low] < work.ends[high]:
                 rows, _ = work.rows(low, high)
                 if large_records(rows, settings):
@@ -123,7 +123,7 @@ def typed_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) ->
     settings = replace(settings, key_format="typed", value_format="typed")
     plan = table_plan(batch.table, settings, form)
     work = _Work.of(batch, TablePlans.one(plan), settings, form, plan.has_key)
-    for low, high in _blocks(work, _text_sizes(batch), 0, len(batch)):
+    for low, high in _blocks(work, _text_sizes(batch, 0), 0, len(batch)):
         try:
             yield work.block(low, high).encoded()
         except Unconvertible as error:
@@ -243,7 +243,7 @@ def key_changes(batch: ChangeBatch, tables: TablePlans) -> Flags:
 
 
 def warn_of_unknown(plan: TablePlan, batch: ChangeBatch) -> None:
-    """Tell which columns are left out of the events of the plan's table, whose changes are in `batch`."""
+    """Log which columns are left out of the events of the plan's table, whose changes are in `batch`."""
     for column, kind in plan.unknown:
         message = f"Column {column} of {plan.table} has the unknown type {kind} and is left out of the events."
         _warn(batch, str(plan.table), column, "unknown", message)
@@ -257,26 +257,29 @@ def _warn(batch: ChangeBatch, table: str, column: str, reason: str, message: str
         log.warning(message)
 
 
-def _text_sizes(batch: ChangeBatch) -> npt.NDArray[np.int64]:
-    """The bytes of the texts of all changes before each, and, last, of all."""
+def _text_sizes(batch: ChangeBatch, most: int) -> npt.NDArray[np.int64] | None:
+    """The bytes of the texts of all changes before each, and, last, of all; None where neither the texts of one change
+    exceed `most`, which is 0 for no limit, nor all together what one block takes."""
+    columns = [column for image in (batch.before, batch.after) if image is not None for column in image.columns]
+    if sum(column.get_total_buffer_size() for column in columns) <= min(_MAX_TEXT, most or _MAX_TEXT):
+        return None
     size = np.zeros(len(batch) + 1, np.int64)
-    for image in (batch.before, batch.after):
-        if image is not None:
-            for column in image.columns:
-                if len(column):
-                    bounds = text_buffers(column)[1]
-                    size += bounds.astype(np.int64) - int(bounds[0])
+    for column in columns:
+        if len(column):
+            bounds = text_buffers(column)[1]
+            size += bounds.astype(np.int64) - int(bounds[0])
     return size
 
 
-def _blocks(work: _Work, size: npt.NDArray[np.int64], low: int, end: int) -> Iterator[tuple[int, int]]:
+def _blocks(work: _Work, size: npt.NDArray[np.int64] | None, low: int, end: int) -> Iterator[tuple[int, int]]:
     """Ranges of the changes `[low, end)` that keep to the limits of records, text and output; one change alone may
     exceed them. `size` is what `_text_sizes` gives."""
     ends, fixed = work.ends, max((kind.size for kind in work.records.kinds), default=0) + 1024
     limit = min(MAX_RECORDS, max(_MAX_OUTPUT // fixed, 1))
     while low < end:
         high = int(np.searchsorted(ends, ends[low] + limit, side="right")) - 1
-        high = min(high, int(np.searchsorted(size, size[low] + _MAX_TEXT, side="right")) - 1, end)
-        high = max(high, low + 1)
+        if size is not None:
+            high = min(high, int(np.searchsorted(size, size[low] + _MAX_TEXT, side="right")) - 1)
+        high = max(min(high, end), low + 1)
         yield low, high
         low = high

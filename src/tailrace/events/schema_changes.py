@@ -1,6 +1,6 @@
-"""Records that tell a table's new form, for `include.schema.changes`, on the prefix's own topic.
+"""Records of a table's new version, for `include.schema.changes`, on the prefix's own topic.
 
-The 1.0 form has none. Statements are not known, so `ddl` is what the reference writes: null for a table that a
+The 1.0 format has none. Statements are not known, so `ddl` is what the reference writes: null for a table that a
 snapshot found, `N/A` for one that changed in the log. Worker.
 """
 
@@ -119,7 +119,7 @@ def value_schema(settings: EventSettings, form: CapturedForm) -> LogicalType:
 
 
 def schema_change_rows(changes: Sequence[SchemaChange], settings: EventSettings, form: CapturedForm) -> pa.RecordBatch:
-    """One record each, in order, as a batch of `settings.row_schema`; none in a form that has no such records."""
+    """One record each, in order, as a batch of `settings.row_schema`; none in a format that has no such records."""
     if not settings.tells_schema_changes:
         return single_rows((), settings)
     schemas = key_schema(settings), value_schema(settings, form)

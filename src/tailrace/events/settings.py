@@ -113,12 +113,12 @@ class EventSettings:
 
     @property
     def legacy(self) -> bool:
-        """Whether events have the form of the connector's document, instead of today's."""
+        """Whether events have the format of the connector's document, instead of today's."""
         return self.event_format != TODAY
 
     @property
     def generation(self) -> tuple[int, ...]:
-        """The version of Debezium that the form is of, as numbers: (1, 7) for `1.7`, (3,) for `3`."""
+        """The version of Debezium that the format is of, as numbers: (1, 7) for `1.7`, (3,) for `3`."""
         return _generation(self.event_format)
 
     @property
@@ -138,7 +138,7 @@ class EventSettings:
 
     @property
     def has_nanos(self) -> bool:
-        """Whether source blocks and envelopes tell their time in µs and ns as well: since 3 (2.6 to be exact)."""
+        """Whether source blocks and envelopes show their time in µs and ns as well: since 3 (2.6 to be exact)."""
         return self.generation >= (3,)
 
     @property
@@ -148,7 +148,7 @@ class EventSettings:
 
     @property
     def context_headers(self) -> bool:
-        """Whether records carry the context headers, which only today's form has."""
+        """Whether records carry the context headers, which only today's format has."""
         return self.extended_headers_enabled and not self.legacy
 
     @property
@@ -158,7 +158,7 @@ class EventSettings:
 
     @property
     def drops_truncates(self) -> bool:
-        """In the document's form `truncate.handling.mode` decides, in today's `skipped.operations`."""
+        """In the document's format `truncate.handling.mode` decides, in today's `skipped.operations`."""
         if "t" in self.skipped_operations:
             return True
         return self.legacy and self.truncate_handling_mode == "skip"

@@ -1,6 +1,6 @@
-"""Column plans under the options about columns: texts cut, masked or hashed, types told in schemas. Planner, workers.
+"""Column plans under the options about columns: texts cut, masked or hashed, types named in schemas. Planner, workers.
 
-At most one option shapes a column: cuts count before masks, these before hashes, and all of them before told types.
+At most one option shapes a column: cuts count before masks, these before hashes, and all of them before types named.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tailrace.values.strings import STRINGS
 
 
 class Declared(Protocol):
-    """A column's type as the server's JDBC driver tells it, which Debezium goes by. A module may be one."""
+    """A column's type as the server's JDBC driver reports it, which Debezium goes by. A module may be one."""
 
     def is_text(self, column: Column) -> bool:
         """Whether the column's type is one of text."""
@@ -32,29 +32,43 @@ class Declared(Protocol):
         ...
 
     def parameters(self, column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-        """The schema parameters that tell the column's type."""
+        """The schema parameters that name the column's type."""
         ...
+
+
+def declared_parameters(
+    column: Column, settings: EventSettings, type_name: str, length: int, scale: int | None
+) -> tuple[tuple[str, str], ...]:
+    """The schema parameters that name a column's type; the older formats leave out the column's name."""
+    found = {"type": type_name.upper(), "length": str(length)}
+    if scale is not None:
+        found["scale"] = str(scale)
+    if not settings.legacy:
+        found["name"] = column.name
+    if settings.shaping.comments and column.comment is not None:
+        found["comment"] = column.comment
+    return tuple((f"__debezium.source.column.{name}", value) for name, value in found.items())
 
 
 def shaped(
     plan: ColumnPlan, table: TableSchema, column: Column, settings: EventSettings, declared: Declared
 ) -> ColumnPlan:
-    """The plan with the first option that names the column applied: a cut, a mask, a hash, or a told type."""
+    """The plan with the first option that names the column applied: a cut, a mask, a hash, or its type named."""
     found = settings.shaping.treatment(table.id, column.name)
     if found is None:
         if not settings.shaping.annotates(table.id, column):
             return plan
-        return _told(plan, declared.parameters(column, settings))
+        return _with_parameters(plan, declared.parameters(column, settings))
     length = declared.length(column)
     if found.kind == "truncate":
         if length <= found.length:
             return plan
-        plan = _told(plan, (("truncateLength", str(found.length)),))
+        plan = _with_parameters(plan, (("truncateLength", str(found.length)),))
         if isinstance(plan.conversion.family, Binaries) and plan.schema.connect == "bytes":
             # Debezium 1.x cuts strings alone.
             return plan if settings.generation < (2,) else _with_bytes_cut(plan, found.length)
         return _with_shape(plan, Truncation(found.length)) if plan.schema.connect == "string" else plan
-    plan = _told(plan, (("masked", "true"),))
+    plan = _with_parameters(plan, (("masked", "true"),))
     if not declared.is_text(column):
         return plan
     if found.kind == "mask":
@@ -62,7 +76,7 @@ def shaped(
     return _with_shape(plan, Digest(found.digest, found.salt, found.version, length))
 
 
-def _told(plan: ColumnPlan, parameters: tuple[tuple[str, str], ...]) -> ColumnPlan:
+def _with_parameters(plan: ColumnPlan, parameters: tuple[tuple[str, str], ...]) -> ColumnPlan:
     return replace(plan, schema=replace(plan.schema, parameters=(*plan.schema.parameters, *parameters)))
 
 

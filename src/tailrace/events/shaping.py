@@ -1,4 +1,4 @@
-"""Shaping: which columns events show, how their texts are shaped, what their schemas tell, and what keys are made of.
+"""Shaping: which columns events show, how their texts are shaped, what their schemas say, and what keys are made of.
 
 The options name columns by expressions over `schema.table.column`, without regard to case. Keys are made of the
 columns as they are: a column that values leave out, cut or mask is whole in the key.
@@ -24,9 +24,9 @@ class Shaping:
     """What the options about columns say. Values only: hashable, picklable; made by the driver, used everywhere.
 
     `included` and `excluded` are the two column lists, at most one of them filled; `treatments` are in the order in
-    which they count; `annotated_columns` and `annotated_types` name the columns whose schemas tell the source's
+    which they count; `annotated_columns` and `annotated_types` name the columns whose schemas name the source's
     type; `keys` are the entries of message.key.columns, whose columns come in the table's order where
-    `keys_as_in_table`; `comments` tells whether comments are kept.
+    `keys_as_in_table`; `comments` says whether comments are kept.
     """
 
     included: Expressions = ()
@@ -68,7 +68,7 @@ class Shaping:
         return next((found for found in self.treatments if _matches(found.columns, name)), None)
 
     def annotates(self, table: TableId, column: Column) -> bool:
-        """Whether the column's schema tells its type in the source."""
+        """Whether the column's schema names its type in the source."""
         if _matches(self.annotated_columns, f"{table}.{column.name}"):
             return True
         return bool(self.annotated_types) and any(
@@ -78,7 +78,7 @@ class Shaping:
 
     def keyed(self, table: TableSchema) -> TableSchema:
         """The table with the key that message.key.columns gives it: of all entries that name it, in their order;
-        in the forms of 1.x in the table's.
+        in the formats of 1.x in the table's.
 
         Raises ConfigError for a column that the table does not have.
         """

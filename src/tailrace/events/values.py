@@ -25,7 +25,7 @@ def decimal(precision: int, scale: int, settings: EventSettings) -> Conversion:
     """A number with a fixed scale, under decimal.handling.mode."""
     mode = settings.decimal_handling_mode
     if mode == "string":
-        # The forms of 1.x have an exponent where Java's BigDecimal.toString has one.
+        # The formats of 1.x have an exponent where Java's BigDecimal.toString has one.
         return decimals.as_scientific_text() if settings.generation < (2,) else strings.text()
     return decimals.as_double() if mode == "double" else decimals.fixed(scale, precision)
 

@@ -43,10 +43,10 @@ class HeartbeatTask:
 
 
 @dataclass(frozen=True, slots=True)
-class NoticeTask:
+class NotificationTask:
     """Notifications, each with its time in ms since 1970; `position` is where the batch ends."""
 
-    notices: tuple[tuple[Notification, int], ...]
+    notifications: tuple[tuple[Notification, int], ...]
     position: int | str
     settings: EventSettings
 
@@ -54,4 +54,4 @@ class NoticeTask:
         from tailrace.events.notifications import notification_rows
 
         # beyond the numbers of changes and of what chunks hold
-        yield notification_rows(self.notices, self.settings, self.position, 1 << 62)
+        yield notification_rows(self.notifications, self.settings, self.position, 1 << 62)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tailrace.log.notices import Notices
+from tailrace.log.notifications import PendingNotifications
 from tailrace.log.planner import Offset, Task
 from tailrace.snapshot.progress import Progress
 from tailrace.snapshot.windows import Windows
@@ -114,7 +114,7 @@ class OpenLog(ABC, Generic[O, P, T]):
 
     What stands here is of a log that is asked for changes at each call; one that a thread reads has more to say.
     `windows` are those of incremental snapshots, None where the configuration has no signals. `outlives_snapshots`
-    tells whether it can be read on behind a blocking snapshot that has begun meanwhile.
+    says whether it can be read on behind a blocking snapshot that has begun meanwhile.
     """
 
     windows: Windows[Any, Any, Any, Any, Any, Any] | None = None
@@ -198,7 +198,7 @@ class OpenLog(ABC, Generic[O, P, T]):
 class Snapshots(ABC, Generic[O]):
     """Initial and blocking snapshots of the captured tables, read in chunks while the log waits."""
 
-    notices: Notices[Any, Any]
+    notifications: PendingNotifications[Any, Any]
 
     @abstractmethod
     def start(self, since: O, *, fresh: bool) -> O:
@@ -238,7 +238,7 @@ class Source(ABC, Generic[O, P, T]):
 
     @abstractmethod
     def called(self, work: Callable[[], Result]) -> Result:
-        """The result of a call of the query, with the driver's errors told as TailraceErrors.
+        """The result of a call of the query, with the driver's errors raised as TailraceErrors.
 
         `work` may be done again after an error: one that fails has changed nothing.
         """

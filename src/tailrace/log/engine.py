@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
-from tailrace.log.beside import HeartbeatTask, NoticeTask
+from tailrace.log.beside import HeartbeatTask, NotificationTask
 from tailrace.log.contracts import Limits, O, OpenLog, P, Source, T
 from tailrace.log.delay import StreamingDelay
 from tailrace.log.dispatch import DispatchInterval
@@ -58,7 +58,7 @@ class LogEngine(Generic[O, P, T]):
         offsets: type[O],
         load: Callable[[], None] | None = None,
     ) -> None:
-        """`load` imports what the first batches need; it is called on a thread of its own."""
+        """`load` imports what the first batches of the log need; it is called on a thread of its own."""
         self._config = config
         self._settings = settings
         self._runtime = runtime
@@ -66,7 +66,7 @@ class LogEngine(Generic[O, P, T]):
         self._offsets = offsets
         self._load = load
         self._snapshots = source.snapshots
-        self._notices = source.snapshots.notices
+        self._notifications = source.snapshots.notifications
         self._mode = snapshot_mode(config)
         self._target: T | None = None
         self._log: OpenLog[O, P, T] | None = None
@@ -74,12 +74,14 @@ class LogEngine(Generic[O, P, T]):
         self._delay = StreamingDelay(config, runtime)
         self._dispatch = DispatchInterval(config, runtime)
         self._memory = _Memory(runtime.monotonic())
-        self._undo = Undo(self._memory, self._notices, self._heartbeats, self._delay, self._dispatch, *source.memory)
+        self._undo = Undo(
+            self._memory, self._notifications, self._heartbeats, self._delay, self._dispatch, *source.memory
+        )
 
     # --- the calls of the query ----------------------------------------------------------------------------------
 
     def initial_offset(self) -> Offset:
-        if self._load is not None:
+        if self._load is not None and self._mode.streams:
             # The query's first call: what the log needs is imported while Spark goes on with its own start.
             self._runtime.start(self._load, "tailrace-import")
         return self._offsets().to_json()
@@ -159,7 +161,7 @@ class LogEngine(Generic[O, P, T]):
 
     def _next_of_log(self, opened: OpenLog[O, P, T], since: O, limits: Limits) -> O:
         """The end of the next batch of the open log."""
-        progress = past = replace(since.progress, notices=(), reading=())
+        progress = past = replace(since.progress, notifications=(), reading=())
         windows = opened.windows
         if windows is None:
             found = self._next_batch(opened, since.log, limits)
@@ -167,7 +169,7 @@ class LogEngine(Generic[O, P, T]):
             begun = windows.begin(past)
             found = self._next_window(opened, begun, past, since.log, limits)
             progress = windows.finish(begun, opened.changes(since.log, found))
-        progress = self._notices.add_to(progress)
+        progress = self._notifications.add_to(progress)
         moved = found != since.log or progress != past
         heartbeat_ms = self._heartbeats.newest(since.heartbeat_ms, moved or self._target is None)
         if heartbeat_ms != since.heartbeat_ms and found == since.log:
@@ -260,7 +262,7 @@ class LogEngine(Generic[O, P, T]):
         if reason or (wanted and not is_running):
             first = self._start_snapshot(since, limits, reason)
         elif not is_running and not self._memory.has_started:
-            self._notices.skipped()
+            self._notifications.skipped()
         self._memory.begun = True
         return first
 
@@ -301,9 +303,9 @@ class LogEngine(Generic[O, P, T]):
         except ConfigError as error:
             log.warning("the blocking snapshot of %s is given up: %s", ", ".join(map(str, tables)), error.message)
             self._snapshots.close()
-            self._notices.given_up()
-            told = self._notices.add_to(replace(since.progress, blocking=(), notices=()))
-            return since.going_on(since.snapshot, told)
+            self._notifications.given_up()
+            progress = self._notifications.add_to(replace(since.progress, blocking=(), notifications=()))
+            return since.going_on(since.snapshot, progress)
         if begun is None:
             return None
         if self._log is not None and not self._log.outlives_snapshots:
@@ -313,22 +315,22 @@ class LogEngine(Generic[O, P, T]):
         return self._first_chunks(begun.going_on(begun.snapshot, progress), limits)
 
     def _first_chunks(self, begun: O, limits: Limits) -> O:
-        self._notices.started(self._snapshots.count() if self._notices.are_wanted else {})
+        self._notifications.started(self._snapshots.count() if self._notifications.are_wanted else {})
         return self._next_chunks(begun, limits, everything=False)
 
     def _next_chunks(self, since: O, limits: Limits, *, everything: bool) -> O:
         """The offset after the next chunks."""
         snapshot = self._snapshots.advance(since, limits.max_rows, everything=everything)
-        self._notices.chunks(since.snapshot, snapshot, asked=bool(since.progress.reading))
-        return since.going_on(snapshot, self._notices.add_to(replace(since.progress, notices=())))
+        self._notifications.chunks(since.snapshot, snapshot, asked=bool(since.progress.reading))
+        return since.going_on(snapshot, self._notifications.add_to(replace(since.progress, notifications=())))
 
     # --- the tasks of a batch ------------------------------------------------------------------------------------
 
     def _tasks(self, since: O, until: O, end: Offset) -> list[Task]:
         tasks = self._source.tasks(since, until)
         beside: list[Task] = []
-        if until.progress.notices != since.progress.notices and self._notices.are_records:
-            beside.append(NoticeTask(until.progress.notices, until.place, self._settings))
+        if until.progress.notifications != since.progress.notifications and self._notifications.are_records:
+            beside.append(NotificationTask(until.progress.notifications, until.place, self._settings))
         if until.heartbeat_ms > since.heartbeat_ms:
             beside.append(HeartbeatTask(until.heartbeat_ms, until.place, self._settings))
         # the log stands still while a snapshot runs; where one mends a gap, nothing of the gap can be read

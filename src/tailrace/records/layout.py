@@ -33,7 +33,7 @@ class Constant:
 class ImageColumn:
     """A column of an image, as the server wrote it: `column` says how its texts are read and what its schema is.
 
-    `apart` tells that the column is shown as it is where the image shows it shaped (see `tailrace.events.shaped`), so
+    `apart` says that the column is shown as it is where the image shows it shaped (see `tailrace.events.shaped`), so
     the two are different values.
     """
 

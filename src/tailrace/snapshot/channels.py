@@ -6,36 +6,17 @@ back, so that a signal takes effect exactly once, whatever is killed when. Plann
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tailrace.errors import ConfigError
-from tailrace.snapshot.signals import LONGEST_DATA, MalformedSignal, Signal
+from tailrace.snapshot.channel import Channel, Polled, parse
+from tailrace.snapshot.signals import MalformedSignal, Signal
 
 log = logging.getLogger("tailrace")
-
-Polled = list[tuple[Signal | None, int]]
-"""What was found, each signal with the position behind it; None where there is nothing to do but to move on."""
-
-
-class Channel(Protocol):
-    """One source of signals. `name` is its word in `signal.enabled.channels`."""
-
-    name: str
-
-    def poll(self, position: int | None) -> Polled:
-        """What has come since `position`, in order; empty when there is nothing new.
-
-        Asked again with the same position it gives the same again. `position` None: the channel has never been read;
-        the answer then says where it begins. Raises ConfigError for a channel that can never work.
-        """
-        ...
-
-    def close(self) -> None: ...
 
 
 class FileChannel:
@@ -134,37 +115,3 @@ class Channels:
     def close(self) -> None:
         for channel in self._channels.values():
             channel.close()
-
-
-def parse(text: bytes, name: str) -> Signal:
-    """The signal of a JSON object with `type`, and, where they are given, `id` (else it is `name`) and `data`.
-
-    `data` is an object or its JSON as a text. Raises MalformedSignal, which says what is wrong but not what was given.
-    """
-    if len(text) > LONGEST_DATA:
-        raise MalformedSignal(f"it has more than {LONGEST_DATA:,} bytes")
-    try:
-        fields = json.loads(text.decode())
-    except (ValueError, RecursionError):
-        raise MalformedSignal("it is no JSON in UTF-8") from None
-    if not isinstance(fields, dict):
-        raise MalformedSignal("it is no JSON object")
-    id_, kind, data = fields.get("id"), fields.get("type"), fields.get("data")
-    if not isinstance(kind, str) or not kind:
-        raise MalformedSignal("it has no type")
-    if isinstance(id_, bool) or not isinstance(id_, str | int | None):
-        raise MalformedSignal("its id is no text")
-    if not isinstance(data, str | dict | None):
-        raise MalformedSignal("its data are neither an object nor its text")
-    try:
-        return Signal(name if id_ is None else str(id_), kind, json.dumps(data) if isinstance(data, dict) else data)
-    except (ValueError, RecursionError):
-        raise MalformedSignal("its data nest too much") from None
-
-
-def written(signal: Signal) -> str:
-    """The JSON object, on one line, that `parse` makes `signal` of."""
-    fields: dict[str, Any] = {"id": signal.id, "type": signal.type}
-    if signal.data is not None:
-        fields["data"] = json.loads(signal.data)
-    return json.dumps(fields, ensure_ascii=False)

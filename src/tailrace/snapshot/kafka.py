@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import ConfigError, ConnectionFailed
-from tailrace.snapshot.channels import Polled, parse, written
+from tailrace.snapshot.channel import Polled, parse, written
 from tailrace.snapshot.signals import MalformedSignal, Signal
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ MOST_WAITING = 100_000
 class Obedience:
     """Carries signals out. `captured` lists the tables that may be read, in the order of their names.
 
-    `refuses` tells why a condition is refused (see `conditions.refusal`). `local` gives the name of a table, in an
-    entry of a signal, the form that `captured` has. A signal that cannot be carried out is told, without its data, and
-    ignored, whatever is wrong with it: it stays in the log, and would end the query again at each of its starts.
+    `refuses` says why a condition is refused (see `conditions.refusal`). `local` gives the name of a table, in an
+    entry of a signal, the form that `captured` has. A signal that cannot be carried out is reported, without its data,
+    and ignored, whatever is wrong with it: it stays in the log, and would end the query again at each of its starts.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Obedience:
     def obey(
         self, signal: Signal, position: str, progress: Progress, before: IncrementalSnapshot | None
     ) -> tuple[Progress, IncrementalSnapshot | None, list[Notification]]:
-        """The progress, and what was before its window, after `signal`; what there is to tell.
+        """The progress, and what was before its window, after `signal`; what there is to report.
 
         `position` is what a signal of the type `log` shows. Raises what `captured` raises: that is no fault of the
         signal, which comes again.
@@ -140,7 +140,7 @@ class Obedience:
             log.warning("signal %s: no captured table is named %s", action.id, shown(entry))
         if action.blocking:
             return replace(progress, blocking=progress.blocking + tuple(collections)), before, []
-        # a table that is not there is told as such when its turn comes
+        # a table that is not there is reported when its turn comes
         collections += [Collection(*table_name(entry)) for entry in missing]
         if before is not None:
             # when the window is read again, what was asked for since is still to be read

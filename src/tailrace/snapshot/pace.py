@@ -14,7 +14,7 @@ LONGEST = 10.0
 FILL = 0.9
 # A window has at most so many times the chunks of the one before it, or one more, without an interval and with one.
 GROWTH, FAST = 1.25, 2.5
-# So many calls must have come at the ticks of a clock to tell of a trigger, each at most so late, in s.
+# So many calls must have come at the ticks of a clock to show a trigger, each at most so late, in s.
 TICKS = 12
 LATE = 0.015
 # Triggers are multiples of this, in ms.
@@ -123,7 +123,7 @@ class BatchPace:
         if self.waits:
             self._fit(took)
         else:
-            # the next window may have been opened already: what the last one tells is of its own chunks
+            # the next window may have been opened already: what the last one says is of its own chunks
             whole = FILL * min(self._gathering, LONGEST)
             room = max(WINDOW_PACE - self._plain, self._plain, whole - self._plain)
             growth = room / max(took - self._plain, 0.001)
@@ -137,7 +137,7 @@ class BatchPace:
     def _fit(self, took: float) -> None:
         """The next window's chunks, where one that `took` so long has until the trigger's next tick.
 
-        How much time a window has left it does not tell, only when it has none.
+        It does not say how much time a window has left, only that none is left.
         """
         is_rare = self._interval > LONGEST
         most = self._least * LONGEST / WINDOW_PACE if is_rare else self._most

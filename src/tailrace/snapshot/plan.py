@@ -48,10 +48,14 @@ class Chunk:
     closes_snapshot: bool
 
     @property
+    def pages(self) -> int:
+        """How many pages it has."""
+        return (self.table.pages if self.last_page is None else self.last_page) - self.first_page
+
+    @property
     def work(self) -> int:
         """About what it costs to read, in pages."""
-        end = self.table.pages if self.last_page is None else self.last_page
-        return end - self.first_page + _FIXED
+        return self.pages + _FIXED
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +103,14 @@ class SnapshotPlan:
     def reached(self, first: int, count: int) -> int:
         """The number of the chunk behind a batch that begins with `first`: `count` chunks, or more that are small.
 
-        All together they are no more work than `count` chunks of `chunk_pages` pages.
+        All together they have no more pages than `count` chunks of `chunk_pages`. What a small one costs beside its
+        page is less than its share of what a batch costs.
         """
         found = self.chunks(first, min(first + count * _MOST_SMALL, len(self)))
-        work, most = 0, count * (self.chunk_pages + _FIXED)
+        pages, most = 0, count * self.chunk_pages
         for number, chunk in enumerate(found):
-            work += chunk.work
-            if number >= count and work > most:
+            pages += chunk.pages
+            if number >= count and pages > most:
                 return first + number
         return first + len(found)
 

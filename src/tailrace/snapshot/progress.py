@@ -13,17 +13,17 @@ class Progress:
     """The part of an offset that belongs to signals and incremental snapshots.
 
     `state` is the running snapshot, `before` where it stood before the batch's window (None: the batch has none),
-    `blocking` the tables that a blocking snapshot is to read next, `reading` those that one is reading, `notices` what
-    the batch tells, each with its time in ms, `positions` how far each channel outside the log has been read.
-    `windows` counts the windows: one that is read again must not have the offset that it had before, or Spark would
-    see nothing new.
+    `blocking` the tables that a blocking snapshot is to read next, `reading` those that one is reading,
+    `notifications` those of the batch, each with its time in ms, `positions` how far each channel outside the log has
+    been read. `windows` counts the windows: one that is read again must not have the offset that it had before, or
+    Spark would see nothing new.
     """
 
     state: IncrementalSnapshot | None = None
     before: IncrementalSnapshot | None = None
     blocking: tuple[Collection, ...] = ()
     reading: tuple[Collection, ...] = ()
-    notices: tuple[tuple[Notification, int], ...] = ()
+    notifications: tuple[tuple[Notification, int], ...] = ()
     positions: tuple[tuple[str, int], ...] = ()
     windows: int = 0
 
@@ -36,10 +36,16 @@ class Progress:
         for name, collections in (("blocking", self.blocking), ("reading", self.reading)):
             if collections:
                 fields[name] = [[c.schema, c.table, c.filter, c.surrogate] for c in collections]
-        if self.notices:
+        if self.notifications:
             fields["notices"] = [
-                [notice.id, notice.aggregate, notice.type, [list(pair) for pair in notice.data], at]
-                for notice, at in self.notices
+                [
+                    notification.id,
+                    notification.aggregate,
+                    notification.type,
+                    [list(pair) for pair in notification.data],
+                    at,
+                ]
+                for notification, at in self.notifications
             ]
         if self.positions:
             fields["positions"] = [list(pair) for pair in self.positions]

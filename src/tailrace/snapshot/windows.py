@@ -130,7 +130,7 @@ class WindowSource(Protocol[At_contra, View, Chunk, Upto, Changes_contra, Read_c
         ...
 
     def mark(self, watermark: Watermark | None) -> int:
-        """Write a watermark, None: none is written; the log's position then, 0 where the database does not tell."""
+        """Write a watermark, None: none is written; the log's position then, 0 where the database does not say."""
         ...
 
     def view(self, at: At_contra, opened_at: int) -> AbstractContextManager[View]:
@@ -223,7 +223,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     # --- the course of a batch -----------------------------------------------------------------------------------
 
     def begin(self, progress: Progress) -> Progress:
-        """Where the next batch begins: `progress` is that of the last one, whose notices and window are past."""
+        """Where the next batch begins: `progress` is that of the last one, whose notifications and window are past."""
         self._pace.returned()
         if self._ahead is not None:
             # it uses the sessions that are needed from here on
@@ -239,7 +239,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
             if not is_served:
                 state = progress.before
         self._next = None
-        return replace(progress, state=state, before=None, notices=())
+        return replace(progress, state=state, before=None, notifications=())
 
     def open(self, progress: Progress, at: At) -> Window[View, Chunk, Upto] | None:
         """The next window, if a snapshot is running and one can be opened; the log has been delivered up to `at`."""
@@ -288,15 +288,15 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         captured = functools.partial(self._source.captured, changes)
         obedience = Obedience(captured, self._notifications, self._source.refuses, self._source.local)
         for signal, position in [*arrived, *((signal, signal.id) for signal in received)]:
-            progress, before, told = obedience.obey(signal, position, progress, before)
-            notes += told
+            progress, before, reports = obedience.obey(signal, position, progress, before)
+            notes += reports
         if progress.state is not None and self._source.needs_watermarks and not self._source.writes:
             log.warning("an incremental snapshot needs a signal table for its watermarks: set signal.data.collection")
             notes.append(self._notifications.stopped(progress.state))
             progress = replace(progress, state=None)
         now = self._runtime.time_ns() // 1_000_000
         self._coming = progress.state
-        return replace(progress, before=before, notices=tuple((note, now) for note in notes))
+        return replace(progress, before=before, notifications=tuple((note, now) for note in notes))
 
     def planned(self, end: dict[str, Any]) -> None:
         """The batch ends at the offset `end`."""
@@ -321,7 +321,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         state = self._state
         if state is None:
             return None
-        told: dict[str, Any] = {
+        found: dict[str, Any] = {
             "table": str(state.current),
             "rows": state.cursor.rows,
             "waiting": len(state.collections) - 1,
@@ -329,8 +329,8 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
         }
         estimate = self._source.estimate(state.current)
         if estimate is not None:
-            told["of"] = max(estimate, state.cursor.rows)
-        return told
+            found["of"] = max(estimate, state.cursor.rows)
+        return found
 
     # --- windows -------------------------------------------------------------------------------------------------
 
@@ -376,7 +376,7 @@ class Windows(Generic[At, View, Chunk, Upto, Changes, Read]):
     def _next_chunks(
         self, view: View, state: IncrementalSnapshot, count: int
     ) -> tuple[list[Chunk], IncrementalSnapshot | None, list[Notification], int]:
-        """The next `count` chunks; the state after them; what there is to tell; how many chunks they are."""
+        """The next `count` chunks; the state after them; what there is to report; how many chunks they are."""
         chunks: list[Chunk] = []
         notes: list[Notification] = []
         used = 0

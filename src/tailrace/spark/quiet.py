@@ -23,7 +23,7 @@ def is_left_alone(error: BaseException | None) -> bool:
     return callable(condition) and condition() == "CANNOT_OPEN_SOCKET"
 
 
-def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _write(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not is_left_alone(error):
         sys.__excepthook__(kind, error, trace)
 
@@ -39,7 +39,7 @@ def _print(*arguments: Any, **named: Any) -> None:
 
 
 def main() -> None:
-    sys.excepthook = _tell
+    sys.excepthook = _write
     traceback.print_exc = _print
     # what `python -m` has there
     sys.path[0] = os.getcwd()

@@ -127,7 +127,7 @@ def session(
 
 
 def _quieten(running: SparkSession) -> None:
-    """Keep PySpark's server for accumulators from telling at length that the JVM has closed its connection, as it does
+    """Keep PySpark's server for accumulators from logging at length that the JVM has closed its connection, as it does
     when it is killed: whoever waits for the query learns of it."""
     server = getattr(running.sparkContext, "_accumulatorServer", None)
     if server is None:

@@ -1,4 +1,4 @@
-"""document_state: the whole document after every change, from events that tell changes alone. Driver and worker.
+"""document_state: the whole document after every change, from events that hold changes alone. Driver and worker.
 
 The documents are kept in Spark's state, a value for each key, which RocksDB holds on disk. What is kept is the text of
 the document; a change reads, changes and writes it.
@@ -64,7 +64,7 @@ def document_state(frame: DataFrame, schemas: bool = True) -> DataFrame:
 
     `frame` has the columns of `tailrace.columns.ROW_SCHEMA`, with or without `headers`, and is a stream; events are
     those of either format, with the schema of the value where `schemas` is true. `document` is null after a delete, and
-    as long as the stream has told an update of a document alone and never the document: with a snapshot that does not
+    as long as the stream has shown an update of a document alone and never the document: with a snapshot that does not
     happen. Rows that are no changes, and tombstones, are left out. The order is that of the log within each key, within
     every batch.
 

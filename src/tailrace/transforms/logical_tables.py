@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tailrace.columns.adjustment import adjusted
 from tailrace.columns.logical import STRING
 from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
-from tailrace.columns.adjustment import adjusted
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
 from tailrace.records.transform import Refused, Rewritten, Varying
 from tailrace.transforms.given import Given

@@ -151,8 +151,8 @@ def typed(plan: ColumnPlan, column: pa.Array, unavailable: Flags | None = None) 
     conversion = plan.conversion
     if plan.shape is not None and not conversion.by_value:
         column = plan.shape.column(column)
-    column, bad = without_bad_text(column)
-    found = typed_of(conversion, Texts.of(column, unavailable))
+    texts, bad = without_bad_text(column, unavailable)
+    found = typed_of(conversion, texts)
     outcome = found.outcome if len(found.outcome) else np.zeros(len(column), np.uint8)
     lost = outcome == LOST
     if bad is not None:

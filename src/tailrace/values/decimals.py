@@ -229,12 +229,12 @@ class FixedDecimals(Family):
     scale: int
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
-        if texts.longest > _LONG:
+        if texts.exceed(_LONG):
             return None
         return written(decimals, texts, shown, self.scale, each=48 + max(self.scale, 0))
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        if not pa.types.is_decimal(of) or texts.longest > _LONG:
+        if not pa.types.is_decimal(of) or texts.exceed(_LONG):
             return None
         width = of.byte_width
         out, outcome = np.zeros((len(texts), width), np.uint8), np.zeros(len(texts), np.uint8)
@@ -247,13 +247,13 @@ class VariableDecimals(Family):
     """Numbers with a scale of their own."""
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int] | None:
-        return None if texts.longest > _LONG else written(decimals, texts, shown, VARIABLE_SCALE)
+        return None if texts.exceed(_LONG) else written(decimals, texts, shown, VARIABLE_SCALE)
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
         numbers = texts.column.cast(pa.string())
         usual = pc.all(pc.match_substring_regex(numbers, _CANONICAL)).as_py()
         signed = pc.any(pc.match_substring_regex(numbers, _NEGATIVE_ZERO)).as_py()
-        if not usual or signed or texts.longest > MOST_DIGITS:
+        if not usual or signed or texts.exceed(MOST_DIGITS):
             return None
         shorter = pc.replace_substring_regex(numbers, r"(\.[0-9]*?)0+$", r"\1")
         return Typed(pc.utf8_rtrim(shorter, "."), texts.state)

@@ -87,7 +87,7 @@ class ByteTruncation:
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Every value, null too, becomes the same `length` asterisks: not even its length or absence is told."""
+    """Every value, null too, becomes the same `length` asterisks: not even its length or absence is shown."""
 
     length: int
 

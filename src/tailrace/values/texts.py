@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class Shown(NamedTuple):
     lost: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Texts:
     """The texts of a column in UTF-8, an Arrow array; `data`, `bounds` and `state` are what kernels take."""
 
@@ -71,10 +72,9 @@ class Texts:
         """The bytes of all texts together."""
         return int(self.bounds[-1]) - int(self.bounds[0])
 
-    @property
-    def longest(self) -> int:
-        """The bytes of the longest text."""
-        return int(np.diff(self.bounds).max(initial=0))
+    def exceed(self, size: int) -> bool:
+        """Whether any text has more bytes than that."""
+        return self.size > size and int(np.diff(self.bounds).max(initial=0)) > size
 
 
 def state_of(column: pa.Array, unavailable: Flags | None) -> Bytes:
@@ -92,7 +92,11 @@ def state_of(column: pa.Array, unavailable: Flags | None) -> Bytes:
 
 def literals_of(shown: Shown) -> tuple[Bytes, Ends]:
     """What the kernels take as `literals` and `ends`."""
-    texts = (shown.null, shown.unavailable, shown.lost)
+    return _literals(shown.null, shown.unavailable, shown.lost)
+
+
+@lru_cache(maxsize=1024)
+def _literals(*texts: bytes) -> tuple[Bytes, Ends]:
     ends = np.cumsum([0, *map(len, texts)])
     return readonly(np.frombuffer(b"".join(texts) + b"\0", np.uint8)), readonly(ends)
 
@@ -129,21 +133,23 @@ def strings_fragment(texts: list[bytes]) -> Fragment:
     return Fragment(readonly(np.frombuffer(b"".join(texts) + b"\0", np.uint8)), readonly(offsets))
 
 
-def without_bad_text(column: pa.Array) -> tuple[pa.Array, Flags | None]:
-    """The column with null for every text that is not UTF-8, and which these are; None where there is none.
+def without_bad_text(column: pa.Array, unavailable: Flags | None) -> tuple[Texts, Flags | None]:
+    """The texts with null for every one that is not UTF-8, and which these are; None where there is none.
 
-    Databases without an encoding send such texts, and servers that do not keep their word.
+    Databases without an encoding send such texts, and servers that do not keep their word. `unavailable` is as in
+    `Texts.of`.
     """
-    data, bounds = text_buffers(column)
-    if is_ascii(data, int(bounds[0]), int(bounds[-1])):
-        return column, None
+    texts = Texts.of(column, unavailable)
+    if is_ascii(texts.data, int(texts.bounds[0]), int(texts.bounds[-1])):
+        return texts, None
     try:
         column.cast(pa.string())
     except pa.ArrowInvalid:
         values = column.to_pylist()
         bad = np.array([value is not None and not _is_text(value) for value in values], np.bool_)
-        return pa.array([None if wrong else value for value, wrong in zip(values, bad, strict=True)], pa.binary()), bad
-    return column, None
+        good = pa.array([None if wrong else value for value, wrong in zip(values, bad, strict=True)], pa.binary())
+        return Texts.of(good, unavailable), bad
+    return texts, None
 
 
 def _is_text(value: bytes) -> bool:

@@ -76,7 +76,7 @@ def time(digits: int, mode: str, fine: bool) -> Conversion:
         convert = structured_time(digits, fine)
         return Conversion(STRUCTURED_TIME, convert, zero=convert("00:00:00"))
     unit = MICRO if mode == "adaptive_time_microseconds" else unit_of(digits, mode)
-    family = FineTimes(unit) if fine else Times(unit)
+    family = Times(unit, fine)
     read = clock_ns if fine else _clock_ns
     if unit == ISO:
         return Conversion(ISO_TIME, lambda text: iso_clock(read(text) % DAY_NS) + "Z", family, zero="00:00:00Z")
@@ -120,28 +120,18 @@ def structured_zoned_time(digits: int) -> Callable[[str], Parts]:
 
 @dataclass(frozen=True, slots=True)
 class Times(Family):
-    """Times of day to the µs, as numbers of `unit` or as text."""
+    """Times of day to the µs, or, `fine`, to the ns, as numbers of `unit` or as text."""
 
     unit: int
+    fine: bool
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
-        return written(times, texts, shown, self.unit)
+        return written(fine_times if self.fine else times, texts, shown, self.unit)
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        return strings_of(self, texts) if self.unit == ISO else numbers_of(time_values, texts, self.unit, of)
-
-
-@dataclass(frozen=True, slots=True)
-class FineTimes(Family):
-    """Times of day to the ns, as numbers of `unit` or as text."""
-
-    unit: int
-
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
-        return written(fine_times, texts, shown, self.unit)
-
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        return strings_of(self, texts) if self.unit == ISO else numbers_of(fine_time_values, texts, self.unit, of)
+        if self.unit == ISO:
+            return strings_of(self, texts)
+        return numbers_of(fine_time_values if self.fine else time_values, texts, self.unit, of)
 
 
 @dataclass(frozen=True, slots=True)

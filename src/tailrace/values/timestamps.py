@@ -90,7 +90,7 @@ def timestamp(digits: int, mode: str, fine: bool) -> Conversion:
         convert = fine_timestamp_parts(digits) if fine else timestamp_parts(digits)
         return Conversion(STRUCTURED_TIMESTAMP, convert, zero=convert(_ZERO_TEXT))
     unit = unit_of(digits, mode)
-    family = FineTimestamps(unit) if fine else Timestamps(unit)
+    family = Timestamps(unit, fine)
     if unit == ISO:
         return Conversion(ISO_TIMESTAMP, fine_iso_timestamp if fine else iso_timestamp, family, zero=_ZERO_ISO)
     number = fine_timestamp_in(unit) if fine else timestamp_in(unit)
@@ -187,28 +187,18 @@ def fine_timestamp_parts(digits: int) -> Callable[[str], Parts]:
 
 @dataclass(frozen=True, slots=True)
 class Timestamps(Family):
-    """Timestamps to the µs, as numbers of `unit` or as text."""
+    """Timestamps to the µs, or, `fine`, to the ns, as numbers of `unit` or as text."""
 
     unit: int
+    fine: bool
 
     def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
-        return written(timestamps, texts, shown, self.unit)
+        return written(fine_timestamps if self.fine else timestamps, texts, shown, self.unit)
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        return strings_of(self, texts) if self.unit == ISO else numbers_of(timestamp_values, texts, self.unit, of)
-
-
-@dataclass(frozen=True, slots=True)
-class FineTimestamps(Family):
-    """Timestamps to the ns, as numbers of `unit` or as text."""
-
-    unit: int
-
-    def json(self, texts: Texts, shown: Shown) -> tuple[Fragment, int]:
-        return written(fine_timestamps, texts, shown, self.unit)
-
-    def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        return strings_of(self, texts) if self.unit == ISO else numbers_of(fine_timestamp_values, texts, self.unit, of)
+        if self.unit == ISO:
+            return strings_of(self, texts)
+        return numbers_of(fine_timestamp_values if self.fine else timestamp_values, texts, self.unit, of)
 
 
 @kernel(leaf=True, inlined=True)

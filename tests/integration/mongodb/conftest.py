@@ -14,7 +14,7 @@ Make = Callable[..., Capture]
 
 @pytest.fixture
 def make_capture() -> Iterator[Make]:
-    """Makes queries of a server: of the 1.1 form with `old`, else of today's; all are closed after the test."""
+    """Makes queries of a server: of the 1.1 format with `old`, else of today's; all are closed after the test."""
     made: list[Capture] = []
 
     def make(server: Mongo, old: bool = False, offset: object = None, **options: str) -> Capture:

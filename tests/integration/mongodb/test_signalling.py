@@ -96,14 +96,14 @@ def test_a_blocking_snapshot_whose_condition_the_server_refuses_ends_nothing(
     capture = make_capture(
         mongo_database.server, snapshot_mode="no_data", database_include_list=name,
         signal_data_collection=f"{name}.signals", notification_enabled_channels="sink",
-        **{"notification.sink.topic.name": "notices"},
+        **{"notification.sink.topic.name": "notifications"},
     )  # fmt: skip
     capture.idle(1)
     file = file_of(tmp_path, mongo_database.server, name)
     for kind in ("incremental", "blocking"):
         arguments = ["--type", kind, "--table", f"{name}.c", "--filter", f"{name}.c={{_id: {{$nothing: 1}}}}"]
         assert cli.main(["signal", "execute-snapshot", file, *arguments]) == 0
-    told = [event["value"] for event in capture.idle(5) if event["topic"] == "notices"]
+    told = [event["value"] for event in capture.idle(5) if event["topic"] == "notifications"]
     kinds = [one["type"] for one in told if one["aggregate_type"] == "Initial Snapshot"]
     # the start has skipped a snapshot of its own
     assert [kind for kind in kinds if kind != "SKIPPED"] == ["ABORTED"]

@@ -10,7 +10,7 @@ from tests.fix_postgres import Database
 from tests.fix_query import Query
 
 SIGNALS = "create table debezium_signal (id varchar(42) primary key, type varchar(32) not null, data varchar(2048))"
-SINK = {"notification_enabled_channels": "sink", "notification_sink_topic_name": "notices"}
+SINK = {"notification_enabled_channels": "sink", "notification_sink_topic_name": "notifications"}
 
 
 def execute(database: Database, *tables: str, id: str = "ad-hoc", **data: Any) -> None:  # noqa: A002
@@ -37,4 +37,4 @@ def is_over(query: Query) -> bool:
 
 
 def kinds(query: Query) -> list[tuple[str, str]]:
-    return [(notice.aggregate.split()[0], notice.type) for notice in query.notices]
+    return [(notification.aggregate.split()[0], notification.type) for notification in query.notifications]

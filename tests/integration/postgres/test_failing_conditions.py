@@ -43,7 +43,9 @@ def ask(database: Database, kind: str, condition: str, *tables: str, **data: Any
 
 def told(query: Query) -> list[tuple[str, str]]:
     """The tables whose reading has ended, with the status of each."""
-    found = [dict(notice.data) for notice in query.notices if notice.type == "TABLE_SCAN_COMPLETED"]
+    found = [
+        dict(notification.data) for notification in query.notifications if notification.type == "TABLE_SCAN_COMPLETED"
+    ]
     return [(each["scanned_collection"], each["status"]) for each in found]
 
 

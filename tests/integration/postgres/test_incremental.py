@@ -120,7 +120,9 @@ def test_tables_without_key_and_unknown_ones_are_left_out_with_a_word(database: 
     run(one, lambda q: is_over(q) and bool(reads(q)))
     assert reads(one, "nokey") == []
     assert reads(one) == [(b"1",)]
-    scanned = [dict(notice.data) for notice in one.notices if notice.type == "TABLE_SCAN_COMPLETED"]
+    scanned = [
+        dict(notification.data) for notification in one.notifications if notification.type == "TABLE_SCAN_COMPLETED"
+    ]
     assert [(each["scanned_collection"], each["status"]) for each in scanned] == [
         ("public.nokey", "NO_PRIMARY_KEY"),
         ("public.t", "SUCCEEDED"),

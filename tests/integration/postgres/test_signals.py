@@ -79,20 +79,22 @@ def test_notifications_tell_the_course_of_snapshots(database: Database, make_que
     assert kinds(one)[0] == ("Initial", "STARTED")
     assert kinds(one)[-1] == ("Initial", "COMPLETED")
     scanned = {
-        dict(n.data)["scanned_collection"]: dict(n.data) for n in one.notices if n.type == "TABLE_SCAN_COMPLETED"
+        dict(n.data)["scanned_collection"]: dict(n.data) for n in one.notifications if n.type == "TABLE_SCAN_COMPLETED"
     }
     assert {name: data["total_rows_scanned"] for name, data in scanned.items()} == {
         "public.t": "6", "public.u": "0",
     }  # fmt: skip
-    one.notices.clear()
+    one.notifications.clear()
     execute(database, "public.t")
     run(one, lambda q: ("Incremental", "COMPLETED") in kinds(q))
     assert [kind for _, kind in kinds(one)] == [
         "STARTED", "IN_PROGRESS", "IN_PROGRESS", "TABLE_SCAN_COMPLETED", "COMPLETED",
     ]  # fmt: skip
-    assert {notice.id for notice in one.notices} == {"ad-hoc"}
-    assert dict(one.notices[1].data) | {"last_processed_key": "4", "maximum_key": "6"} == dict(one.notices[1].data)
-    one.notices.clear()
+    assert {notification.id for notification in one.notifications} == {"ad-hoc"}
+    assert dict(one.notifications[1].data) | {"last_processed_key": "4", "maximum_key": "6"} == dict(
+        one.notifications[1].data
+    )
+    one.notifications.clear()
     one.kill()
     run(one, lambda q: ("Initial", "SKIPPED") in kinds(q))
     for _ in range(3):
@@ -153,7 +155,11 @@ def test_a_blocking_snapshot_reads_its_tables_before_the_log_goes_on(database: D
     assert reads(one) == [(b"3", b"1"), (b"4", b"1"), (b"5", b"1")]
     assert ("Initial", "COMPLETED") in kinds(one)
     # the tables that were asked for, without the signal table
-    listed = [dict(notice.data).get("data_collections") for notice in one.notices if notice.type != "SKIPPED"]
+    listed = [
+        dict(notification.data).get("data_collections")
+        for notification in one.notifications
+        if notification.type != "SKIPPED"
+    ]
     assert listed == [None, "public.t", "public.t", None]
 
 

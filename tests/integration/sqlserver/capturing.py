@@ -13,7 +13,7 @@ from tests.fix_positions import check_commit
 
 
 class Capture:
-    """One query, named as in the documents: its server is `server1`, in the 1.0 form unless the options say else."""
+    """One query, named as in the documents: its server is `server1`, in the 1.0 format unless the options say else."""
 
     def __init__(self, databases: list[TestDatabase], options: dict[str, str]) -> None:
         names = {"database.server.name": "server1"} if "topic.prefix" not in options else {}

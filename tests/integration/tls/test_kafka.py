@@ -23,7 +23,7 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, SinkError, TailraceError
 from tailrace.failures import cause
 from tailrace.sinks.kafka import KafkaSink
-from tailrace.snapshot.channels import Polled
+from tailrace.snapshot.channel import Polled
 from tailrace.snapshot.kafka import KafkaChannel, send
 from tailrace.snapshot.signals import Signal
 from tests.integration.tls.conftest import Files

@@ -20,7 +20,7 @@ from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.log.tasks import LogTask, SchemaTask, SnapshotTask, WindowTask
 from tailrace.connectors.changetables.snapshot import initial
 from tailrace.errors import ConnectionFailed
-from tailrace.log.beside import BoundaryTask, HeartbeatTask, NoticeTask
+from tailrace.log.beside import BoundaryTask, HeartbeatTask, NotificationTask
 from tailrace.runtime import Threads
 from tests.unit.changetables.driving import Event, Query, batches_for_rows  # noqa: F401
 from tests.unit.changetables.memory import Server
@@ -237,10 +237,10 @@ class Run:
                 yield from ((one.kind, str(one.table.id), one.table.version) for one in copy.changes)
             elif isinstance(copy, BoundaryTask):
                 yield from copy.boundaries
-            elif isinstance(copy, NoticeTask):
+            elif isinstance(copy, NotificationTask):
                 # a planner that starts anew says so, and has not counted the rows of a snapshot that it goes on with
                 if self.manner != RESTART:
-                    yield from ((one.aggregate, one.type, one.data) for one, _ in copy.notices)
+                    yield from ((one.aggregate, one.type, one.data) for one, _ in copy.notifications)
             else:
                 assert isinstance(copy, HeartbeatTask)
                 yield "heartbeat"

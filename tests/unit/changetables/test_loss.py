@@ -105,9 +105,9 @@ def test_a_clean_up_before_a_batch_is_planned_is_an_error() -> None:
     query.planner.stop_at_present()
     counted = MemorySession.total
 
-    def cleaned_first(session: MemorySession, *stretch: Any) -> int:
+    def cleaned_first(session: MemorySession, *span: Any) -> int:
         database.clean(last + 1)
-        return counted(session, *stretch)
+        return counted(session, *span)
 
     with pytest.MonkeyPatch.context() as patch:
         # between the look at the change tables and the count of their rows

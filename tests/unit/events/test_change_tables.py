@@ -1,4 +1,4 @@
-"""The events of the documents about SQL Server 1.0 and Db2 2.3, and what today's form adds to them."""
+"""The events of the documents about SQL Server 1.0 and Db2 2.3, and what today's format adds to them."""
 
 from __future__ import annotations
 

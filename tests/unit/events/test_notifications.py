@@ -97,18 +97,20 @@ def comparable(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_records_are_as_recorded() -> None:
-    notices = [(notice, 1_700_000_000_000 + at) for at, notice in enumerate([*initial(), *first(), *second()])]
-    rows = notification_rows(notices, SETTINGS, 0x1A, 7).to_pylist()
+    notifications = [
+        (notification, 1_700_000_000_000 + at) for at, notification in enumerate([*initial(), *first(), *second()])
+    ]
+    rows = notification_rows(notifications, SETTINGS, 0x1A, 7).to_pylist()
     made = [
         {"topic": row["topic"], "key": json.loads(row["key"]), "value": json.loads(row["value"]), "headers": []}
         for row in rows
     ]
-    assert [record["value"]["payload"]["timestamp"] for record in made] == [at for _, at in notices]
+    assert [record["value"]["payload"]["timestamp"] for record in made] == [at for _, at in notifications]
     assert list(map(comparable, made)) == list(map(comparable, recorded()))
 
 
 def test_rows_have_places_of_their_own_and_no_table() -> None:
-    rows = notification_rows([(notice, 5) for notice in initial()[:2]], SETTINGS, 0x1A, 7).to_pylist()
+    rows = notification_rows([(notification, 5) for notification in initial()[:2]], SETTINGS, 0x1A, 7).to_pylist()
     assert [(row["position"], row["ordinal"]) for row in rows] == [("000000000000001A", 7), ("000000000000001A", 8)]
     assert {row["op"] for row in rows} == {"notification"}
     assert {(row["table"], row["transaction"], row["headers"]) for row in rows} == {(None, None, None)}
@@ -119,8 +121,8 @@ def test_without_schemas_records_are_their_payloads() -> None:
     plain = event_settings(
         "p", "d", key_schemas_enable=False, value_schemas_enable=False, notification_topic="notifications"
     )
-    notice = Notifications("p").of("1", "COMPLETED")
-    row = notification_rows([(notice, 5)], plain, 1).to_pylist()[0]
+    notification = Notifications("p").of("1", "COMPLETED")
+    row = notification_rows([(notification, 5)], plain, 1).to_pylist()[0]
     assert row["key"] == b'{"id":"1"}'
     assert row["value"] == (
         b'{"id":"1","type":"COMPLETED","aggregate_type":"Incremental Snapshot",'
@@ -138,7 +140,7 @@ def test_a_snapshot_that_is_stopped_names_the_tables_only_when_others_go_on() ->
 def test_the_log_gets_one_line_each(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     # What the program says of itself at INFO stays hidden.
     monkeypatch.setattr(logging.getLogger("tailrace"), "level", logging.WARNING)
-    write_to_log([(notice, 5) for notice in second()])
+    write_to_log([(notification, 5) for notification in second()])
     assert len(caplog.messages) == len(second())
     assert caplog.messages[0] == (
         "Incremental Snapshot STARTED id=ad-hoc-2 at=5 connector_name=dbserver1 data_collections=public.c,public.t"
@@ -147,4 +149,4 @@ def test_the_log_gets_one_line_each(caplog: pytest.LogCaptureFixture, monkeypatc
 
 
 def test_ids_of_the_initial_snapshot_are_all_different() -> None:
-    assert len({notice.id for notice in initial()}) == len(initial())
+    assert len({notification.id for notification in initial()}) == len(initial())

@@ -86,9 +86,11 @@ def test_a_long_number_is_not_converted_in_quadratic_time(monkeypatch: pytest.Mo
         seen.append(len(text))
         return int(text)
 
+    # what a plan converts when it is made does not count
+    chosen = plan("numeric")
     monkeypatch.setattr(decimals, "int", watched, raising=False)
     monkeypatch.setattr(decimals, "decimals", None)
-    _, lost = shown(plan("numeric"), "7" * decimals.MOST_DIGITS)
+    _, lost = shown(chosen, "7" * decimals.MOST_DIGITS)
     assert lost == 0
     assert max(seen) <= 1_000
     assert sum(seen) == decimals.MOST_DIGITS

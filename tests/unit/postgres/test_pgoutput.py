@@ -138,7 +138,6 @@ def test_operations_and_images_follow_the_messages(decode) -> None:
     )
     assert batch.op.tobytes() == b"cuuudt"
     assert batch.lsn.tolist() == [100, 101, 102, 103, 104, 105]
-    assert batch.old_key_only.tolist() == [False, False, True, False, True, False]
     assert batch.before.present.tolist() == [False, False, True, True, True, False]
     assert batch.before.columns[0].to_pylist() == [None, None, b"1", None, b"1", None]
     assert batch.before.columns[1].to_pylist() == [None, None, None, b"old", None, None]
@@ -155,10 +154,8 @@ def test_operations_and_images_follow_the_messages(decode) -> None:
 def test_images_that_no_row_has_are_none(decode) -> None:
     inserts, deletes, nothing = decode(segment(INSERT)), decode(segment(b"D\x00\x00\x00\x07O" + ONE)), decode(segment())
     assert inserts.before is None
-    assert inserts.old_key_only is None
     assert inserts.after.present is None
     assert deletes.after is None
-    assert deletes.old_key_only.tolist() == [False]
     assert (nothing.before, nothing.after, len(nothing)) == (None, None, 0)
 
 

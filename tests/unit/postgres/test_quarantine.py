@@ -137,7 +137,7 @@ def test_a_large_block_loses_only_what_fails() -> None:
 
 
 def test_warn_logs_each_table_and_reason_once_and_skip_is_silent(caplog: pytest.LogCaptureFixture) -> None:
-    quarantine._told.clear()
+    quarantine._reported.clear()
     with caplog.at_level(logging.WARNING, "tailrace"):
         rows(CHANGES, ASIDE)
         assert not caplog.records

@@ -12,7 +12,8 @@ from tailrace.config import Config
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
 from tailrace.snapshot import channels, kafka
-from tailrace.snapshot.channels import Channels, FileChannel, written
+from tailrace.snapshot.channel import written
+from tailrace.snapshot.channels import Channels, FileChannel
 from tailrace.snapshot.signals import MalformedSignal, Signal
 
 LOG = Signal("a", "log", '{"message": "x"}')

@@ -27,20 +27,20 @@ def test_chunks_cover_every_page_once_and_the_last_is_open() -> None:
     assert [chunk for first in range(5) for chunk in PLAN.chunks(first, first + 1)] == chunks
 
 
-def test_a_batch_has_so_many_chunks_or_more_small_ones_that_are_no_more_work() -> None:
+def test_a_batch_has_so_many_chunks_or_more_small_ones_that_have_no_more_pages() -> None:
     small = tuple(PlannedTable("s", f"t{number}", 1) for number in range(1000))
     plan = SnapshotPlan((PlannedTable("s", "large", 500), *small, PlannedTable("s", "last", 500)), 100)
     # four whole ones, and then a fifth would be too much
     assert plan.reached(0, 4) == 4
-    # the fifth, and as many small ones as three more would be: 312 pages, with four pages more for each table
-    assert plan.reached(4, 4) == 4 + 1 + 312 // 5
+    # the fifth, and as many small ones as three more have pages
+    assert plan.reached(4, 4) == 4 + 1 + 300
     places = [0]
     while places[-1] < len(plan):
         places.append(plan.reached(places[-1], 4))
-        work = [chunk.work for chunk in plan.chunks(*places[-2:])]
-        assert len(work) in range(1, 5) or sum(work) <= 4 * 104
+        pages = [chunk.pages for chunk in plan.chunks(*places[-2:])]
+        assert len(pages) in range(1, 5) or sum(pages) <= 4 * 100
     assert places[-1] == len(plan) == 1010
-    assert len(places) == 1 + 1 + 13 + 1
+    assert len(places) == 1 + 5
 
 
 def test_markers_say_which_rows_are_first_and_last() -> None:

@@ -89,10 +89,10 @@ class Query:
         self.options = {**OPTIONS, **{name.replace("_", "."): value for name, value in options.items()}}
         self.windows: Windows[int, int, str, int, list[Signal], str] = Windows(self.options, source)
         self.progress = NO_PROGRESS
-        self.notices: list[str] = []
+        self.notifications: list[str] = []
 
     def plan(self, *signals: Signal) -> tuple[dict[str, Any], Progress]:
-        begun = self.windows.begin(replace(self.progress, notices=()))
+        begun = self.windows.begin(replace(self.progress, notifications=()))
         self.windows.open(begun, 7)
         progress = self.windows.finish(begun, list(signals))
         end = {"end": progress.to_json()}
@@ -104,7 +104,7 @@ class Query:
         read = list(self.windows.reads(end, []))
         # as it comes back from a checkpoint
         self.progress = Progress.from_json(json.loads(json.dumps(progress.to_json())))
-        self.notices += [note.type for note, _ in progress.notices]
+        self.notifications += [note.type for note, _ in progress.notifications]
         return read
 
     def restart(self) -> None:
@@ -128,7 +128,7 @@ def test_tables_are_read_one_after_another_and_told(source: MemorySource) -> Non
     assert query.batch(asked("a", "b", "none", "c")) == []
     assert [query.batch(), query.batch(), query.batch(), query.batch()] == [["a1", "a2"], ["a3", "c1"], [], []]
     assert query.progress.state is None
-    assert query.notices == [
+    assert query.notifications == [
         "STARTED", "IN_PROGRESS", "IN_PROGRESS", *["TABLE_SCAN_COMPLETED"] * 2, "IN_PROGRESS",
         *["TABLE_SCAN_COMPLETED"] * 2, "COMPLETED",
     ]  # fmt: skip
@@ -227,7 +227,7 @@ def test_without_watermarks_where_they_are_needed_a_snapshot_is_stopped(source: 
     source.writes, source.needs_watermarks = False, True
     query = Query(source)
     query.batch(asked("a"))
-    assert query.notices == ["STARTED", "ABORTED"]
+    assert query.notifications == ["STARTED", "ABORTED"]
     assert query.progress.state is None
 
 

@@ -9,7 +9,7 @@ from tailrace.columns.table import TableId
 from tailrace.config import Config
 from tailrace.connectors.changetables.offset import TablesOffset, TablesPosition, TablesSnapshot
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
-from tailrace.connectors.changetables.snapshot.notices import TableNotices
+from tailrace.connectors.changetables.snapshot.notifications import TableNotifications
 from tailrace.connectors.changetables.snapshot.windows import TableWindows
 from tailrace.log import contracts
 from tailrace.runtime import Runtime
@@ -28,7 +28,7 @@ class ChunkedSnapshots(contracts.Snapshots[TablesOffset]):
         to_end: Callable[[TablesPosition], TablesPosition | None],
         runtime: Runtime,
     ) -> None:
-        self.notices = TableNotices(config, runtime)
+        self.notifications = TableNotifications(config, runtime)
         self._tables = tables
         self._windows = windows
         self._first = first

@@ -69,7 +69,7 @@ class CaptureTable:
     `change_table` are its own name. It holds the changes of `source` with commit position `>= start` (as far as they
     are not cleaned up), and, where `stop` is known, `< stop`. `columns` are the captured columns, in the change
     table's order, `key` the columns of the index by which the table was captured, empty where there is none.
-    `object_id` and `source_id` tell a table from another one of the same name that was made later (0 where the
+    By `object_id` and `source_id` a table differs from another one of the same name that was made later (0 where the
     database has none). `created_us` is when it was made, in µs since 1970, 0 when unknown: of two with equal `start`
     the later one is the newer.
     """
@@ -215,11 +215,11 @@ class Session(Protocol):
     # --- tables ----------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[TableId]:
-        """All user tables of the database, sorted: to tell which of those that the filters name are not captured."""
+        """All user tables of the database, sorted: to say which of those that the filters name are not captured."""
         ...
 
     def uncaptured(self, captured: Set[TableId]) -> list[TableSchema]:
-        """The forms of all other user tables than `captured`, sorted, where schema changes tell of them (SQL Server, as
+        """The forms of all other user tables than `captured`, sorted, where schema changes show them (SQL Server, as
         Debezium 3); else none."""
         ...
 

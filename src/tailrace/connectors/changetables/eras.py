@@ -33,7 +33,7 @@ class Era:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Span:
     """The part `(after, upto]` of an era: one query of one change table."""
 
     era: Era
@@ -106,15 +106,15 @@ class Eras:
         ends = [*follows[:1], *([era.capture.stop] if era.capture.stop is not None else [])]
         return preceding(min(ends)) if ends else None
 
-    def stretches(self, after: Position, upto: Position) -> list[Stretch]:
-        """What is to be read of `(after, upto]`, the stretches of one table in order."""
+    def spans(self, after: Position, upto: Position) -> list[Span]:
+        """What is to be read of `(after, upto]`, the spans of one table in order."""
         found = []
         for era in self.entries:
             end = self.end(era)
             low = max(after, preceding(era.since))
             high = upto if end is None else min(upto, end)
             if low < high:
-                found.append(Stretch(era, low, high))
+                found.append(Span(era, low, high))
         return found
 
     def to_text(self) -> str:

@@ -176,15 +176,15 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
             if name not in since.databases or name not in self._databases:
                 continue
             parts = []
-            stretches = self._wanted(reached).eras.stretches(since.databases[name].position, reached.position)
-            for stretch in stretches:
-                whole = stretch.era.table
-                count = self._databases[name].total(stretch)
+            spans = self._wanted(reached).eras.spans(since.databases[name].position, reached.position)
+            for span in spans:
+                whole = span.era.table
+                count = self._databases[name].total(span)
                 if count:
                     topic = names.topic(self._settings, whole.id)
                     rows[topic] = rows.get(topic, 0) + count
-                    parts.append(Part(name, stretch, self._shown(whole)))
-            self._databases[name].verify(stretches, reached.position)
+                    parts.append(Part(name, span, self._shown(whole)))
+            self._databases[name].verify(spans, reached.position)
             if self._settings.provide_transaction_metadata and parts:
                 parts, ends = numbered(source, parts)
                 boundaries += ends

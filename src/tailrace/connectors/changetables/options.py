@@ -21,7 +21,7 @@ EVENTS = (
     Option("skipped.operations", Kind.LETTERS, "Operations that give no events: c, u, d, t; or none.", frozenset("t")),
     Option("include.schema.changes", Kind.BOOLEAN,
            "Whether new tables and changed ones give records on the topic named topic.prefix.", True),
-    Option("include.schema.comments", Kind.BOOLEAN, "Whether schemas tell the comments of columns.", False,
+    Option("include.schema.comments", Kind.BOOLEAN, "Whether schemas hold the comments of columns.", False,
            notice="Debezium's connector learns no comments from its driver, so no schema has any"),
     Option("skip.messages.without.change", Kind.BOOLEAN,
            "Whether updates that change no column of the events are dropped.", False),

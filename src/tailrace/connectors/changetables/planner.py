@@ -11,9 +11,9 @@ from tailrace.config import Config, TableFilter
 from tailrace.connectors.changetables.chunking import ChunkedSnapshots
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.changetables.log.database import Database
-from tailrace.connectors.changetables.log.forms import Forms
 from tailrace.connectors.changetables.log.rows import skipped_rows
 from tailrace.connectors.changetables.log.sessions import Retries
+from tailrace.connectors.changetables.log.table_versions import TableVersions
 from tailrace.connectors.changetables.log.tasks import SchemaTask, Source
 from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
 from tailrace.connectors.changetables.opened import OpenedLog, Target
@@ -66,7 +66,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         }
         only = config["schema.history.internal.store.only.captured.tables.ddl"]
         skipped = skipped_rows(settings.skipped_operations, dialect.pairs)
-        self._forms = Forms(self._databases, self._includes, only, skipped)
+        self._versions = TableVersions(self._databases, self._includes, only, skipped)
         self._tables = TableSnapshots(config, self._databases, self._shown, os.cpu_count() or 1, runtime)
         windows = TableWindows(config, dialect, self._databases, self._shown, legacy=settings.legacy, runtime=runtime)
         self._incremental = Incremental(config, windows, runtime)
@@ -160,7 +160,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         source = self._source()
         tasks: list[Task] = []
         if self._config["include.schema.changes"] and self._settings.tells_schema_changes:
-            changes = self._forms.told(since, until, source.at_us)
+            changes = self._versions.changes(since, until, source.at_us)
             if changes:
                 tasks.append(SchemaTask(source, tuple(changes)))
         if until.snapshot is not None and until.snapshot != since.snapshot:

@@ -24,6 +24,12 @@ CONNECTOR = Descriptor(
     send_signal=f"{_CHANGE_TABLES}.snapshot.signalling:send",
     describe=f"{_CHANGE_TABLES}.status:describe",
     drivers=("ibm_db",),
+    loaded=(
+        "ibm_db",
+        "tailrace.connectors.changetables.log.rows",
+        "tailrace.connectors.changetables.log.tasks",
+        "tailrace.events.records",
+    ),
     requirement="tailrace[db2]",
     dialect=f"{_ROOM}.dialect:dialect",
     form=f"{_ROOM}.form:FORM",

@@ -18,7 +18,7 @@ from tailrace.connectors.mongodb.server.connection import Address
 from tailrace.connectors.mongodb.server.faults import is_passing
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot import chunks as snapshot
-from tailrace.connectors.mongodb.snapshot.notices import CollectionNotices
+from tailrace.connectors.mongodb.snapshot.notifications import CollectionNotifications
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotPlan, SnapshotProgress
 from tailrace.errors import ConfigError
 from tailrace.log import contracts
@@ -34,7 +34,7 @@ log = logging.getLogger("tailrace")
 
 class MongoSnapshots(contracts.Snapshots[MongoOffset]):
     """Snapshots of the collections that `captured` lets through. `first` gives where a query begins to read the log,
-    `shape` the settings of events; `reads_streams` tells that the log is a change stream."""
+    `shape` the settings of events; `reads_streams` says that the log is a change stream."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         parallelism: int,
         runtime: Runtime,
     ) -> None:
-        self.notices = CollectionNotices(config, runtime)
+        self.notifications = CollectionNotifications(config, runtime)
         self._config = config
         self._captured = captured
         self._majority = majority
@@ -104,7 +104,7 @@ class MongoSnapshots(contracts.Snapshots[MongoOffset]):
         return made
 
     def _present(self) -> Position:
-        """The position that rows of a snapshot tell which does not begin a query."""
+        """The position that rows of a snapshot say which does not begin a query."""
         return Position(operation_time(self._connect())) if self._reads_streams else self._majority.newest()
 
     def count(self) -> Mapping[Namespace, int]:

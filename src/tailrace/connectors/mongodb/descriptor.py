@@ -24,6 +24,7 @@ CONNECTOR = Descriptor(
     describe=f"{_ROOM}.status:describe",
     signal_place="document of the signal collection",
     drivers=("pymongo", "bson"),
+    loaded=("bson", f"{_ROOM}.records.records", f"{_ROOM}.records.tasks"),
     requirement="tailrace[mongodb]",
     documents=f"{_ROOM}.documents.entrance",
 )

@@ -154,9 +154,9 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         except PositionLost as error:
             return error.message
         except Exception as error:
-            told = explained_error(error)
-            if isinstance(told, PositionLost):
-                return told.message
+            explained = explained_error(error)
+            if isinstance(explained, PositionLost):
+                return explained.message
             raise
         return ""
 

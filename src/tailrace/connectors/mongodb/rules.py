@@ -82,7 +82,7 @@ def condition_fault(text: str) -> str:
 
 
 def settle(draft: Draft) -> None:
-    """The rules between options, as the faults tell them; also the default of capture.mode, and names of two parts."""
+    """The rules between options, as the faults name them; also the default of capture.mode, and names of two parts."""
     values = draft.values
     if values["capture.mode"] is None:
         values["capture.mode"] = "oplog" if draft.event_format == "1.1" else "change_streams_update_full"

@@ -13,7 +13,7 @@ from tailrace.events.settings import EventSettings
 class MongoSettings:
     """How documents and changes become events. Picklable; made by the planner, used by workers.
 
-    `events` are the settings of every connector; `replica_set` is what source blocks of the 1.1 form call `rs`.
+    `events` are the settings of every connector; `replica_set` is what source blocks of the 1.1 format call `rs`.
     `excluded` and `renames` are the entries of field.exclude.list and field.renames; `old_source` asks for the source
     block of source.struct.version=v1.
     """
@@ -26,7 +26,7 @@ class MongoSettings:
 
     @property
     def legacy(self) -> bool:
-        """Whether events have the form of Debezium 1.1: after, patch and filter."""
+        """Whether events have the format of Debezium 1.1: after, patch and filter."""
         return self.events.event_format == "1.1"
 
     @classmethod

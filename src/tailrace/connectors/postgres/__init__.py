@@ -1,1 +1,1 @@
-
+"""The PostgreSQL connector: a replication slot, and the catalog beside it, as Debezium events."""

@@ -17,7 +17,7 @@ from tailrace.connectors.postgres.opened import parallelism
 from tailrace.connectors.postgres.schema.history import History
 from tailrace.connectors.postgres.setup import slots
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
-from tailrace.connectors.postgres.snapshot.notices import TableNotices
+from tailrace.connectors.postgres.snapshot.notifications import TableNotifications
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
@@ -56,7 +56,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         self._streams = snapshot_mode(config).streams
         self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, tables, outside, control, admit)
         self._chunks = self._make()
-        self.notices = TableNotices(config, outside.runtime, lambda: self._chunks.failing)
+        self.notifications = TableNotifications(config, outside.runtime, lambda: self._chunks.failing)
 
     def begin_anew(self) -> None:
         """Forget what was begun, as after a crash."""
@@ -65,7 +65,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
 
     def start(self, since: PostgresOffset, *, fresh: bool) -> PostgresOffset:
         self._choose(())
-        # Source blocks tell of no commit before the snapshot.
+        # Source blocks show no commit before the snapshot.
         position = replace(since.log, end_lsn=0, idle_lsn=since.log.safe_lsn)
         server, exported = since.server, None
         with ExitStack() as until_taken_over:
@@ -88,7 +88,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         return PostgresOffset(position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server)
 
     def history_at(self, exported: str) -> History:
-        """What the log will not tell of the captured tables, as the `exported` snapshot shows it."""
+        """What the log will not say of the captured tables, as the `exported` snapshot shows it."""
         return self._chunks.history_at(exported)
 
     def block(self, since: PostgresOffset) -> PostgresOffset | None:

@@ -25,5 +25,13 @@ CONNECTOR = Descriptor(
     send_signal=f"{_ROOM}.snapshot.signal_table:send",
     describe=f"{_ROOM}.status:describe",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
+    loaded=(
+        "adbc_driver_postgresql",
+        "tailrace.events.records",
+        f"{_ROOM}.log.mixed",
+        f"{_ROOM}.log.quarantine",
+        f"{_ROOM}.log.tasks",
+        f"{_ROOM}.snapshot.tasks",
+    ),
     requirement="tailrace[postgres]",
 )

@@ -21,7 +21,7 @@ class PostgresOffset:
     it; `visible` what a snapshot has shown of the log that is still to come; `heartbeat_ms` the time of the newest
     heartbeat, in ms since 1970, 0 when there was none; `xmin` what the source blocks of the batch that ends here say
     of the slot, 0 for nothing; `progress` belongs to signals and incremental snapshots; `schemas` is what the log does
-    not tell of the tables; `server` whose log was read, None in offsets of earlier versions and where none is read.
+    not say of the tables; `server` whose log was read, None in offsets of earlier versions and where none is read.
     """
 
     log: LogPosition = START
@@ -99,7 +99,7 @@ class PostgresOffset:
             fields.get("heartbeat_ms", 0),
             fields.get("xmin", 0),
             Progress.from_json(fields.get("progress", {})),
-            # offsets of earlier versions have none: the catalog tells, as it did then
+            # offsets of earlier versions have none: the catalog says it, as it did then
             History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
             ServerId.from_json(fields["server"]) if "server" in fields else None,
         )

@@ -14,7 +14,7 @@ from tailrace.connectors.postgres.log.feed import PostgresFeed
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import CatalogXmin, present, refuse_standby
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings
+from tailrace.connectors.postgres.log.reading import OUTSIDE, Connections, Outside, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.opened import OpenedLog, parallelism
@@ -184,17 +184,13 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             Connections.of(config, self._connect(), self._outside),
             database=config["database.dbname"],
             relations=Relations(history, self._is_captured, self._names.admit, self._outside.runtime),
-            start=since.log,
-            server=since.server if until is None else until.server or since.server,
-            reached_lsn=(until or since).log.reached_lsn,
-            visible=since.visible,
-            target_lsn=None if target is None else TargetLsn(target),
-            numbered_without=(
-                self._settings.skipped_operations if self._settings.provide_transaction_metadata else None
+            since=Since(
+                since.log,
+                since.server if until is None else until.server or since.server,
+                (until or since).log.reached_lsn,
             ),
+            wanted=self._wanted(since, target),
             comments=self._settings.shaping.comments,
-            takes=self._takes,
-            shows=self._shown if config["skip.messages.without.change"] else None,
             streamed=self._streamed(),
             runtime=self._outside.runtime,
         )
@@ -203,6 +199,16 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
             self.incremental.follow(self._connect())
         reader.start()
         return OpenedLog(config, self._settings, reader, self.incremental, self._xmin, self._address)
+
+    def _wanted(self, since: PostgresOffset, target: int | None) -> Wanted:
+        settings = self._settings
+        return Wanted(
+            visible=since.visible,
+            target_lsn=None if target is None else TargetLsn(target),
+            numbered_without=settings.skipped_operations if settings.provide_transaction_metadata else None,
+            takes=self._takes,
+            shows=self._shown if self._config["skip.messages.without.change"] else None,
+        )
 
     def _shown(self, table: TableSchema) -> list[str]:
         """The columns whose change makes an update an event: those that values show, and the key."""

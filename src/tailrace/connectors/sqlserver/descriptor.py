@@ -27,6 +27,12 @@ CONNECTOR = Descriptor(
     send_signal=f"{_CHANGE_TABLES}.snapshot.signalling:send",
     describe=f"{_CHANGE_TABLES}.status:describe",
     drivers=("mssql_python",),
+    loaded=(
+        "mssql_python",
+        "tailrace.connectors.changetables.log.rows",
+        "tailrace.connectors.changetables.log.tasks",
+        "tailrace.events.records",
+    ),
     requirement="tailrace[sqlserver]",
     dialect=f"{_ROOM}.dialect:dialect",
     form=f"{_ROOM}.form:FORM",

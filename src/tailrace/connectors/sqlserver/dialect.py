@@ -46,7 +46,6 @@ _LARGE_FETCH = 500
 
 _ROWS_FETCH = 10_000
 _LISTED = 1000
-_SILENT_S = 900
 _LARGE = frozenset(("text", "ntext", "image", "xml", "geometry", "geography", "json"))
 
 

@@ -36,12 +36,12 @@ def lost(session: Session, read: Reached) -> list[TableId]:
     """
     first: Position = following(read.position)
     found = []
-    for stretch in read.eras.stretches(read.position, first):
+    for span in read.eras.spans(read.position, first):
         try:
-            if session.oldest(stretch.era.capture) > max(first, stretch.era.since):
-                found.append(stretch.era.table.id)
+            if session.oldest(span.era.capture) > max(first, span.era.since):
+                found.append(span.era.table.id)
         except PositionLost:
-            found.append(stretch.era.table.id)
+            found.append(span.era.table.id)
     return sorted(found)
 
 
@@ -51,7 +51,7 @@ def held(
     """Whether what the checkpoint has not read is still there, and for how long.
 
     `age_min` is the age of the oldest unread transaction in minutes, `kept_min` how long changes are kept; None where
-    unknown, or for ever. `mends` tells that a new snapshot is taken where changes are lost, `of` names the database in
+    unknown, or for ever. `mends` says that a new snapshot is taken where changes are lost, `of` names the database in
     sentences, `longer` says how changes are kept for longer. Raises TailraceError, as sessions do.
     """
     newest = session.newest()

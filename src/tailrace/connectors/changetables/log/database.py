@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors.changetables.dialect import CaptureTable, Dialect, Position, Session
-from tailrace.connectors.changetables.eras import Era, Eras, Stretch, begun_by
+from tailrace.connectors.changetables.eras import Era, Eras, Span, begun_by
 from tailrace.connectors.changetables.log.sessions import lost
 from tailrace.connectors.changetables.offset import Reached
 from tailrace.connectors.changetables.position import Newest, Read, following, from_start, read_to
@@ -22,7 +22,7 @@ NAMED = 20
 
 
 class Database:
-    """One database of a query. `includes` tells which tables are captured, `admit` checks a schema when it appears.
+    """One database of a query. `includes` says which tables are captured, `admit` checks a schema when it appears.
 
     Every method raises TailraceError; after ConnectionFailed, `lose` ends the session, and the next call makes one.
     """
@@ -42,8 +42,8 @@ class Database:
         self._transactions = transactions or TRANSACTIONS
         self._session: Session | None = None
         self.was_connected = False
-        self._told: set[str] = set()
-        # rows by stretch, so that a batch is not counted twice
+        self._warned: set[str] = set()
+        # rows by span, so that a batch is not counted twice
         self._totals: dict[tuple[str, int, Position, Position], int] = {}
         self._empty: tuple[Position, Position] | None = None
 
@@ -90,7 +90,7 @@ class Database:
             chosen.append(current)
             chosen += [one for one in groups[table] if one.start > max(position, current.start)]
         eras = self._with(Eras(), chosen)
-        self._tell_uncaptured(set(groups))
+        self._warn_of_uncaptured(set(groups))
         return Reached(position, eras)
 
     def resume(self, reached: Reached) -> str:
@@ -102,12 +102,12 @@ class Database:
                 return self._restored().message
             eras = self._observed(reached, newest if newest is not None else reached.position)
             upto = max(newest or reached.position, following(reached.position))
-            for stretch in eras.stretches(reached.position, upto):
-                if self.session.oldest(stretch.era.capture) > following(stretch.after):
-                    raise lost(stretch)
+            for span in eras.spans(reached.position, upto):
+                if self.session.oldest(span.era.capture) > following(span.after):
+                    raise lost(span)
         except PositionLost as error:
             return error.message
-        self._tell_uncaptured({era.table.id for era in eras.latest()})
+        self._warn_of_uncaptured({era.table.id for era in eras.latest()})
         return ""
 
     def observe(self, reached: Reached) -> tuple[Newest | None, Eras]:
@@ -122,8 +122,8 @@ class Database:
             return None, reached.eras
         return newest, self._observed(reached, newest)
 
-    def verify(self, stretches: Sequence[Stretch], upto: Position) -> None:
-        """Raise PositionLost unless all rows of `stretches`, which end at `upto` or before, are there.
+    def verify(self, spans: Sequence[Span], upto: Position) -> None:
+        """Raise PositionLost unless all rows of `spans`, which end at `upto` or before, are there.
 
         Asked after they were counted: a clean-up says first what it deletes, so rows that are there by what it says
         now were there when they were counted.
@@ -131,9 +131,9 @@ class Database:
         newest = self.session.newest()
         if newest is not None and newest < upto:
             raise self._restored()
-        starts = self.session.starts() if stretches else {}
-        for stretch in stretches:
-            self._check(stretch, starts.get((stretch.era.capture.name, stretch.era.capture.object_id)))
+        starts = self.session.starts() if spans else {}
+        for span in spans:
+            self._check(span, starts.get((span.era.capture.name, span.era.capture.object_id)))
 
     def _restored(self) -> PositionLost:
         return PositionLost(
@@ -164,26 +164,26 @@ class Database:
             log.info("%s is captured by %s from %s on", one.source, one.name, one.start.hex())
         eras = self._with(eras, fresh)
         starts = {(one.name, one.object_id): one.start for captures in groups.values() for one in captures}
-        for stretch in eras.stretches(reached.position, newest):
-            self._check(stretch, starts.get((stretch.era.capture.name, stretch.era.capture.object_id)))
+        for span in eras.spans(reached.position, newest):
+            self._check(span, starts.get((span.era.capture.name, span.era.capture.object_id)))
         return eras.noting(starts, reached.position)
 
     @staticmethod
-    def _check(stretch: Stretch, start: Position | None) -> None:
+    def _check(span: Span, start: Position | None) -> None:
         """`start` is where the change table begins now, None where it is gone."""
         if start is None:
-            capture = stretch.era.capture
+            capture = span.era.capture
             raise PositionLost(
                 f"The change table {capture.name} of {capture.source} is gone, and its changes behind the position "
-                f"{stretch.after.hex()} with it.",
+                f"{span.after.hex()} with it.",
                 "Leave the table out by table.exclude.list, or start again with a new checkpoint, or with "
                 "snapshot.mode=when_needed, which takes a new snapshot. To change what is captured, make the new "
                 "capture table first, and drop the old one when the pipeline has read beyond the new one's start.",
             )
         # A table that did not say where it begins (zeros) may say so later, without that anything was cleaned up.
-        told = any(stretch.era.capture.start)
-        if told and start > following(stretch.after) and start > stretch.era.since:
-            raise lost(stretch)
+        is_known = any(span.era.capture.start)
+        if is_known and start > following(span.after) and start > span.era.since:
+            raise lost(span)
 
     def _captured(self) -> dict[TableId, list[CaptureTable]]:
         """The change tables of the captured tables, older before newer."""
@@ -206,14 +206,16 @@ class Database:
             eras = eras.with_(Era(described.capture, described.table, since))
         return eras
 
-    def _tell_uncaptured(self, captured: set[TableId]) -> None:
+    def _warn_of_uncaptured(self, captured: set[TableId]) -> None:
         """Warn of tables that the lists let through, but that have no change table; and where nothing is captured."""
         if not captured:
-            self.tell(f"no table of {self.name} that the lists let through has a change table: nothing is captured")
+            self._warn_once(
+                f"no table of {self.name} that the lists let through has a change table: nothing is captured"
+            )
         bare = [str(table) for table in self.session.tables() if table not in captured and self._includes(table)]
         if bare:
             more = f" and {len(bare) - NAMED} more" if len(bare) > NAMED else ""
-            self.tell(
+            self._warn_once(
                 f"tables of {self.name} without a change table, whose changes are not captured: "
                 f"{', '.join(bare[:NAMED])}{more}. Have them captured, or leave them out by table.exclude.list."
             )
@@ -221,11 +223,11 @@ class Database:
     def warn(self, eras: Eras) -> None:
         """Log what the server says is amiss, each sentence once."""
         for sentence in self.session.warnings([era.capture for era in eras.latest()]):
-            self.tell(sentence)
+            self._warn_once(sentence)
 
-    def tell(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
+    def _warn_once(self, sentence: str) -> None:
+        if sentence not in self._warned:
+            self._warned.add(sentence)
             log.warning("%s", sentence)
 
     # --- how far a batch goes ----------------------------------------------------------------------------------------
@@ -244,7 +246,7 @@ class Database:
             upto = read_to(newest) if nth is None else read_to(newest, nth)
             if low >= upto:
                 return upto, 0
-            rows = sum(self.total(stretch) for stretch in eras.stretches(low, upto))
+            rows = sum(self.total(span) for span in eras.spans(low, upto))
             if rows:
                 break
             self._empty = (after, upto)
@@ -258,8 +260,8 @@ class Database:
 
     def _cut(self, eras: Eras, after: Position, upto: Position, max_rows: int) -> tuple[Position, int]:
         counts: dict[Position, int] = {}
-        for stretch in eras.stretches(after, upto):
-            for position, rows in self.session.counts(stretch.era.capture, stretch.after, stretch.upto):
+        for span in eras.spans(after, upto):
+            for position, rows in self.session.counts(span.era.capture, span.after, span.upto):
                 counts[position] = counts.get(position, 0) + rows
         found, total = upto, 0
         for position in sorted(counts):
@@ -268,12 +270,12 @@ class Database:
             found, total = position, total + counts[position]
         return found, total
 
-    def total(self, stretch: Stretch) -> int:
-        """How many rows a stretch has."""
-        capture = stretch.era.capture
-        name = (capture.name, capture.object_id, stretch.after, stretch.upto)
+    def total(self, span: Span) -> int:
+        """How many rows a span has."""
+        capture = span.era.capture
+        name = (capture.name, capture.object_id, span.after, span.upto)
         if name not in self._totals:
             if len(self._totals) > 4096:
                 self._totals.clear()
-            self._totals[name] = self.session.total(capture, stretch.after, stretch.upto)
+            self._totals[name] = self.session.total(capture, span.after, span.upto)
         return self._totals[name]

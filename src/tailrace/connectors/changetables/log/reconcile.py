@@ -9,19 +9,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.columns.table import TableSchema
-from tailrace.connectors.changetables.eras import Stretch
-from tailrace.connectors.changetables.log.sessions import changes
-from tailrace.connectors.changetables.log.tasks import Source
+from tailrace.connectors.changetables.dialect import Dialect
+from tailrace.connectors.changetables.eras import Span
+from tailrace.connectors.changetables.log.sessions import Retries, changes
 
 
 def changed_keys(
-    source: Source, database: str, table: TableSchema, identity: tuple[str, ...], stretches: Sequence[Stretch]
+    dialect: Dialect,
+    retries: Retries,
+    database: str,
+    table: TableSchema,
+    identity: tuple[str, ...],
+    spans: Sequence[Span],
 ) -> pa.Array:
-    """The keys, as `one_text` writes them, of all change rows of `stretches`: of both sides of an update."""
+    """The keys, as `one_text` writes them, of all change rows of `spans`: of both sides of an update."""
     found: list[pa.Array] = []
     only = replace(table, columns=tuple(table.columns[table.index(name)] for name in identity))
-    for stretch in stretches:
-        for rows in changes(source.dialect, database, stretch, only, source.retries):
+    for span in spans:
+        for rows in changes(dialect, database, span, only, retries):
             found.append(pc.unique(one_text(rows.columns)))
     return pc.unique(pa.chunked_array(found, pa.binary())) if found else pa.array([], pa.binary())
 

@@ -149,7 +149,7 @@ class Assembly:
     `serial` counts the rows of one commit and change position from 1, an update's two rows being two (Debezium:
     `event_serial_no`); the ordinal is one less. `skipped` are operations whose rows are left out before anything is
     numbered, an update's two rows together. `unsent` names the types whose null, in either row of an update, counts as
-    a value that the log did not carry: events show the placeholder, as Debezium 3 does, which tells no null from it.
+    a value that the log did not carry: events show the placeholder, as Debezium 3 does, which takes a null for one.
     """
 
     table: TableSchema

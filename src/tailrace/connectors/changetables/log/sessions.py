@@ -14,7 +14,7 @@ import numpy as np
 
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import ChangeRows, Dialect, Session
-from tailrace.connectors.changetables.eras import Stretch
+from tailrace.connectors.changetables.eras import Span
 from tailrace.connectors.changetables.log.rows import fixed
 from tailrace.connectors.changetables.position import following, preceding
 from tailrace.errors import ConnectionFailed, PositionLost
@@ -98,16 +98,14 @@ class Retries:
                 self.pause(failure, error, runtime)
 
 
-def changes(
-    dialect: Dialect, database: str, stretch: Stretch, table: TableSchema, retries: Retries
-) -> Iterator[ChangeRows]:
-    """The rows of a stretch, through lost connections: behind the rows that were given, the reading goes on.
+def changes(dialect: Dialect, database: str, span: Span, table: TableSchema, retries: Retries) -> Iterator[ChangeRows]:
+    """The rows of a span, through lost connections: behind the rows that were given, the reading goes on.
 
     `table` names the columns to read. A session may lead to another server than the planner's does: one that is behind
-    it is waited for. Raises PositionLost when that takes too long, and when rows of the stretch were cleaned up
+    it is waited for. Raises PositionLost when that takes too long, and when rows of the span were cleaned up
     meanwhile: the rows that were given may then have a gap, and nothing of the batch may be committed.
     """
-    given = _Given(stretch.after)
+    given = _Given(span.after)
     failure = 0
     behind = 0
     while True:
@@ -115,11 +113,11 @@ def changes(
         try:
             with borrowed(dialect, database) as session:
                 newest = session.newest()
-                if newest is None or newest < stretch.upto:
+                if newest is None or newest < span.upto:
                     behind += 1
-                    raise _behind(stretch)
+                    raise _behind(span)
                 behind = 0
-                for fetched in session.changes(stretch.era.capture, table, after, stretch.upto):
+                for fetched in session.changes(span.era.capture, table, after, span.upto):
                     rows = fetched
                     if skip:
                         rows = _without(fetched, skip)
@@ -128,7 +126,7 @@ def changes(
                         failure = 0
                         given.add(rows)
                         yield rows
-                oldest = session.oldest(stretch.era.capture)
+                oldest = session.oldest(span.era.capture)
         except ConnectionFailed as error:
             failure += 1
             if behind > BEHIND:
@@ -139,24 +137,24 @@ def changes(
                 ) from None
             retries.pause(failure, error)
             continue
-        if oldest > following(stretch.after):
-            raise lost(stretch)
+        if oldest > following(span.after):
+            raise lost(span)
         return
 
 
-def _behind(stretch: Stretch) -> ConnectionFailed:
+def _behind(span: Span) -> ConnectionFailed:
     return ConnectionFailed(
-        f"The newest position of the server is before {stretch.upto.hex()}, to which changes of "
-        f"{stretch.era.capture.source} are to be read: it is a replica that is behind, or it was restored.",
+        f"The newest position of the server is before {span.upto.hex()}, to which changes of "
+        f"{span.era.capture.source} are to be read: it is a replica that is behind, or it was restored.",
         "Wait until the replica has caught up, or read from the primary.",
     )
 
 
-def lost(stretch: Stretch) -> PositionLost:
-    """The error for a stretch whose beginning was cleaned up."""
-    capture = stretch.era.capture
+def lost(span: Span) -> PositionLost:
+    """The error for a span whose beginning was cleaned up."""
+    capture = span.era.capture
     return PositionLost(
-        f"Changes of {capture.source} behind the position {stretch.after.hex()} were cleaned up in the change table "
+        f"Changes of {capture.source} behind the position {span.after.hex()} were cleaned up in the change table "
         f"{capture.name} before they were read.",
         "Start again with a new checkpoint, or with snapshot.mode=when_needed, which takes a new snapshot; and let "
         "the database keep its changes for longer than the pipeline may stand still.",

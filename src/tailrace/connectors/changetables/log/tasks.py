@@ -1,4 +1,4 @@
-"""The tasks of a batch over change tables: stretches of the log, chunks of a snapshot, windows. Worker.
+"""The tasks of a batch over change tables: spans of the log, chunks of a snapshot, windows. Worker.
 
 Every task reads the database itself: it holds the dialect, and with it the password, so none shows its contents.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from tailrace.columns.batch import ChangeBatch, Int64s, Marker
 from tailrace.columns.table import TableSchema
 from tailrace.connectors.changetables.dialect import Dialect, KeyRange
-from tailrace.connectors.changetables.eras import Stretch
+from tailrace.connectors.changetables.eras import Span
 from tailrace.connectors.changetables.log.sessions import Retries, borrowed, changes
 from tailrace.errors import ConnectionFailed, PositionLost, StatementCutOff, TailraceError
 from tailrace.events.form import SourceForm
@@ -32,13 +32,13 @@ log = logging.getLogger("tailrace")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One stretch of a change table: `table` is the source as events show it, with the columns that they need.
+    """One span of a change table: `table` is the source as events show it, with the columns that they need.
 
-    Where transaction metadata is wanted, `total_order` and `table_order` number the stretch's changes; see ChangeBatch.
+    Where transaction metadata is wanted, `total_order` and `table_order` number the span's changes; see ChangeBatch.
     """
 
     database: str
-    stretch: Stretch
+    span: Span
     table: TableSchema
     total_order: Int64s | None = None
     table_order: Int64s | None = None
@@ -91,20 +91,20 @@ class LogTask:
 
 
 def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
-    """The changes of one table, stretch after stretch."""
+    """The changes of one table, span after span."""
     from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, whole
 
     skipped = skipped_rows(source.settings.skipped_operations, source.dialect.pairs)
     for part in parts:
-        stretch = part.stretch
+        span = part.span
 
         def times(part: Part = part) -> Times:
             with borrowed(source.dialect, part.database) as session:
-                return Times.of(session.commit_times(part.stretch.after, part.stretch.upto), source.at_us)
+                return Times.of(session.commit_times(part.span.after, part.span.upto), source.at_us)
 
         dialect = source.dialect
         assembly = Assembly(part.table, source.retries.run(times, _closed), dialect.pairs, skipped, dialect.unsent)
-        rows = changes(source.dialect, part.database, stretch, part.table, source.retries)
+        rows = changes(source.dialect, part.database, span, part.table, source.retries)
         first = 0
         for cut in whole(rows, source.dialect.pairs):
             batch = assembly.batch(cut)
@@ -154,9 +154,9 @@ class SnapshotTask:
     """Rows of one table of a snapshot: the chunk's range of keys, or the rows of `statement`.
 
     When its connection is lost, or a deadlock ends it, it is read on behind the last key that was given: whatever
-    changes meanwhile is in the log. Without a key rows that were given cannot be told from others, so ConnectionFailed
-    is raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
-    a signal has asked for (`asked`) and it fails, that is told and the rest of its rows is left out: the batch is
+    changes meanwhile is in the log. Without a key rows that were given look like others, so ConnectionFailed is
+    raised then, unless none was given; a restart of the query reads the chunk anew. Where the statement is one that
+    a signal has asked for (`asked`) and it fails, that is logged and the rest of its rows is left out: the batch is
     planned, and would fail again at each start.
     """
 
@@ -206,7 +206,7 @@ class SnapshotTask:
                         yield columns
                 return
             except ConnectionFailed as error:
-                if isinstance(error, StatementCutOff) and self._is_told(error):
+                if isinstance(error, StatementCutOff) and self._is_logged(error):
                     return
                 if left is None:
                     raise ConnectionFailed(
@@ -216,11 +216,11 @@ class SnapshotTask:
                 failure += 1
                 self.source.retries.pause(failure, error)
             except TailraceError as error:
-                if not self._is_told(error):
+                if not self._is_logged(error):
                     raise
                 return
 
-    def _is_told(self, error: TailraceError) -> bool:
+    def _is_logged(self, error: TailraceError) -> bool:
         """Whether the failed statement is a signal's; then that it fails is in the log. A lost position is not its
         fault."""
         if not self.asked or self.statement is None or isinstance(error, PositionLost):
@@ -235,7 +235,7 @@ class SnapshotTask:
         return True
 
     def _behind(self, columns: list[pa.Array]) -> KeyRange | None:
-        """What is left of the chunk behind the last of these rows; None where that cannot be told."""
+        """What is left of the chunk behind the last of these rows; None where that is not known."""
         if not self.rows.key or self.statement is not None:
             return None
         last = [columns[self.table.index(name)][-1].as_py() for name in self.rows.key]
@@ -256,8 +256,8 @@ class WindowTask:
     """The rows of one window of an incremental snapshot, as the planner has read them, without those whose key has a
     change in the batch: there the log wins.
 
-    `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that tell rows apart, `changes` are
-    the batch's stretches of the table. `position` and `change` are those of the closing watermark's commit and change.
+    `rows` is an Arrow IPC stream of `table.columns`, `identity` names the columns that rows are known by, `changes` are
+    the batch's spans of the table. `position` and `change` are those of the closing watermark's commit and change.
     """
 
     source: Source
@@ -265,7 +265,7 @@ class WindowTask:
     table: TableSchema
     rows: bytes
     identity: tuple[str, ...]
-    changes: tuple[Stretch, ...]
+    changes: tuple[Span, ...]
     position: bytes
     change: bytes
     at_us: int
@@ -280,7 +280,8 @@ class WindowTask:
         from tailrace.connectors.changetables.log.rows import read_batch
         from tailrace.events.records import to_rows
 
-        changed = changed_keys(self.source, self.database, self.table, self.identity, self.changes)
+        dialect, retries = self.source.dialect, self.source.retries
+        changed = changed_keys(dialect, retries, self.database, self.table, self.identity, self.changes)
         columns = without(self.table, from_ipc(self.rows), self.identity, changed)
         if len(columns[0]):
             positions = (self.position, self.at_us, self.ordinal, self.change)
@@ -290,7 +291,7 @@ class WindowTask:
 
 @dataclass(frozen=True, slots=True)
 class SchemaTask:
-    """The forms of tables that are new, for the topic of schema changes."""
+    """The records of new table versions, for the topic of schema changes."""
 
     source: Source
     changes: tuple[SchemaChange, ...]

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config.filters import quoted_parts
 from tailrace.connectors.changetables.dialect import DELETE, Dialect, Key, KeyRange, Position, Session
-from tailrace.connectors.changetables.eras import Era, Eras, Stretch
+from tailrace.connectors.changetables.eras import Era, Eras, Span
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.ipc import to_ipc
 from tailrace.connectors.changetables.log.tasks import Source, WindowTask
@@ -184,9 +184,9 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         while self._runtime.monotonic() < deadline:
             newest, eras = self._here.observe(replace(here, position=seen))
             if newest is not None:
-                for stretch in eras.stretches(seen, newest):
-                    if self.table is not None and _is(stretch.era, self.table):
-                        found = self._find(stretch, closing)
+                for span in eras.spans(seen, newest):
+                    if self.table is not None and _is(span.era, self.table):
+                        found = self._find(span, closing)
                         if found is not None:
                             self._number += 1
                             return Closed(self.database, read_to(newest, found[0]), found[1], self._number)
@@ -199,9 +199,9 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         )
         raise Void
 
-    def _find(self, stretch: Stretch, watermark: Watermark) -> tuple[Position, Position] | None:
-        table = _first_columns(stretch.era, 1)
-        rows = self._session.changes(stretch.era.capture, table, stretch.after, stretch.upto)
+    def _find(self, span: Span, watermark: Watermark) -> tuple[Position, Position] | None:
+        table = _first_columns(span.era, 1)
+        rows = self._session.changes(span.era.capture, table, span.after, span.upto)
         found: tuple[Position, Position] | None = None
         for fetched in rows:
             for row, text in enumerate(fetched.columns[0].to_pylist()):
@@ -216,8 +216,8 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
         at_us = int(window.opened.timestamp() * 1_000_000)
         parts: list[WindowPart] = []
         for place, rows in enumerate(window.chunks):
-            stretches = eras.stretches(after, window.upto.commit)
-            own = [stretch for stretch in stretches if stretch.era.table.id == rows.shown.id]
+            spans = eras.spans(after, window.upto.commit)
+            own = [span for span in spans if span.era.table.id == rows.shown.id]
             parts.append(
                 partial(
                     WindowTask,
@@ -225,7 +225,7 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
                     table=rows.shown,
                     rows=to_ipc(rows.columns),
                     identity=rows.identity,
-                    changes=tuple(stretch for stretch in own if self._here.total(stretch)),
+                    changes=tuple(span for span in own if self._here.total(span)),
                     position=window.upto.commit,
                     change=window.upto.change,
                     at_us=at_us,
@@ -253,17 +253,17 @@ class TableWindows(WindowSource[LogPlace, LogPlace, WindowRows, Closed, Changes,
             return []
         after, upto = changes.before[self.database].position, changes.found[self.database].position
         found: list[tuple[Signal, str]] = []
-        for stretch in changes.found[self.database].eras.stretches(after, upto):
-            if _is(stretch.era, self.table) and self._here.total(stretch):
-                found += self._inserted(stretch)
+        for span in changes.found[self.database].eras.spans(after, upto):
+            if _is(span.era, self.table) and self._here.total(span):
+                found += self._inserted(span)
         return found
 
-    def _inserted(self, stretch: Stretch) -> Iterator[tuple[Signal, str]]:
+    def _inserted(self, span: Span) -> Iterator[tuple[Signal, str]]:
         from tailrace.connectors.changetables.log.rows import Assembly, Times, whole
 
-        table = _first_columns(stretch.era, 3)
+        table = _first_columns(span.era, 3)
         assembly = Assembly(table, Times.none(), self._pairs)
-        rows = self._session.changes(stretch.era.capture, table, stretch.after, stretch.upto)
+        rows = self._session.changes(span.era.capture, table, span.after, span.upto)
         for cut in whole(rows, self._pairs):
             batch = assembly.batch(cut)
             if batch is None or batch.after is None:

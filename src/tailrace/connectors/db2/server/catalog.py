@@ -41,7 +41,6 @@ class Described:
     """A column as the catalog has it."""
 
     column: Column
-    is_identity: bool = False
 
     @property
     def name(self) -> str:
@@ -135,7 +134,7 @@ def _described(row: tuple[object, ...]) -> Described:
         "base" if resolved in TYPES else "unknown",
         comment=str(row[11]) if row[11] else None,
     )
-    return Described(column, len(row) > 22 and row[22] == "YES")
+    return Described(column)
 
 
 def _number(value: object) -> int | None:

@@ -30,7 +30,7 @@ def _decimal(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _decfloat(column: Column, settings: EventSettings) -> Conversion | None:
-    # the 2.3 form does not know it
+    # the 2.3 format does not know it
     return None if settings.legacy else values.floating_decimal(settings)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tailrace.columns import Column
 from tailrace.connectors.db2.values.declaration import DECIMALS, SIZED, TEXTS, TIMESTAMPS, UNSIZED, precision_and_scale
 from tailrace.events.settings import EventSettings
+from tailrace.events.shaped import declared_parameters
 
 UNLIMITED = 2**31 - 1
 _LENGTHS = {
@@ -58,12 +59,4 @@ def scale(column: Column) -> int | None:
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
     """The schema parameters that show the column's type in the database."""
-    parameters = {"type": type_name(column).upper(), "length": str(length(column))}
-    digits = scale(column)
-    if digits is not None:
-        parameters["scale"] = str(digits)
-    if not settings.legacy:
-        parameters["name"] = column.name
-    if settings.shaping.comments and column.comment is not None:
-        parameters["comment"] = column.comment
-    return tuple((f"__debezium.source.column.{name}", value) for name, value in parameters.items())
+    return declared_parameters(column, settings, type_name(column), length(column), scale(column))

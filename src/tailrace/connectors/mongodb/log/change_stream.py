@@ -233,9 +233,9 @@ class ChangeStreamFeed:
         if token is None:
             return self._reached
         time, number = counted if counted[0] else self._reached.key
-        told = token_time(token)
-        if told is not None and told > time:
-            time, number = told, 0
+        known = token_time(token)
+        if known is not None and known > time:
+            time, number = known, 0
         return Position(time, number, base64.b64encode(token).decode())
 
     @staticmethod

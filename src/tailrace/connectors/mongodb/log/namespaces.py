@@ -19,7 +19,7 @@ class CollectionFilter:
     Expressions match the whole name, a database's or `database.collection`, without regard to case; with
     `filters.match.mode=literal` the lists hold names as they are. Debezium 1.1 captures `config`, later ones do not.
     What capture.scope and capture.target leave out is not captured, nor read by snapshots.
-    The signal collection is captured whatever the lists say, except in the 1.1 form, which knows no signals.
+    The signal collection is captured whatever the lists say, except in the 1.1 format, which knows no signals.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

@@ -375,6 +375,7 @@ def operation_time(client: MongoClient[Any]) -> int:
     at = answer.get("operationTime")
     if at is None:
         raise PrerequisiteError(
-            "The server tells no operation time.", "It must be a member of a replica set, or a mongos, of version 3.6."
+            "The server reports no operation time.",
+            "It must be a member of a replica set, or a mongos, of version 3.6.",
         )
     return int(at.time) << 32 | int(at.inc)

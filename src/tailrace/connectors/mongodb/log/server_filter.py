@@ -64,7 +64,7 @@ def _names(captured: CollectionFilter) -> list[Mapping[str, Any]]:
         included = captured.lists[f"{kind}.include"]
         if included:
             texts = [pcre(expression) for expression in included]
-            # an expression that the server cannot be told might want anything
+            # an expression that the server cannot be given might want anything
             if None not in texts:
                 found.append(_joined("$or", list(_matches(kind, texts))))
             continue

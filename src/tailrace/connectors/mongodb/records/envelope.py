@@ -1,4 +1,4 @@
-"""The layouts of MongoDB's keys and values, of the 1.1 form and of today's."""
+"""The layouts of MongoDB's keys and values, of the 1.1 format and of today's."""
 
 from __future__ import annotations
 

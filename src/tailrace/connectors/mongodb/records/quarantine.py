@@ -11,7 +11,7 @@ from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values import fields
 from tailrace.errors import ConversionError, DecodeError, TailraceError
 from tailrace.events.form import Place
-from tailrace.events.quarantine import Change, put_aside, tell, too_large
+from tailrace.events.quarantine import Change, put_aside, report, too_large
 
 _REMEDY = (
     "Leave the collection or the field out, or set event.processing.failure.handling.mode to warn to have the change "
@@ -34,7 +34,7 @@ def unconvertible(segment: Segment, row: int, error: TailraceError, settings: Mo
         ) from None
     change = _change(segment, row)
     reason = "its BSON is malformed" if isinstance(error, DecodeError) else "a value has no form in events"
-    tell(change, reason, settings.events)
+    report(change, reason, settings.events)
     start = int(segment.starts[row])
     payload: dict[str, object] = {
         "op": chr(segment.op[row]),

@@ -187,7 +187,7 @@ class _Block:
         self._made: dict[str, pa.Array | Same | Written] = {}
 
     def _moments(self) -> Int64s:
-        """What the source block tells as the change's time, in ns since 1970."""
+        """What the source block shows as the change's time, in ns since 1970."""
         segment = self.segment
         if segment.read_ns:
             return np.full(self.high - self.low, segment.read_ns, np.int64)
@@ -276,7 +276,7 @@ class _Block:
         return Written(texts.update_descriptions(self.segment.data, updated, removed, truncated, self.edits))
 
     def _increments(self) -> pa.Array | Same:
-        """The increments of the timestamps; -1 for documents that a snapshot has read (today's form)."""
+        """The increments of the timestamps; -1 for documents that a snapshot has read (today's format)."""
         if self.segment.read_ns and not self.settings.legacy:
             return Same(-1)
         return pa.array(self.segment.time[self.low : self.high] & 0xFFFFFFFF)
@@ -309,8 +309,8 @@ class _Block:
         total, table = segment.total_order[self.low : self.high], segment.table_order[self.low : self.high]
         if not total.any():
             return Same(None)
-        told = texts.transaction_names(segment, self.images, self.low, self.high)
-        names_of = pa.array([None if name is None else quoted(name) for name in told], pa.string())
+        ids = texts.transaction_names(segment, self.images, self.low, self.high)
+        names_of = pa.array([None if name is None else quoted(name) for name in ids], pa.string())
         parts = pc.binary_join_element_wise(
             '{"id":', names_of, ',"total_order":', pa.array(total).cast(pa.string()),
             ',"data_collection_order":', pa.array(table).cast(pa.string()), "}", "",

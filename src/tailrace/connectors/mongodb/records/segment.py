@@ -22,7 +22,7 @@ class Segment:
     `kind` says what the documents are: OPLOG, entries or operations within them; STREAM, change events; READ, the
     documents of a snapshot themselves. `time`, `number`, `op`, `hash`, `hashed` and `order` are those of
     `stretch.Rows`; of documents that were read `time` is the position to which they belong, and `markers` the codes of
-    `Marker`, `read_ns` the moment at which they were read, in ns since 1970 (0: the source block tells `time`).
+    `Marker`, `read_ns` the moment at which they were read, in ns since 1970 (0: the source block shows `time`).
     With transaction metadata `total_order` and `table_order` are an event's numbers in its transaction, 0 outside.
     """
 

@@ -1,6 +1,6 @@
 """Transaction metadata: where transactions begin and end, and the numbers of their events. Planner.
 
-Today's form tells a transaction by its session and number; it ends with the next event that is not of it. In the 1.1
+Today's format knows a transaction by its session and number; it ends with the next event that is not of it. In the 1.1
 form every entry of the oplog with a hash is one, and only those of several operations end.
 """
 
@@ -47,16 +47,16 @@ def numbered(
 ) -> Numbered:
     """Number the changes in `rows`, which follow those that left `since` open.
 
-    `skipped` are operations that give no events; `replica_set` is its name in the 1.1 form, None in today's.
+    `skipped` are operations that give no events; `replica_set` is its name in the 1.1 format, None in today's.
     """
     counting = _Counting(since)
     codes = {ord(letter) for letter in skipped}
     for part in rows:
         total, table = np.zeros(len(part), np.int64), np.zeros(len(part), np.int64)
-        told = _stream_names(part) if replica_set is None else _oplog_names(part)
+        ids = _stream_names(part) if replica_set is None else _oplog_names(part)
         times = _moments(part) if replica_set is None else (part.time >> 32) * 1_000_000
         listed = [".".join(names[number]) for number in part.namespace.tolist()]
-        for row, name in enumerate(told):
+        for row, name in enumerate(ids):
             if int(part.op[row]) in codes:
                 continue
             at = int(part.time[row]), int(part.number[row]), int(times[row])
@@ -136,7 +136,7 @@ def _stream_names(rows: Rows) -> list[str | None]:
 
 
 def _moments(rows: Rows) -> fields.Int64s:
-    """The times of the events in µs, as their source blocks tell them."""
+    """The times of the events in µs, as their source blocks show them."""
     places, kinds = fields.locate(rows.data, rows.at, ("wallTime",))
     wall = fields.int64s(rows.data, places[0], kinds[0])
     found: fields.Int64s = np.where(kinds[0] == fields.DATE, wall, (rows.time >> 32) * 1000) * 1000

@@ -51,8 +51,8 @@ def rights(config: Config, client: MongoClient[Any], data: Sequence[Namespace]) 
 
     `data` are the captured collections.
     """
-    told = client.admin.command({"connectionStatus": 1, "showPrivileges": True})["authInfo"]
-    if not told.get("authenticatedUsers"):
+    known = client.admin.command({"connectionStatus": 1, "showPrivileges": True})["authInfo"]
+    if not known.get("authenticatedUsers"):
         yield Finding(
             "warning",
             "login",
@@ -60,10 +60,10 @@ def rights(config: Config, client: MongoClient[Any], data: Sequence[Namespace]) 
             f"Start the server with authorization, then: {' '.join(least(config, data))}",
         )
         return
-    more = list(_roles(config, told.get("authenticatedUserRoles") or ()))
-    more = more or list(_actions(config, told.get("authenticatedUserPrivileges") or ()))
+    more = list(_roles(config, known.get("authenticatedUserRoles") or ()))
+    more = more or list(_actions(config, known.get("authenticatedUserPrivileges") or ()))
     if more:
-        yield advice.excessive(told["authenticatedUsers"][0]["user"], more, least(config, data))
+        yield advice.excessive(known["authenticatedUsers"][0]["user"], more, least(config, data))
 
 
 def _roles(config: Config, roles: Sequence[Mapping[str, Any]]) -> Iterator[str]:

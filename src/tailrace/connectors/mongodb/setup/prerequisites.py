@@ -84,18 +84,18 @@ class _Inspection:
     def run(self) -> Iterator[Finding]:
         hello = self._hello()
         version = self._version()
-        told = ".".join(map(str, version))
+        number = ".".join(map(str, version))
         sharded = hello.get("msg") == "isdbgrid"
         if not sharded and not hello.get("setName"):
             yield Finding(
                 "error",
                 "server",
-                f"MongoDB {told} here is a single server without a replica set, which keeps no log of its changes.",
+                f"MongoDB {number} here is a single server without a replica set, which keeps no log of its changes.",
                 "Start it with --replSet, and run rs.initiate() once.",
             )
             return
         where = "the mongos of a sharded cluster" if sharded else f"the replica set {hello['setName']}"
-        yield Finding("ok", "server", f"MongoDB {told}, {where}.")
+        yield Finding("ok", "server", f"MongoDB {number}, {where}.")
         if sharded and self.reads_oplog:
             yield Finding(
                 "error",
@@ -202,7 +202,7 @@ class _Inspection:
         try:
             ends = [self.client.local["oplog.rs"].find_one(sort=[("$natural", way)]) for way in (1, -1)]
         except OperationFailure:
-            # Neither mongos nor a user of change streams needs to be let in; the stream itself will tell.
+            # Neither mongos nor a user of change streams needs to be let in; the stream itself will show.
             return
         if ends[0] is None or ends[1] is None:
             return
@@ -314,9 +314,9 @@ class _Inspection:
             return
         kept: set[Namespace] = set()
         for database in sorted({database for database, _ in data}):
-            for told in self.client[database].list_collections():
-                if (told.get("options", {}).get("changeStreamPreAndPostImages") or {}).get("enabled"):
-                    kept.add((database, told["name"]))
+            for collection in self.client[database].list_collections():
+                if (collection.get("options", {}).get("changeStreamPreAndPostImages") or {}).get("enabled"):
+                    kept.add((database, collection["name"]))
         without = [".".join(one) for one in data if one not in kept]
         if without:
             empty = " and ".join(name for name, wanted in (("before", before), ("after of updates", after)) if wanted)

@@ -55,9 +55,9 @@ def collections(client: MongoClient[Any], captured: CollectionFilter, old: bool)
         of_signals = captured.signals is not None and captured.signals[0] == database
         if not of_signals and not captured.includes_database(database):
             continue
-        for told in client[database].list_collections():
-            name = str(told["name"])
-            if told.get("type", "collection") != "collection" or (name.startswith("system.") and not old):
+        for listed in client[database].list_collections():
+            name = str(listed["name"])
+            if listed.get("type", "collection") != "collection" or (name.startswith("system.") and not old):
                 continue
             if captured.includes(database, name):
                 found.append((database, name))
@@ -208,9 +208,9 @@ class SnapshotTask:
 
     `filter` is a condition in extended JSON; `at` the position of the log at which the snapshot began; `after` the
     timestamp up to which a majority's documents are seen, as `raw.concern` takes it; `number` the chunk's own, which
-    tells its documents from those of others. A chunk that is the last one and has become empty gives
+    marks its documents off from those of others. A chunk that is the last one and has become empty gives
     the last document of those `earlier`, each with its condition, once more: the end of a snapshot is marked whatever
-    is deleted meanwhile. Where the condition is one that a signal has asked for (`asked`) and it fails, that is told
+    is deleted meanwhile. Where the condition is one that a signal has asked for (`asked`) and it fails, that is logged
     and the rest of the chunk is left out: the batch is planned, and would fail again at each start. Raises
     ConnectionFailed and PrerequisiteError.
     """

@@ -17,7 +17,7 @@ from tailrace.connectors.mongodb.log.stretch import Namespace
 class Chunk:
     """Documents of `namespace` from `lower` on and before `upper`, base64 texts as above; empty for no bound.
 
-    `last` tells that its last document ends the snapshot.
+    `last` says that its last document ends the snapshot.
     """
 
     namespace: Namespace
@@ -74,7 +74,7 @@ def planned(
 class SnapshotProgress:
     """A snapshot of which `done` chunks have been read; `at` is the position of the log at which it began.
 
-    `number` tells it from the one before it, which may be equal to it.
+    by its `number` it differs from the one before it, which may be equal to it.
     """
 
     plan: SnapshotPlan

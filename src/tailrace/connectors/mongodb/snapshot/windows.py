@@ -82,7 +82,7 @@ class MongoWindows(WindowSource[LogPlace, int, Documents, Closed, Changes, Segme
     """Opens the windows of a query; see WindowSource. What a window's documents are found under is the timestamp of
     its opening watermark: they are read as they were then, or later.
 
-    `list_captured` lists the collections that may be read, `is_captured` tells of one; `signals_in` is the signal
+    `list_captured` lists the collections that may be read, `is_captured` says it of one; `signals_in` is the signal
     collection; `kind` is that of the log's documents, as `segment` names it; `present` gives the timestamp of the
     server's newest operation, and `sees_majority` whether a collection can be read as a majority has it.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tailrace.columns.batch import Int32s
-from tailrace.columns.table import TableSchema
 from tailrace.connectors.postgres.log.endings import (
     DUPLICATE_OBJECT,
     FORBIDDEN,
@@ -36,9 +35,9 @@ from tailrace.connectors.postgres.log.identity import (
 from tailrace.connectors.postgres.log.in_progress import AfterCommit, StreamedTransactions
 from tailrace.connectors.postgres.log.indexing import Indexer, Step
 from tailrace.connectors.postgres.log.numbering import Numbering
-from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings
+from tailrace.connectors.postgres.log.reading import Connections, ReaderSettings, Since, Wanted
 from tailrace.connectors.postgres.log.stretch import Rows
-from tailrace.connectors.postgres.log.visible import Streamed, Visible
+from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.protocol.position import (
     Committed,
     FlushedLsn,
@@ -69,15 +68,10 @@ TARGET_SECONDS = 0.05
 
 
 class PostgresFeed:
-    """The messages of the slot behind `start`, run by run. Implements `tailrace.log.feed.LogFeed`.
+    """The messages of the slot behind `since`, run by run. Implements `tailrace.log.feed.LogFeed`.
 
-    `server` is whose log was read before, up to `reached_lsn`: the log of another one is refused; None: any is taken.
-    `relations` turns Relation messages into the table versions that segments need; `visible` is what a snapshot has
-    shown of the log already; with `target_lsn` nothing that commits after it is wanted, and reading ends there; with
-    `numbered_without` events are numbered within their transactions, but for operations that give none. With `comments`
-    schemas hold the comments of columns. `takes(prefix)` says which logical messages are captured, None: none.
-    `shows(table)` names the columns that an update must change to be delivered; None: every update is. `streamed` gets
-    every transaction that is read.
+    `relations` turns Relation messages into the table versions that segments need. With `comments` schemas hold the
+    comments of columns. `streamed` gets every transaction that is read.
     """
 
     def __init__(
@@ -87,36 +81,29 @@ class PostgresFeed:
         *,
         database: str,
         relations: Relations,
-        start: LogPosition,
-        server: ServerId | None = None,
-        reached_lsn: int = 0,
-        visible: Visible | None = None,
-        target_lsn: TargetLsn | None = None,
-        numbered_without: frozenset[str] | None = None,
+        since: Since,
+        wanted: Wanted,
         comments: bool = False,
-        takes: Callable[[str], bool] | None = None,
-        shows: Callable[[TableSchema], Iterable[str]] | None = None,
         streamed: Streamed | None = None,
         runtime: Runtime = THREADS,
     ) -> None:
         self.settings = settings
-        self.start = start
+        self.start = start = since.log
         self.runtime = runtime
         self.relations = relations
         self._connections = connections
         self._database = database
         self._comments = comments
-        self._takes = takes
-        self._shows = shows
+        self._wanted = wanted
         self._streamed = streamed
         self._bell = runtime.bell()
         # A window must not wait long for a reader that waits for the server.
         self._patience = 0.25 if streamed is None else 0.05
         self._wanted_lsn = FlushedLsn(0)
-        self._target_lsn = target_lsn
+        self._target_lsn = wanted.target_lsn
         self._is_asked = False
         self._is_hurried: Callable[[], bool] = lambda: False
-        self.indexer = self._indexer_at(start, visible, numbered_without)
+        self.indexer = self._indexer_at(start)
         self._control: psycopg.Connection[Any] | None = None
         self._replication: psycopg.Connection[Any] | None = None
         self._runs: Generator[Step | None] | None = None
@@ -127,25 +114,25 @@ class PostgresFeed:
         # Every transaction that commits before this LSN is in the spool or had no captured change.
         self._read_lsn = start.safe_lsn
         # whose log it is, known from the first session on
-        self.server = server
-        self._reached_lsn = max(start.reached_lsn, reached_lsn)
+        self.server = since.server
+        self._reached_lsn = max(start.reached_lsn, since.reached_lsn)
         self.head_lsn = FlushedLsn(0)
         self.gear = "starting"
         # whether the server may send transactions before their commit
         self._in_progress = True
 
-    def _indexer_at(self, start: LogPosition, visible: Visible | None, without: frozenset[str] | None) -> Indexer:
-        versions = self.relations.versions
+    def _indexer_at(self, start: LogPosition) -> Indexer:
+        versions, wanted = self.relations.versions, self._wanted
         # The time that a message has which stands in the log before any commit.
         known = start if start.at_us else replace(start, at_us=time.time_ns() // 1000)
-        tables = None if visible is None else visible.tables
+        tables = None if wanted.visible is None else wanted.visible.tables
         return Indexer(
             known,
             self.relations,
-            visible,
-            None if without is None else Numbering(versions, without),
-            self._takes,
-            None if self._shows is None else self._compared,
+            wanted.visible,
+            None if wanted.numbered_without is None else Numbering(versions, wanted.numbered_without),
+            wanted.takes,
+            None if wanted.shows is None else self._compared,
             None if tables is None else lambda version: str(versions[version].id) in tables,
         )
 
@@ -339,7 +326,7 @@ class PostgresFeed:
         """Parameters of pgoutput beside protocol and publication; servers before 14 do not send logical messages."""
         assert self._control is not None
         found = dict(self.settings.parameters)
-        if self._takes is not None and self._control.info.server_version >= 140000:
+        if self._wanted.takes is not None and self._control.info.server_version >= 140000:
             found["messages"] = "true"
         return found
 
@@ -441,9 +428,9 @@ class PostgresFeed:
 
     def _compared(self, version: int) -> tuple[Int32s, int]:
         """The places of the columns that an update of the table version must change, and how many columns there are."""
-        assert self._shows is not None
+        assert self._wanted.shows is not None
         table = self.relations.versions[version]
-        places = sorted({table.index(name) for name in self._shows(table)})
+        places = sorted({table.index(name) for name in self._wanted.shows(table)})
         return np.array(places, np.int32), len(table.columns)
 
     # --- by other threads, too -----------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class _Block:
         lsn = batch.lsn[records.low : records.high]
         shown_lsn = known_lsn = pa.array(lsn)
         hidden = None if records.marker is None else records.marker == Marker.INCREMENTAL
-        # the 1.7 form shows the transaction and LSN of the window's end
+        # the 1.7 format shows the transaction and LSN of the window's end
         if hidden is not None and hidden.any() and not parts.settings.legacy:
             records.index[SOURCE] = np.where(hidden, len(batch.transactions), records.transaction)
             flags = np.zeros(len(lsn), np.bool_)

@@ -99,7 +99,7 @@ class Streaming:
         self._streamed = streamed or StreamedTransactions()
         self._builder = Builder()
         self._released: Iterator[tuple[bytes, int]] | None = None
-        # Status messages tell the server that it may forget what is before.
+        # Status messages let the server forget what is before.
         self.flushed = confirmed(0)
         # The server has sent everything before this LSN.
         self.sent_lsn = sent(0)

@@ -117,7 +117,7 @@ def branched_off(replication: psycopg.Connection[Any], known: ServerId, reached:
     a sentence; empty when it is.
 
     A copy of the server's files that went on by itself has the same identifier and the same timeline: it cannot be
-    told from the original.
+    known from the original.
     """
     found = identify(replication)
     if found.system != known.system:

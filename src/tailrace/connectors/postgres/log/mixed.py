@@ -5,7 +5,7 @@ are written anew as those of one table, whose columns are the places of a pool (
 the place of its column, and a place that a message's table does not have is null. From there on they are a segment as
 any other, of which each record shows its own table's places.
 
-Where a message or a value is wrong, or too large, the tables are converted one by one, which tells what is.
+Where a message or a value is wrong, or too large, the tables are converted one by one, which says what is.
 """
 
 from __future__ import annotations

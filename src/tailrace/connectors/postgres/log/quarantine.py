@@ -13,7 +13,7 @@ from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.pgoutput import parse_change
 from tailrace.connectors.postgres.protocol.segment import PIECE, Segment
 from tailrace.errors import DecodeError
-from tailrace.events.quarantine import Change, put_aside, tell, too_large
+from tailrace.events.quarantine import Change, put_aside, report, too_large
 from tailrace.events.settings import EventSettings
 
 
@@ -57,7 +57,7 @@ def _decoded(segment: Segment, settings: EventSettings) -> Iterator[tuple[int, C
             yield row, too_large(change, large[row], settings)
         else:
             reason, raw = broken[row], segment.data[segment.offsets[row] : segment.offsets[row + 1]].tobytes()
-            tell(change, f"a message cannot be decoded: {reason}", settings)
+            report(change, f"a message cannot be decoded: {reason}", settings)
             payload = {"op": None, "column": None, "reason": reason, "key": None, "message": raw}
             yield row, put_aside(change, payload, settings)
         low = row + 1

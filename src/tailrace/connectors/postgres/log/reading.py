@@ -1,12 +1,16 @@
-"""How the log is read: the reader's settings and its connections, from a configuration. Planner."""
+"""How the log is read, from where, what of it, and by which connections. Planner."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.table import TableSchema
+from tailrace.connectors.postgres.log.identity import ServerId
+from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.options import stream_parameters
+from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLsn
 from tailrace.connectors.postgres.server.arrow import ArrowConnection
 from tailrace.connectors.postgres.server.connection import Address, Connect, connect, has_no_encoding
 from tailrace.runtime import THREADS, Runtime
@@ -61,6 +65,35 @@ class ReaderSettings:
             slice_bytes=max(config["max.batch.size.in.bytes"], 1 << 20),
             **sizes,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """Where reading begins: behind `log`.
+
+    `server` is whose log was read before, up to `reached_lsn`: the log of another one is refused; None: any is taken.
+    """
+
+    log: LogPosition
+    server: ServerId | None = None
+    reached_lsn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What of the log is wanted.
+
+    `visible` is what a snapshot has shown of it already. With `target_lsn` nothing that commits after it is wanted,
+    and reading ends there. With `numbered_without` events are numbered within their transactions, but for operations
+    that give none. `takes(prefix)` says which logical messages are captured, None: none. `shows(table)` names the
+    columns that an update must change to be delivered; None: every update is.
+    """
+
+    visible: Visible | None = None
+    target_lsn: TargetLsn | None = None
+    numbered_without: frozenset[str] | None = None
+    takes: Callable[[str], bool] | None = None
+    shows: Callable[[TableSchema], Iterable[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

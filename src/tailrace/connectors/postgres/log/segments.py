@@ -375,7 +375,7 @@ def _hashed(tables: Sequence[TableSchema]) -> list[str]:
     ]
 
 
-# Types of which two texts are never one value in a key, by what tells them apart from the others.
+# Types of which two texts are never one value in a key, by what they differ from the others in.
 _KINDS = {16: "bool", 17: "bytes", 20: "whole", 21: "whole", 23: "whole", 26: "whole"}
 _KINDS |= dict.fromkeys((19, 25, 1042, 1043, 2950), "text")
 _NUMERIC, _EXACT_DIGITS = 1700, 15

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -49,9 +50,9 @@ class Stretch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def row_commits(self) -> Int64s:
-        """The commit LSN of each row, ascending."""
-        return self.transactions.commit_lsn[self.transaction]
+    def _rows_before(self, commit_lsn: int) -> int:
+        """How many rows have a commit before this LSN. A stretch may have many rows, of which few are looked at."""
+        return bisect_left(self.transaction, commit_lsn, key=self.transactions.commit_lsn.__getitem__)
 
     def _commit(self, place: int) -> LogPosition:
         """The position after the commit at `place` of the `end_*` arrays."""
@@ -140,18 +141,17 @@ class Stretch:
 
     def first_after(self, position: LogPosition) -> int:
         """The index of the first row that stands after `position`."""
-        commits = self.row_commits()
+        high = self.rows_upto(position.commit_lsn)
         if position.consumed is None:
-            return int(np.searchsorted(commits, position.commit_lsn, "right"))
-        low = int(np.searchsorted(commits, position.commit_lsn, "left"))
-        high = int(np.searchsorted(commits, position.commit_lsn, "right"))
+            return high
+        low = self._rows_before(position.commit_lsn)
         return low + int(np.searchsorted(self.ordinal[low:high], position.consumed, "left"))
 
     # --- where batches end, and what of the bytes they need -------------------------------------------------------
 
     def rows_upto(self, upto: int) -> int:
         """How many rows belong to commits up to the LSN `upto`."""
-        return int(np.searchsorted(self.row_commits(), upto, "right"))
+        return self._rows_before(upto + 1)
 
     def sizes(self, first: int, last: int) -> Int64s:
         """Bytes from the message of row `first` to the end of that of each of the rows `[first, last)`."""

@@ -27,7 +27,7 @@ _MESSAGE_BYTES = 16 << 20
 class LogTask:
     """Segments to decode, topic after topic, each in log order. Pure: everything it needs is in it.
 
-    `xmin` is what source blocks tell of the slot, 0 for nothing.
+    `xmin` is what source blocks show of the slot, 0 for nothing.
     """
 
     segments: tuple[Segment | MixedSegment, ...]

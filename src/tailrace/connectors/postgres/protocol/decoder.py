@@ -51,11 +51,10 @@ class _Target(NamedTuple):
 def decode(segment: Segment) -> ChangeBatch:
     """The segment's changes as columns.
 
-    `before` and `after` are None when no row has them, `old_key_only` is None when `before` is. In an update under
-    REPLICA IDENTITY FULL a value that the new tuple leaves out as unchanged is taken from the old tuple. Raises
-    DecodeError with the offset into segment.data, at the first message that is not an Insert, Update, Delete or
-    Truncate of the segment's table with the table's number of columns; and, without an offset, when a column of the
-    batch exceeds 2³¹ - 1 bytes.
+    `before` and `after` are None when no row has them. In an update under REPLICA IDENTITY FULL a value that the new
+    tuple leaves out as unchanged is taken from the old tuple. Raises DecodeError with the offset into segment.data, at
+    the first message that is not an Insert, Update, Delete or Truncate of the segment's table with the table's number
+    of columns; and, without an offset, when a column of the batch exceeds 2³¹ - 1 bytes.
     """
     data = frozen(segment.data, np.uint8)
     offsets = frozen(segment.offsets, np.int64)
@@ -85,7 +84,6 @@ def decode(segment: Segment) -> ChangeBatch:
         transactions=segment.transactions,
         before=_image(before, before_values, parts & _BEFORE != 0) if seen & _BEFORE else None,
         after=_image(after, after_values, parts & _AFTER != 0) if seen & _AFTER else None,
-        old_key_only=(parts & _KEY_ONLY != 0) if seen & _BEFORE else None,
     )
 
 

@@ -206,7 +206,6 @@ class SchemaHistory:
     ) -> None:
         self._lock = threading.Lock()
         self._tables: dict[int, Attributes] = dict(history.tables)
-        self._start = start
         self._changes: list[Change] = []
         self._decided: dict[int, Place] = {}
         # what was added and not kept: the changes, and where each table was decided before them

@@ -124,9 +124,9 @@ class Snapshots:
     def start(self, exported: str | None, parallelism: int) -> tuple[SnapshotPlan, bool]:
         """Take a snapshot, or take over the `exported` one, and plan the selected tables.
 
-        Also tells whether it is the exported one: when a table was altered since, that snapshot is of no use, and
+        Also says whether it is the exported one: when a table was altered since, that snapshot is of no use, and
         another one is taken in its place. Its chunks are meant for `parallelism` tasks a batch. Tables whose SQL a
-        signal has brought and which fails are told, left out and listed in `failing`.
+        signal has brought and which fails are logged, left out and listed in `failing`.
         """
         taken_over = self._open(exported)
         names = self._selected(self._tables)
@@ -315,7 +315,7 @@ class Snapshots:
         return found
 
     def history(self, tables: frozenset[str] | None) -> History:
-        """What the log will not tell of the captured tables, or of `tables` alone, as the snapshot shows it.
+        """What the log will not say of the captured tables, or of `tables` alone, as the snapshot shows it.
 
         True for every change that the log has after the snapshot: a table is altered before a transaction changes it
         or after that, and what is altered after the snapshot, the log announces.

@@ -2,7 +2,7 @@
 
 The planner runs it once over the rows that are going to be read, under the same snapshot: a table whose condition
 fails there is left out, and the offset says so. What fails in a task nonetheless (a time-out, a function that answers
-otherwise) is told, and the task gives no more rows: a task that fails would fail again at each start.
+otherwise) is logged, and the task gives no more rows: a task that fails would fail again at each start.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class KeyedTable:
     """A table under a snapshot, ordered by the columns `key`; the columns `identity` identify its rows, if any do.
 
     `outputs` names each column's output function, `types` the type that a key's text is cast back to, `operators` the
-    schema of the operators that a key's column is compared by; `nullable` tells whether a key column may be null,
+    schema of the operators that a key's column is compared by; `nullable` says whether a key column may be null,
     `still` is the SQL condition under which the table is still the one that the snapshot shows, `fingerprint` changes
     with every DDL statement on it.
     """

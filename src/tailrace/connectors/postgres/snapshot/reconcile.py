@@ -25,7 +25,7 @@ class Superseded:
 
     `keys` are the keys that have changes, as `key_texts` has them. A table whose rows no key identifies has `rows`
     instead: the values of `columns` in the rows that were changed or deleted after the snapshot, as often as that
-    happened to equal ones. `everything`: the table was truncated, and what is in it now the log has told.
+    happened to equal ones. `everything`: the table was truncated, and what is in it now the log has shown.
     """
 
     keys: pa.Array | None = None
@@ -34,7 +34,7 @@ class Superseded:
     everything: bool = False
 
     def without(self, table: TableSchema, identity: tuple[str, ...], columns: list[pa.Array]) -> list[pa.Array]:
-        """The rows `columns` of `table`, which `identity` tells apart, that are not superseded."""
+        """The rows `columns` of `table`, which are known by `identity`, that are not superseded."""
         if self.everything:
             return [column.slice(0, 0) for column in columns]
         if self.keys is not None:
@@ -48,8 +48,8 @@ class Superseded:
         if self.rows:
             left = Counter(dict(self.rows))
             kept = np.ones(len(columns[0]), np.bool_)
-            told = [columns[table.index(name)].to_pylist() for name in self.columns]
-            for place, row in enumerate(zip(*told, strict=True)):
+            named = [columns[table.index(name)].to_pylist() for name in self.columns]
+            for place, row in enumerate(zip(*named, strict=True)):
                 if left[row] > 0:
                     left[row] -= 1
                     kept[place] = False
@@ -72,7 +72,7 @@ def superseded(
 ) -> Superseded:
     """What `changes` of `table` say; `identity` names the columns that identify a row, and may be empty.
 
-    `is_shown` tells which changes the snapshot shows. Raises Unclear.
+    `is_shown` says which changes the snapshot shows. Raises Unclear.
     """
     keys: list[pa.Array] = []
     rows: Counter[Row] = Counter()
@@ -90,8 +90,8 @@ def superseded(
             gone = ~is_shown(batch)
             if batch.before.present is not None:
                 gone &= batch.before.present
-            told = [batch.before.columns[batch.table.index(name)] for name in logged]
-            rows.update(zip(*(column.filter(pa.array(gone)).to_pylist() for column in told), strict=True))
+            named = [batch.before.columns[batch.table.index(name)] for name in logged]
+            rows.update(zip(*(column.filter(pa.array(gone)).to_pylist() for column in named), strict=True))
     if identity:
         return Superseded(pa.concat_arrays(keys).unique()) if keys else NOTHING
     return Superseded(rows=tuple(rows.items()), columns=tuple(logged))
@@ -103,15 +103,15 @@ def _changed_keys(batch: ChangeBatch, identity: tuple[str, ...]) -> list[pa.Arra
     if any(name not in names for name in identity):
         raise Unclear
     found = []
-    told = np.zeros(len(batch), np.bool_)
+    known = np.zeros(len(batch), np.bool_)
     for image in (batch.before, batch.after):
         if image is None:
             continue
         texts = key_texts(batch.table, identity, image.columns)
         carried = _carried(batch, image, identity)
         found.append(texts.filter(pa.array(carried)).drop_null())
-        told |= carried & texts.is_valid().to_numpy(zero_copy_only=False)
-    if not told.all():
+        known |= carried & texts.is_valid().to_numpy(zero_copy_only=False)
+    if not known.all():
         raise Unclear
     return found
 

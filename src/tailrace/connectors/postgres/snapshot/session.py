@@ -133,7 +133,7 @@ class SnapshotSession:
     def hold(self, tables: Sequence[tuple[int, TableId, str]]) -> list[str]:
         """Keep `tables` from being altered until `release`; the names of those that were altered before.
 
-        What a table is made of is not part of a snapshot: one that was altered after it is read in its new form, and
+        What a table is made of is not part of a snapshot: one that was altered after it is read in its new version, and
         one that was written anew appears empty. So each is locked (`access share`, which every query takes), and then
         what the snapshot shows of it is compared with what it is. A table that is gone counts as altered.
         """
@@ -385,7 +385,7 @@ def read_chunk(
     """The rows of `chunk` under the exported `snapshot`, as batches of `r` changes. Worker.
 
     `form` is what the table was made of when the chunk was planned (see `SnapshotSession.forms`): a table that has
-    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` tells that the
+    been altered since raises ConnectionFailed, since a new session reads it rightly. `overridden` says that the
     statement holds one of the user's, `asked` that a signal has brought that one: where it fails, the rest of its rows
     is left out. `connection` is closed at the end.
     """

@@ -181,7 +181,7 @@ class SignalTable:
                 remedies = [fault.remedy for fault in self.faults(connection)]
                 raise PrerequisiteError(
                     f"The signal table {self} does not take the signal (SQLSTATE {error.sqlstate}).",
-                    remedies[0] if remedies else "tailrace check tells what it lacks.",
+                    remedies[0] if remedies else "tailrace check says what it lacks.",
                 ) from None
 
 

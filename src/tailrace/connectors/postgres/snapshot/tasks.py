@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 class SnapshotTask:
     """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
 
-    `overridden` tells that the statement is one of the user's, `asked` that a signal has brought it. Raises
+    `overridden` says that the statement is one of the user's, `asked` that a signal has brought it. Raises
     ConnectionFailed when the server cannot be reached or the snapshot is gone: the planner's session has ended, and a
     restart of the query takes up the remaining chunks under a new one; ConfigError when the user's statement fails,
-    unless it was asked for: that is told, and the rest of its rows is left out.
+    unless it was asked for: that is logged, and the rest of its rows is left out.
     """
 
     address: Address
@@ -74,7 +74,7 @@ class ReadTask:
     """Chunks of an incremental snapshot, read one after another with the connection `address` (holds the password).
 
     Raises ConnectionFailed when the server cannot be reached or the snapshot is gone. A table that has changed since
-    the snapshot gives nothing: the planner has its chunk read again. Where a signal's condition fails, that is told,
+    the snapshot gives nothing: the planner has its chunk read again. Where a signal's condition fails, that is logged,
     and the rest of the chunk's rows is left out.
     """
 
@@ -137,7 +137,7 @@ class Rehearsal:
 
 
 # The driver gives no SQLSTATE for a query that ends half-way.
-_HALF_WAY = "has ended half-way (the server's log tells why)"
+_HALF_WAY = "has ended half-way (the server's log says why)"
 
 
 def _failure(table: TableSchema, text: str) -> TailraceError:

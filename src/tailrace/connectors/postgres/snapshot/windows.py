@@ -108,7 +108,7 @@ class Incremental(Windows[int, Exported, Chunk, FlushedLsn, Changes, Read]):
 
     def rehearse(self, changes: Changes) -> None:
         """Do with the first changes of the log, on a thread, what windows need: the first signal and the first window
-        would wait for compiled kernels and modules otherwise, a third of a second each. Should it fail, they tell."""
+        would wait for compiled kernels and modules otherwise, a third of a second each. A failure shows there."""
         self._helper.submit(_rehearse, replace(changes, versions=tuple(changes.versions)))
 
     @staticmethod
@@ -123,7 +123,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
     """Opens the windows of a query, one at a time; see WindowSource. `At` is the last commit that was delivered.
 
     `list_captured` lists the tables that may be read, `(schema, table)` in the order of their names; `is_captured(
-    schema, table)` tells of one; `admit` gives a schema the key that its events have, and leaves out what they do not
+    schema, table)` says it of one; `admit` gives a schema the key that its events have, and leaves out what they do not
     show; with `comments` schemas hold the comments of columns. `parallelism` tasks read the chunks of a window.
     """
 
@@ -301,19 +301,19 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
 
     def reads(self, window: KeyedWindow, changes: Changes) -> Sequence[Read]:
         origin = self._origin(window, changes)
-        told: dict[int, Superseded] = {}
+        superseding: dict[int, Superseded] = {}
         for table, _ in window.chunks:
-            if table.table.oid in told:
+            if table.table.oid in superseding:
                 continue
             try:
-                told[table.table.oid] = superseded(
+                superseding[table.table.oid] = superseded(
                     table.table, table.identity, changes.of(table.table), lambda batch: _is_shown(batch, window)
                 )
             except Unclear:
                 self._unclear = window
-                told[table.table.oid] = Superseded(everything=True)
+                superseding[table.table.oid] = Superseded(everything=True)
         return [
-            Read(window.view.name, table, chunk, origin, told.get(table.table.oid, NOTHING))
+            Read(window.view.name, table, chunk, origin, superseding.get(table.table.oid, NOTHING))
             for table, chunk in window.chunks
         ]
 
@@ -427,7 +427,7 @@ class PostgresWindows(WindowSource[int, Exported, Chunk, FlushedLsn, Changes, Re
             raise Unusable("UNKNOWN_SCHEMA")
         shown = self._admit(found)
         names = {column.name for column in shown.columns}
-        # rows are told apart by their own key and cut into chunks by the surrogate: they are read whatever events show
+        # rows are known by their own key and cut into chunks by the surrogate: they are read whatever events show
         needed = {*found.key, collection.surrogate} - names
         missing = tuple(column for column in found.columns if column.name in needed)
         shown = replace(shown, columns=shown.columns + missing)

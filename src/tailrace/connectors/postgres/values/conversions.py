@@ -97,7 +97,7 @@ def _numeric(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _money(column: Column, settings: EventSettings) -> Conversion:
-    # In the 1.7 form money is a Decimal whatever decimal.handling.mode says.
+    # In the 1.7 format money is a Decimal whatever decimal.handling.mode says.
     mode = "precise" if settings.legacy else settings.decimal_handling_mode
     if mode == "string":
         return Conversion(STRING, plain.money_digits, Prepared(plain.money_numbers, strings.STRINGS), zero="")
@@ -149,7 +149,7 @@ def _hstore(column: Column, settings: EventSettings) -> Conversion:
 
 
 def _today(conversion: Callable[[], Conversion]) -> Callable[[Column, EventSettings], Conversion | None]:
-    """A type that the 1.7 form does not know."""
+    """A type that the 1.7 format does not know."""
     return lambda column, settings: None if settings.legacy else conversion()
 
 
@@ -168,7 +168,7 @@ def _array(column: Column, settings: EventSettings) -> Conversion | None:
     if element.modifier == -1 and column.modifier != -1:
         element = replace(element, modifier=column.modifier)
     if settings.legacy and element.type_name == "time":
-        # The 1.7 form has times in arrays in µs, whatever their precision and time.precision.mode are.
+        # The 1.7 format has times in arrays in µs, whatever their precision and time.precision.mode are.
         element, settings = replace(element, modifier=-1), replace(settings, time_precision_mode="adaptive")
     of = _known(element, settings)
     if of is None or element.kind == "domain":

@@ -1,4 +1,4 @@
-"""Declared types: the name, length and scale of a column's type as PostgreSQL's JDBC driver tells them.
+"""Declared types: the name, length and scale of a column's type as PostgreSQL's JDBC driver reports them.
 
 Debezium puts them into the parameters of schemas (`column.propagate.source.type`) and cuts hashes to the length.
 Lengths are characters of text, decimal digits of numbers, else characters of the longest text.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tailrace.columns import Column
 from tailrace.events.settings import EventSettings
+from tailrace.events.shaped import declared_parameters
 
 UNLIMITED = 2**31 - 1
 TEXT_TYPES = frozenset(("text", "varchar", "bpchar", "char", "name"))
@@ -66,10 +67,5 @@ def scale(column: Column) -> int:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that show the column's type in the database; the 1.7 form leaves out its name."""
-    told = {"type": column.type_name.upper(), "length": str(length(column)), "scale": str(scale(column))}
-    if not settings.legacy:
-        told["name"] = column.name
-    if settings.shaping.comments and column.comment is not None:
-        told["comment"] = column.comment
-    return tuple((f"__debezium.source.column.{name}", value) for name, value in told.items())
+    """The schema parameters that show the column's type in the database; the 1.7 format leaves out its name."""
+    return declared_parameters(column, settings, column.type_name, length(column), scale(column))

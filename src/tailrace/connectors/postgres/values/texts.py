@@ -81,7 +81,7 @@ def _put_infinity(negative: Bool, infinity: Bytes, out: Bytes, at: Int) -> Int:
 
 @kernel(leaf=True)
 def _put_date(day: Int, out: Bytes, at: Int) -> Int:
-    """Write days since 1970 as the server does, without what tells that a year is before Christ."""
+    """Write days since 1970 as the server does, without what says that a year is before Christ."""
     if _FIRST_DAY <= day <= _LAST_DAY:
         return put_day(day, out, at)
     # the same day of a year that has four digits, and then the year in its place

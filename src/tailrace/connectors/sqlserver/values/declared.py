@@ -10,6 +10,7 @@ from __future__ import annotations
 from tailrace.columns import Column
 from tailrace.connectors.sqlserver.values.declaration import DECIMALS, FRACTIONS, SIZED, UNSIZED, precision_and_scale
 from tailrace.events.settings import EventSettings
+from tailrace.events.shaped import declared_parameters
 
 UNLIMITED = 2**31 - 1
 _JDBC = {
@@ -71,13 +72,5 @@ def scale(column: Column) -> int | None:
 
 
 def parameters(column: Column, settings: EventSettings) -> tuple[tuple[str, str], ...]:
-    """The schema parameters that show the column's type in the database; the 1.0 form leaves out its name."""
-    parameters = {"type": type_name(column).upper(), "length": str(length(column))}
-    digits = scale(column)
-    if digits is not None:
-        parameters["scale"] = str(digits)
-    if not settings.legacy:
-        parameters["name"] = column.name
-    if settings.shaping.comments and column.comment is not None:
-        parameters["comment"] = column.comment
-    return tuple((f"__debezium.source.column.{name}", value) for name, value in parameters.items())
+    """The schema parameters that show the column's type in the database; the 1.0 format leaves out its name."""
+    return declared_parameters(column, settings, type_name(column), length(column), scale(column))

@@ -2,7 +2,7 @@
 
 The server keeps every definition in parentheses, and numbers in two pairs: `((0))`, `(N'it''s')`, `(getdate())`.
 Literals are read; what only the server can compute shows no default, except in columns of text and of bits, whose zero
-value is shown. The 1.0 form has no defaults.
+value is shown. The 1.0 format has no defaults.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CollectionNotices: what the planner has to tell of snapshots of collections. Planner."""
+"""CollectionNotifications: what is to be reported of snapshots of collections. Planner."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.snapshot.plan import SnapshotProgress
-from tailrace.log.notices import Notices
+from tailrace.log.notifications import PendingNotifications
 
 
-class CollectionNotices(Notices[Namespace, SnapshotProgress]):
-    """Notifications of one query, about collections and their documents."""
+class CollectionNotifications(PendingNotifications[Namespace, SnapshotProgress]):
+    """PendingNotifications of one query, about collections and their documents."""
 
     def chunks(self, before: SnapshotProgress, after: SnapshotProgress, *, asked: bool) -> None:
         if not self.are_wanted:

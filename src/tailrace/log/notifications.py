@@ -1,4 +1,4 @@
-"""Notices: what the planner has to tell of snapshots, kept until a batch takes it along. Planner."""
+"""PendingNotifications: what is to be reported of snapshots, kept until a batch takes it along. Planner."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tailrace.snapshot.incremental import InitialNotifications, Notification
 from tailrace.snapshot.progress import Progress
 
 Name = TypeVar("Name")
-"""What a connector tells its tables or collections apart by."""
+"""What a connector knows its tables or collections by."""
 Snapshot = TypeVar("Snapshot")
 """How far a snapshot is, as a connector's offsets have it."""
 
 
-class Notices(ABC, Generic[Name, Snapshot]):
-    """Notifications of one query, on the channels of `notification.enabled.channels`.
+class PendingNotifications(ABC, Generic[Name, Snapshot]):
+    """PendingNotifications of one query, on the channels of `notification.enabled.channels`.
 
-    A connector's own class tells of the chunks that a batch gets.
+    A connector's own class reports the chunks that a batch gets.
     """
 
     def __init__(self, config: Mapping[str, Any], runtime: Runtime) -> None:
@@ -38,12 +38,12 @@ class Notices(ABC, Generic[Name, Snapshot]):
         return self.are_records or self._are_lines
 
     def add_to(self, progress: Progress) -> Progress:
-        """`progress` with what waited before its own notices; none at all where nobody wants them."""
-        notices = (*self._waiting, *progress.notices)
+        """`progress` with what waited before its own notifications; none at all where nobody wants them."""
+        notifications = (*self._waiting, *progress.notifications)
         self._waiting = []
         if self._are_lines:
-            write_to_log(notices)
-        return replace(progress, notices=notices if self.are_records else ())
+            write_to_log(notifications)
+        return replace(progress, notifications=notifications if self.are_records else ())
 
     def skipped(self) -> None:
         """There is no initial snapshot: the mode asks for none, or it was taken before."""
@@ -62,6 +62,6 @@ class Notices(ABC, Generic[Name, Snapshot]):
     def chunks(self, before: Snapshot, after: Snapshot, *, asked: bool) -> None:
         """The chunks between `before` and `after` are in the next batch; `asked`: a signal has asked for them."""
 
-    def _add(self, notice: Notification) -> None:
+    def _add(self, notification: Notification) -> None:
         if self.are_wanted:
-            self._waiting.append((notice, self._runtime.time_ns() // 1_000_000))
+            self._waiting.append((notification, self._runtime.time_ns() // 1_000_000))

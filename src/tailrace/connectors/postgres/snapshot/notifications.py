@@ -1,4 +1,4 @@
-"""TableNotices: what the planner has to tell of snapshots of tables. Planner."""
+"""TableNotifications: what is to be reported of snapshots of tables. Planner."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from tailrace.config.filters import table_name
 from tailrace.connectors.postgres.snapshot.session import SnapshotProgress
-from tailrace.log.notices import Notices
+from tailrace.log.notifications import PendingNotifications
 from tailrace.runtime import Runtime
 
 Table = tuple[str, str]
 """Schema and table."""
 
 
-class TableNotices(Notices[Table, SnapshotProgress]):
-    """Notifications of one query; a table without rows has no chunks.
+class TableNotifications(PendingNotifications[Table, SnapshotProgress]):
+    """PendingNotifications of one query; a table without rows has no chunks.
 
     `failing` gives the tables of the snapshot that begins whose conditions fail: they are not read.
     """
@@ -25,11 +25,11 @@ class TableNotices(Notices[Table, SnapshotProgress]):
         self._failing = failing
         signals = config["signal.data.collection"]
         self._signals = [table_name(signals)] if signals else []
-        # so many of the tables of the running snapshot have been told of
-        self._told = 0
+        # so many of the tables of the running snapshot have been reported
+        self._reported = 0
 
     def started(self, rows: Mapping[Table, int]) -> None:
-        self._told = 0
+        self._reported = 0
         super().started(rows)
         failing = self._failing()
         for table in failing:
@@ -47,20 +47,20 @@ class TableNotices(Notices[Table, SnapshotProgress]):
                 self._add(self._initial.begun(tables, table))
             if chunk.closes_table:
                 self._add(self._initial.scanned(self._listed(tables, asked), table, self._rows.get(table, 0)))
-                self._told = tables.index(table) + 1
+                self._reported = tables.index(table) + 1
         if after.done >= len(plan):
             self._pass_empty(tables, None, asked)
-            self._told = 0
+            self._reported = 0
             self._add(self._initial.of("COMPLETED"))
 
     def _pass_empty(self, tables: Sequence[Table], until: Table | None, asked: bool) -> None:
-        """Tell of the tables before `until` that have no rows, and so no chunks."""
-        while self._told < len(tables) and tables[self._told] != until:
-            table = tables[self._told]
+        """Report the tables before `until` that have no rows, and so no chunks."""
+        while self._reported < len(tables) and tables[self._reported] != until:
+            table = tables[self._reported]
             if self._rows.get(table) == 0:
                 self._add(self._initial.begun(tables, table))
                 self._add(self._initial.scanned(self._listed(tables, asked), table, 0))
-            self._told += 1
+            self._reported += 1
 
     def _listed(self, tables: Sequence[Table], asked: bool) -> Sequence[Table]:
         """The tables that are named when one has been scanned.

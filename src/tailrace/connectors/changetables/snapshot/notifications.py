@@ -1,14 +1,14 @@
-"""TableNotices: what the planner has to tell of snapshots of tables. Planner."""
+"""TableNotifications: what is to be reported of snapshots of tables. Planner."""
 
 from __future__ import annotations
 
 from tailrace.columns.table import TableId
 from tailrace.connectors.changetables.offset import TablesSnapshot
-from tailrace.log.notices import Notices
+from tailrace.log.notifications import PendingNotifications
 
 
-class TableNotices(Notices[TableId, TablesSnapshot]):
-    """Notifications of one query; the numbers of rows are about those that a table has."""
+class TableNotifications(PendingNotifications[TableId, TablesSnapshot]):
+    """PendingNotifications of one query; the numbers of rows are about those that a table has."""
 
     def chunks(self, before: TablesSnapshot, after: TablesSnapshot, *, asked: bool) -> None:
         if not self.are_wanted:

@@ -1,4 +1,4 @@
-"""What a batch tells of tables' forms, for the topic of schema changes. Planner."""
+"""The table versions that begin in a batch, for the topic of schema changes. Planner."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tailrace.connectors.changetables.position import preceding
 from tailrace.events.schema_changes import ALTER, CREATE, Preceding, SchemaChange
 
 
-class Forms:
-    """The forms of the tables of one query.
+class TableVersions:
+    """The table versions of one query.
 
-    `includes` tells which tables are captured. At the start those that are not are told of as well, where the dialect
-    has them; `only_captured` (schema.history.internal.store.only.captured.tables.ddl) leaves out the ones that the
+    `includes` says which tables are captured. At the start those that are not have records as well, where the dialect
+    lists them; `only_captured` (schema.history.internal.store.only.captured.tables.ddl) leaves out the ones that the
     lists do not let through. `skipped` are the operations whose rows are no changes; see `rows.skipped_rows`.
 
     Raises TailraceError, as sessions do.
@@ -37,10 +37,10 @@ class Forms:
         self._only_captured = only_captured
         self._skipped = skipped
 
-    def told(self, since: TablesOffset, until: TablesOffset, at_us: int) -> list[SchemaChange]:
-        """What the batch `(since, until]` tells: all forms at a query's start, later those that begin.
+    def changes(self, since: TablesOffset, until: TablesOffset, at_us: int) -> list[SchemaChange]:
+        """The schema changes of the batch `(since, until]`: all tables at a query's start, later what begins.
 
-        A table's first capture table tells of a new table, each further one of a changed one.
+        A table's first capture table is a new table, each further one a changed one.
         """
         found = []
         for name, reached in sorted(until.databases.items()):
@@ -73,12 +73,12 @@ class Forms:
         return [table for table in others if not self._only_captured or self._includes(table.id)]
 
     def _begun(self, name: str, before: Reached, reached: Reached, at_us: int) -> list[SchemaChange]:
-        """The forms that begin in what the batch reads. One that begins behind the start was told of there."""
-        told = before.eras.at(before.position)
+        """The versions that begin in what the batch reads. What holds at its start is known already."""
+        known = before.eras.at(before.position)
         eras = [
             era
             for era in reached.eras.entries
-            if before.position < era.since <= reached.position and era not in told and self._includes(era.table.id)
+            if before.position < era.since <= reached.position and era not in known and self._includes(era.table.id)
         ]
         return [self._change(name, era, at_us, number) for number, era in enumerate(eras)]
 
