@@ -171,10 +171,7 @@ class EventSettings:
         """
         traits = options.traits
         versions = traits.versions
-        for option, allowed in (*_CHOICES.items(), ("event.format", tuple(versions))):
-            value = options.get(option)
-            if value is not None and value not in allowed:
-                raise ConfigError(f"{option} = {value} is not supported.", f"Use one of: {', '.join(allowed)}.")
+        _check_choices(options)
 
         def chosen(option: str, default: Any) -> Any:
             """The value of an option that not every connector has."""
@@ -225,6 +222,13 @@ class EventSettings:
             shaping=Shaping.from_options(options),
             transforms=transforms(options).transforms if traits.rewrites_layouts else (),
         )
+
+
+def _check_choices(options: Config) -> None:
+    for option, allowed in (*_CHOICES.items(), ("event.format", tuple(options.traits.versions))):
+        value = options.get(option)
+        if value is not None and value not in allowed:
+            raise ConfigError(f"{option} = {value} is not supported.", f"Use one of: {', '.join(allowed)}.")
 
 
 def _only(databases: Sequence[str]) -> str:
