@@ -45,6 +45,7 @@ exit codes:
   4  the server lacks something                9  Spark's JVM has ended
                                              10  its planner or a worker has ended
                                              11  the disk for what waits is full
+                                             12  the schema registry refuses or is away
                                             130  a second Ctrl-C
 """
 

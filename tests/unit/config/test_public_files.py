@@ -75,7 +75,9 @@ def test_a_cleaned_file_means_the_same_without_a_word(name: str) -> None:
     assert {outcome.state for outcome in again.examination.outcomes} == {"kept"}
     # the older names of a transform's options stay, since they have an effect of their own
     left_over = ("No sink is named", "transforms.")
-    assert [notice for notice in again.examination.notices if not notice.startswith(left_over)] == []
+    # and what a start finds elsewhere is still missing here
+    said = [notice for notice in again.examination.notices if not notice.endswith("before a start.")]
+    assert [notice for notice in said if not notice.startswith(left_over)] == []
 
 
 def test_a_secret_is_never_shown(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
