@@ -145,6 +145,11 @@ class EventRouter:
         """Whether records may ask for a partition."""
         return any(placement.place == "partition" for placement in self.placements)
 
+    @property
+    def places_times(self) -> bool:
+        """Whether records have a time of their own."""
+        return bool(self.timestamp)
+
     def route(self, topic: str) -> str:
         return topic
 

@@ -7,8 +7,11 @@ import logging
 import pytest
 
 from tailrace import sinks
+from tailrace.columns.row import PLACES
+from tailrace.config.transforms import KNOWN
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError
+from tailrace.pipeline import read_columns
 from tailrace.sinks.topics import groups, named
 
 OPTIONS = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
@@ -80,6 +83,20 @@ def test_another_sink_says_that_it_makes_no_topics(caplog: pytest.LogCaptureFixt
         "topic.creation.* has no effect: the sink noop makes no topics",
         "topic.creation.* has no effect: the sink http makes no topics",
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [
+        ({}, ()),
+        ({"table.field.event.timestamp": "at"}, ("timestamp",)),
+        ({"table.fields.additional.placement": "shard:partition"}, ("partition",)),
+    ],
+)
+def test_a_pipeline_asks_for_the_places_that_an_outbox_names(options: dict[str, str], places: tuple[str, ...]) -> None:
+    router = KNOWN.load("io.debezium.transforms.outbox.EventRouter")(options)
+    sink = sinks.open("kafka", {"producer.bootstrap.servers": "h:1"})
+    assert tuple(name for name in read_columns(sink, [router]) if name in PLACES) == places
 
 
 @pytest.mark.parametrize("name", ["a", "p.s.t", "A-b_c.9", "x" * 249, "...", "..a"])
