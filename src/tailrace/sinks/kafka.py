@@ -249,7 +249,7 @@ class _Creating:
         """
         jvm: Any = batch.sparkSession._jvm
         producer = jvm.java.util.HashMap()
-        for name, text in (self._options | _AS_BYTES).items():
+        for name, text in {**self._options, **_AS_BYTES}.items():
             producer.put(name.removeprefix("kafka."), text)
         execution = batch._jdf.queryExecution()
         jvm.org.apache.spark.sql.kafka010.KafkaWriter.write(execution, producer, jvm.scala.Option.empty())
