@@ -13,7 +13,7 @@ from tailrace.columns.logical import STRING
 from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, RecordLayout
-from tailrace.records.transform import Rewritten, Transform, Varying, kept
+from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, Varying, kept
 from tailrace.transforms.given import Given
 from tailrace.transforms.predicates import Conditional, TopicNameMatches, is_null
 from tailrace.transforms.script_syntax import NotUnderstood, Tree, parse
@@ -66,7 +66,7 @@ class ContentBasedRouter:
     script: Script
 
     def route(self, topic: str) -> str:
-        return topic
+        return ANY_TOPIC
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return _by_null(self.script, record, self._routed)
