@@ -323,7 +323,7 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("debezium.format.value=protobuf", "debezium.format.value = protobuf is not supported"),
+        ("debezium.format.value=clientprovided", "debezium.format.value = clientprovided is not supported"),
         ("debezium.format.value=yaml", "is not a format"),
         ("debezium.transforms=unwrap", "transforms.unwrap.type is missing"),
         ("debezium.predicates=p", "predicates.p.type is missing"),

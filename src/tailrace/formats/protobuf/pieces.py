@@ -38,15 +38,15 @@ def array_piece(values: pa.Array, place: Place, rules: Rules) -> Fragment:
     if is_message(kind) or not takes_arrow(kind, values.type):
         return json_piece(values_fragment(values), place, rules)
     flags = valid_flags(values)
-    valid = _ALL if flags is None else np.ascontiguousarray(flags)
+    valid = _ALL if flags is None else readonly(np.ascontiguousarray(flags))
     count = len(values)
     if kind.connect in WHOLE:
-        whole = np.ascontiguousarray(whole_numbers(values))
+        whole = readonly(np.ascontiguousarray(whole_numbers(values)))
         return _piece(place, count, 12 * count, lambda *to: integers(whole, valid, *to))
     if kind.connect in ("string", "bytes"):
         data, bounds = text_buffers(values)
         return _texts(place, data, bounds, valid, 0)
-    numbers = number_bytes(values, kind)
+    numbers = readonly(number_bytes(values, kind))
     width = len(numbers) // max(count, 1)
     return _piece(place, count, len(numbers) + 2 * count, lambda *to: fixed(numbers, width, valid, *to))
 
@@ -58,20 +58,21 @@ def json_piece(written: Fragment, place: Place, rules: Rules) -> Fragment:
     if kind.connect in WHOLE and not is_message(kind):
         values, valid = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         read_integers(data, bounds, values, valid)
-        return _piece(place, count, 12 * count, lambda *to: integers(values, valid, *to))
+        whole, flags = readonly(values), readonly(valid)
+        return _piece(place, count, 12 * count, lambda *to: integers(whole, flags, *to))
     if kind.connect == "bytes":
         quotes = 0 if written.quoted else 1
         valid, found = np.zeros(count, np.bool_), np.zeros(count + 1, np.int32)
         out = np.empty(max(int(bounds[-1]) - int(bounds[0]), 1), np.uint8)
         read_base64(data, bounds, quotes, SIX_BITS, valid, out, found)
         if kind.name != DECIMAL:
-            return _texts(place, readonly(out), readonly(found), valid, 0)
-        made = _decimals(place, readonly(out), readonly(found), valid)
+            return _texts(place, readonly(out), readonly(found), readonly(valid), 0)
+        made = _decimals(place, readonly(out), readonly(found), readonly(valid))
         if made is not None:
             return made
     if kind.connect == "string" and not written.quoted and is_plain(written):
         valid = data[np.minimum(bounds[:-1], max(len(data) - 1, 0))] == ord('"')
-        return _texts(place, data, bounds, valid, 1)
+        return _texts(place, data, bounds, readonly(valid), 1)
     return one_by_one(written, writer(place, rules))
 
 
@@ -81,7 +82,7 @@ def message_piece(data: Bytes, bounds: Offsets, present: npt.NDArray[np.bool_], 
     count = len(bounds) - 1
     room = int(bounds[-1]) - int(bounds[0]) + (len(head) + 5) * count
     out, offsets = np.empty(max(room, 1), np.uint8), np.zeros(count + 1, np.int32)
-    messages(data, bounds, present, head, out, offsets)
+    messages(readonly(data), readonly(bounds), readonly(present), head, out, offsets)
     return Fragment(readonly(out), readonly(offsets))
 
 
