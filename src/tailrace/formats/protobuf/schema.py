@@ -11,7 +11,7 @@ from urllib.parse import quote_plus
 
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.errors import ConversionError
-from tailrace.formats.protobuf.texts import message_text, wrappers_text
+from tailrace.formats.protobuf.texts import Line, Message, message_text, wrappers_text
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 DATE = "org.apache.kafka.connect.data.Date"
@@ -51,26 +51,6 @@ class Rules:
     scrubs: bool = False
     optionals: bool = False
     wrappers: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A field of a message as its schema has it; `parameters` are Connect's of its type."""
-
-    label: str
-    type: str
-    name: str
-    number: int
-    parameters: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(slots=True)
-class Message:
-    """A message with the messages within it, in their order."""
-
-    name: str
-    lines: list[Line] = field(default_factory=list)
-    inner: dict[str, tuple[LogicalType, Message]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

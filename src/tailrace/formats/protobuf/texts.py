@@ -6,10 +6,9 @@ The layout matters: a registry gives texts that differ another id.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
-if TYPE_CHECKING:
-    from tailrace.formats.protobuf.schema import Line, Message
+from tailrace.columns.logical import LogicalType
 
 _VALUE_FIRST = ("precision", "scale")
 _WRAPPERS = """syntax = "proto3";
@@ -24,6 +23,26 @@ option objc_class_prefix = "GPB";
 option csharp_namespace = "Google.Protobuf.WellKnownTypes";
 
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A field of a message as its schema has it; `parameters` are Connect's of its type."""
+
+    label: str
+    type: str
+    name: str
+    number: int
+    parameters: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class Message:
+    """A message with the messages within it, in their order."""
+
+    name: str
+    lines: list[Line] = field(default_factory=list)
+    inner: dict[str, tuple[LogicalType, Message]] = field(default_factory=dict)
 
 
 def message_text(space: str, imports: Sequence[str], message: Message) -> str:
