@@ -104,11 +104,14 @@ class Terms(ABC):
             return Known(node.value)
         if isinstance(node, Struct) or (kind.connect == "struct" and kind.name != _VARIABLE):
             return Block(node)
+        return self.input(node, DECIMAL if kind.name == _DECIMAL else _KINDS.get(kind.connect, OTHER))
+
+    def input(self, node: Node, of: str) -> Value:
+        """The values of a part of the record, as an input."""
         place = next((at for at, known in enumerate(self._inputs) if known is node), len(self._inputs))
         if place == len(self._inputs):
             self._inputs.append(node)
-        of = DECIMAL if kind.name == _DECIMAL else _KINDS.get(kind.connect, OTHER)
-        return Value(Step("input", of, literal=place), kind.optional)
+        return Value(Step("input", of, literal=place), node.type.optional)
 
     @staticmethod
     def header(headers: Headers, name: Any) -> HeaderValue | Known:

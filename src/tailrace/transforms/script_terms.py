@@ -33,7 +33,7 @@ from tailrace.transforms.record_terms import (
     kind_of,
 )
 from tailrace.transforms.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, TEXT, WHOLE, Step
-from tailrace.transforms.script_syntax import GROOVY, JAVASCRIPT, Tree
+from tailrace.transforms.script_syntax import JAVASCRIPT, Tree
 
 
 class Meaning(Terms):
@@ -352,12 +352,3 @@ def _truth(value: Any) -> bool:
 
 def _as_boolean(value: Value) -> Value:
     return value if value.step.of == BOOLEAN else Value(Step("truth", BOOLEAN, "&&", (value.step,)))
-
-
-LANGUAGES = {
-    "jsr223.groovy": GROOVY,
-    "groovy": GROOVY,
-    "jsr223.graal.js": JAVASCRIPT,
-    "graal.js": JAVASCRIPT,
-}
-"""The words of the option `language`."""
