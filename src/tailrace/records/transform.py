@@ -62,7 +62,8 @@ class Transform(Protocol):
     `negate`. It raises ConfigError for an option that is unknown or wrong. Equal options have to give equal transforms.
 
     A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
-    `event.format` and gives the transform for that form of events.
+    `event.format` and gives the transform for that form of events. One that depends on whether the converter shows
+    nulls as defaults has a method `with_nulls`, which takes that.
     """
 
     def __hash__(self) -> int: ...
