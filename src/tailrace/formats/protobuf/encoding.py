@@ -123,16 +123,19 @@ def _field(node: Node, place: Place, rules: Rules) -> Iterator[bytes | Hole]:
             else:
                 yield tag(place.number, SIZED) + sized(inner.text)
         case ImageColumn():
-            key = node.image, node.column.index, node.apart, node.column.null, place.number, place.keeps, place.wrapped
-            yield Hole(node, CHANGE, place, ("protobuf", *key, place.null))
+            # one column may stand twice, in fields that differ
+            column = (node.image, node.column.index, node.apart, node.column.null)
+            yield Hole(node, CHANGE, place, (*column, *_key("", place)))
         case Column():
-            yield Hole(node, node.by, place, _key(node, place))
+            yield Hole(node, node.by, place, _key(node.name, place))
         case Text() | Computed():
             yield Hole(node, RECORD, place, None)
 
 
-def _key(leaf: Column, place: Place) -> Hashable:
-    return "protobuf", leaf.name, place.kind.connect, place.number, place.keeps, place.wrapped, place.null
+def _key(name: str, place: Place) -> tuple[Hashable, ...]:
+    """By what the pieces of a column are found again."""
+    kind = place.kind
+    return "protobuf", name, kind.connect, kind.name, place.number, place.keeps, place.wrapped, place.null
 
 
 class _Block(BinaryBlock):
@@ -152,7 +155,7 @@ class _Block(BinaryBlock):
         return writer(way, self._rules)(value)
 
     def kept_key(self, leaf: Column, way: Place) -> Hashable:
-        return _key(leaf, way)
+        return _key(leaf.name, way)
 
     def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
         if isinstance(hole.leaf, Inner):
