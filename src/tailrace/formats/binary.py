@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tailrace.assembly.programs import Fragment, Programs
 from tailrace.buffers import binary_array, text_buffers
 from tailrace.formats.arrow import computed, image_values, read_json
-from tailrace.formats.assembled import AssembledBlock, Hole
+from tailrace.formats.assembled import AssembledBlock, Hole, Pieces
 from tailrace.formats.json.pieces import spread
 from tailrace.formats.leaves import takes_arrow
 from tailrace.records.columns import Same, Written
@@ -50,7 +50,7 @@ class BinaryBlock(AssembledBlock):
     def kept_key(self, leaf: Column, way: Any) -> Hashable:
         """By what the pieces of a column of transactions or markers are found again in further blocks."""
 
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
         leaf = hole.leaf
         if isinstance(hole.way, ByTopic):
             return self._heads(leaf, hole.way, records())

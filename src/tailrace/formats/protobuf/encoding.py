@@ -1,6 +1,6 @@
 """The encoding Protobuf: a layout becomes literals with fields between them, behind what names its message. Worker.
 
-A struct with columns in it is put together for itself, since its size stands before it.
+A struct with columns in it is measured first, since its size stands before it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
 from tailrace.errors import ConfigError
-from tailrace.formats.assembled import Assembly, Hole
+from tailrace.formats.assembled import Assembly, Hole, Pieces, add
 from tailrace.formats.base import Taken
 from tailrace.formats.binary import BinaryBlock, ByTopic
 from tailrace.formats.protobuf.options import Options, options_of
-from tailrace.formats.protobuf.pieces import array_piece, json_piece, message_piece
+from tailrace.formats.protobuf.pieces import array_piece, head_piece, json_piece
 from tailrace.formats.protobuf.schema import Rules, file_of
 from tailrace.formats.protobuf.values import RECORD_ITSELF, SIZED, Place, place_of, sized, tag, writer, zigzag
 from tailrace.formats.registry.ids import prefix
@@ -157,22 +157,23 @@ class _Block(BinaryBlock):
     def kept_key(self, leaf: Column, way: Place) -> Hashable:
         return _key(leaf.name, way)
 
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
         if isinstance(hole.leaf, Inner):
             return self._inner_message(hole.leaf, records)
         return super().filled(hole, records)
 
-    def _inner_message(self, inner: Inner, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment:
-        """A struct for each of the records, empty for the others of the block."""
+    def _inner_message(self, inner: Inner, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
+        """The fields of a struct behind its size, which differs from record to record."""
+        pieces = self.pieces(inner.parts, records)
         index = self._columns.index
         numbers = np.full(index.shape[1], NO_PROGRAM, np.uint16)
         numbers[records()] = 0
         programs = Programs()
         programs.begin()
-        self._write(programs, inner.parts, records)
+        add(programs, pieces)
         programs.end()
-        data, bounds = programs.run(numbers, index)
-        return message_piece(data, bounds, numbers == 0, inner.number)
+        head = head_piece(programs.sizes(numbers, index), numbers == 0, inner.number)
+        return [(head, RECORD), *pieces]
 
 
 CONFLUENT = Protobuf()

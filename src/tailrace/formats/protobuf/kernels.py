@@ -137,17 +137,13 @@ def fixed(
 
 
 @kernel(leaf=True)
-def messages(data: Bytes, bounds: Offsets, present: Any, head: Bytes, out: Bytes, offsets: Offsets) -> None:
-    """Messages behind the head and their size; `out` has room for the head and 5 bytes more each."""
+def heads(sizes: Any, present: Any, head: Bytes, out: Bytes, offsets: Offsets) -> None:
+    """What stands before messages of these sizes; `out` has room for the head and 5 bytes each."""
     at = 0
-    for row in range(len(bounds) - 1):
+    for row in range(len(sizes)):
         if present[row]:
-            first, last = bounds[row], bounds[row + 1]
             at = _begun(out, at, head, -1, 0)
-            at = _varint(out, at, last - first)
-            for place in range(first, last):
-                out[at] = data[place]
-                at += 1
+            at = _varint(out, at, sizes[row])
         offsets[row + 1] = at
 
 

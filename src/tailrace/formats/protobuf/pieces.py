@@ -20,8 +20,8 @@ from tailrace.formats.leaves import SIX_BITS, WHOLE, is_plain, number_bytes, one
 from tailrace.formats.protobuf.kernels import (
     decimals,
     fixed,
+    heads,
     integers,
-    messages,
     read_base64,
     read_integers,
     texts,
@@ -76,13 +76,11 @@ def json_piece(written: Fragment, place: Place, rules: Rules) -> Fragment:
     return one_by_one(written, writer(place, rules))
 
 
-def message_piece(data: Bytes, bounds: Offsets, present: npt.NDArray[np.bool_], number: int) -> Fragment:
-    """Messages as a field with this number; nothing where they are not present."""
+def head_piece(sizes: npt.NDArray[np.int32], present: npt.NDArray[np.bool_], number: int) -> Fragment:
+    """What stands before messages of these sizes in a field with this number; nothing where they are not present."""
     head = _bytes(tag(number, SIZED))
-    count = len(bounds) - 1
-    room = int(bounds[-1]) - int(bounds[0]) + (len(head) + 5) * count
-    out, offsets = np.empty(max(room, 1), np.uint8), np.zeros(count + 1, np.int32)
-    messages(readonly(data), readonly(bounds), readonly(present), head, out, offsets)
+    out, offsets = np.empty(max((len(head) + 5) * len(sizes), 1), np.uint8), np.zeros(len(sizes) + 1, np.int32)
+    heads(readonly(sizes), readonly(present), head, out, offsets)
     return Fragment(readonly(out), readonly(offsets))
 
 
