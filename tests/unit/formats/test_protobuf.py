@@ -10,6 +10,8 @@ import pytest
 from tailrace.columns import ChangeBatch, Column
 from tailrace.columns.logical import BYTES, INT16, INT32, INT64, STRING, Field, LogicalType, array, mapping, struct
 from tailrace.config.formats import Format
+from tailrace.connectors.mongodb.records.records import numbered_rows
+from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConversionError, RegistryError
@@ -23,6 +25,8 @@ from tailrace.formats.registry.proto_shape import proto_shape
 from tests.event_settings import event_settings
 from tests.servers.registry import Registry
 from tests.unit.events.changes import batch, table
+from tests.unit.mongodb.test_placing import packed
+from tests.unit.mongodb.test_placing import settings as mongodb_settings
 
 TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text", 25)], "id")
 CHANGES = batch(TABLE, [("c", None, ("1", "a")), ("u", None, ("1", "b")), ("d", ("1", None), None)])
@@ -294,6 +298,21 @@ def test_a_value_alone_is_a_message_of_google(registry: Registry, text: str | No
     assert row["key"][5:] == b"\x02\x08\x08\x01"
     assert row["value"] == written
     assert all("message StringValue {\n  string value = 1;\n}\n" in version.schema for version in registry.versions)
+
+
+def test_documents_are_written(registry: Registry) -> None:
+    named = {
+        f"{part}_converter{name}": text
+        for part in ("key", "value")
+        for name, text in (("", PROTOBUF), ("_schema_registry_url", registry.address))
+    }
+    segment = read_documents(("d", "a"), *packed([{"_id": 1, "v": "a"}]), 1 << 40, 1)
+    ((found, _),) = numbered_rows(segment, mongodb_settings(**named))
+    (row,) = found.to_pylist()
+    assert row["key"] == b"\0\0\0\0\x01\0\x0a\x011"
+    assert b'{"_id": 1,"v": "a"}' in row["value"]
+    assert "  string id = 1;\n" in registry.schemas[1]
+    assert "repeated string removedFields" in registry.schemas[2]
 
 
 def test_a_computed_topic_has_a_subject_of_its_own(registry: Registry) -> None:
