@@ -67,7 +67,8 @@ class Transform(Protocol):
 
     A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
     `event.format` and gives the transform for that form of events. One that adds headers to the record that it is
-    given, and not to a copy, as some of Debezium's do, has a method `shared`; see behind_delete.
+    given, and not to a copy, as some of Debezium's do, has a method `shared`; see behind_delete. One that depends on
+    whether the converter shows nulls as defaults has a method `with_nulls`, which takes that.
     """
 
     def __hash__(self) -> int: ...

@@ -156,6 +156,14 @@ def test_a_null_that_has_a_default_is_flat_as_its_default() -> None:
     assert (found["value"]["before.note"], found["value"]["after.note"]) == ("none", "x")
 
 
+def test_a_struct_that_is_null_is_flat_as_nulls_where_the_converter_leaves_them() -> None:
+    """As Kafka Connect 2.8, 3.6 and 4.3 do: a null beside other fields has its default all the same."""
+    changes: tuple[Change, ...] = (("c", None, ["1", "A", None, None, None, None, None]),)
+    (found,) = rows(of("Flatten$Value"), schema=GOODS, changes=changes, replace_null_with_default=False)
+    assert (found["value"]["before.note"], found["value"]["after.note"]) == (None, "none")
+    assert found["value"]["before.id"] is None
+
+
 def test_parts_are_hoisted_and_schemas_are_named() -> None:
     steps = (of("SetSchemaMetadata$Value", schema_name="n", schema_version="2"), of("HoistField$Key", field="k"))
     found = rows(*steps, key_schemas_enable=True, value_schemas_enable=True, changes=(("c", None, ["1", "x"]),))
