@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as pa_json
 
 from tailrace.columns.logical import BOOLEAN, BYTES, DOUBLE, INT32, INT64, STRING, Field, LogicalType
 from tailrace.records.layout import Constant
@@ -137,8 +139,31 @@ def constant_of(text: str, kind: LogicalType) -> Constant:
 
 def array_of_texts(texts: pa.Array, kind: LogicalType) -> pa.Array:
     """The values of texts that all have this schema, as Arrow; null stays null."""
-    values = [None if text is None else value_of(text, kind) for text in texts.to_pylist()]
-    return pa.array(values, arrow_type_of(kind))
+    of = arrow_type_of(kind)
+    try:
+        return _read_at_once(texts, of)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # what Arrow's reader takes amiss, as a field that is there twice
+        values = [None if text is None else value_of(text, kind) for text in texts.to_pylist()]
+        return pa.array(values, of)
+
+
+def _read_at_once(texts: pa.Array, of: pa.DataType) -> pa.Array:
+    """The same by Arrow's reader, which has a line for each object. Raises ArrowInvalid for what it does not read."""
+    if not of.num_fields or not len(texts):
+        raise pa.ArrowInvalid("it would not tell how many rows there are")
+    # line breaks are blanks in JSON that is valid: within texts they are escaped
+    lines = pc.replace_substring_regex(pc.fill_null(texts, "{}"), r"[\n\r]", " ")
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
+    data = joined[0].as_buffer()
+    reading = pa_json.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1))
+    parsing = pa_json.ParseOptions(explicit_schema=pa.schema(list(of)), unexpected_field_behavior="ignore")
+    found = pa_json.read_json(pa.BufferReader(data), reading, parsing)
+    if found.num_rows != len(texts):
+        raise pa.ArrowInvalid("there are other rows than texts")
+    columns = [column.combine_chunks() for column in found.columns]
+    mask = texts.is_null() if texts.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(of), mask=mask)
 
 
 def written(kind: LogicalType) -> str:
