@@ -36,7 +36,10 @@ class Shapes:
 
     def of_text(self, text: str) -> LogicalType:
         """The schema of an object's text. Raises Unclear."""
-        found = self._object(_read(text), self.root)
+        value = _read(text)
+        found = self._object(value, self.root)
+        if not _fits(value, found):
+            raise Unclear
         return replace(found, name=self.root or None)
 
     def _object(self, value: Any, path: str) -> LogicalType:
@@ -64,6 +67,17 @@ class Shapes:
         if not kinds:
             return _NULL if self.nulls and values and all(value is None for value in values) else None
         return together(kinds)
+
+
+def _fits(value: Any, kind: LogicalType) -> bool:
+    """Whether a value has the schema that its parts gave: an empty array, which gives none, may stand among others."""
+    if value is None:
+        return True
+    if kind.connect == "struct":
+        return isinstance(value, dict) and all(_fits(value.get(part.name), part.type) for part in kind.fields)
+    if kind.items is not None:
+        return isinstance(value, list) and all(_fits(part, kind.items) for part in value)
+    return not isinstance(value, list)
 
 
 def _scalar(value: Any) -> LogicalType:
