@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, chains, changetables, drain, incremental, latency, many, mongodb, tables
+from bench import baseline, chains, changetables, drain, incremental, latency, many, mongodb, tables, writers
 from bench.report import COPY, MIB, PEEK, PLAIN, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
@@ -17,7 +17,7 @@ from tests.servers.registry import Registry
 
 PHASES = (
     "stream", "transforms", "update", "snapshot", "wide", "types", "latency", "incremental", "many", "changetables",
-    "mongodb",
+    "mongodb", "writers",
 )  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
@@ -92,6 +92,8 @@ class Suite:
         if "mongodb" in phases:
             self.extra |= mongodb.measure(self.spark, max(self.rows // 5, 3), self.repeat, self.say)
             self.say(f"mongodb: {self.extra['mongodb_ratio']:.2f} of a bare cursor")
+        if "writers" in phases:
+            self.extra |= writers.measure(self.spark, self.workload, self.repeat, self.say)
 
     def _warm(self, phases: tuple[str, ...]) -> None:
         """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""
