@@ -63,6 +63,14 @@ CHAINS: Mapping[str, Chain] = {
 }
 """Transforms by the names of their cases."""
 
+SCHEMAS = {f"{part}.converter.schemas.enable": "true" for part in ("key", "value")}
+"""Records with their schemas, as converters write them unless they are told otherwise."""
+
+WITH_SCHEMAS: Mapping[str, Chain] = {
+    f"{name}_schemas": Chain({**CHAINS[name].options, **SCHEMAS}) for name in ("unwrap", "logical_router", "outbox")
+}
+"""Some of them with schemas."""
+
 AVRO = "avro"
 """The case of Confluent's encoding of keys and values."""
 

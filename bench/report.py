@@ -12,8 +12,8 @@ from typing import Any
 RECEIVE, PEEK, COPY = "pg_recvlogical", "psql_peek", "psql_copy"
 """The baselines, as cases."""
 
-PLAIN = "json"
-"""The case that transforms and encodings are compared with."""
+PLAIN, PLAIN_SCHEMAS = "json", "json_schemas"
+"""The cases that transforms and encodings are compared with: without schemas in records, and with them."""
 
 MIB = 1 << 20
 
@@ -87,8 +87,10 @@ def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
 def _ratios(name: str, runs: Sequence[Measurement], measurements: Sequence[Measurement]) -> dict[str, float]:
     """The ratios of a case to the baselines in its groups, or to plain JSON there."""
     found: dict[str, float] = {}
-    for infix, baselines in (("", (RECEIVE, COPY)), ("_peek", (PEEK,)), ("", (PLAIN,))):
-        pairs = [(run, base) for run in runs if (base := _baseline(measurements, run, baselines)) and run.case != PLAIN]
+    if runs[0].case in (PLAIN, PLAIN_SCHEMAS):
+        return found
+    for infix, baselines in (("", (RECEIVE, COPY, PLAIN, PLAIN_SCHEMAS)), ("_peek", (PEEK,))):
+        pairs = [(run, base) for run in runs if (base := _baseline(measurements, run, baselines)) is not None]
         if pairs:
             found[f"{name}{infix}_ratio"] = _median(base.seconds / run.seconds for run, base in pairs)
         if pairs and not infix:

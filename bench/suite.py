@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, chains, changetables, drain, incremental, latency, many, mongodb, tables, writers
-from bench.report import COPY, MIB, PEEK, PLAIN, RECEIVE, Measurement
+from bench import baseline, chains, changetables, drain, incremental, latency, many, mongodb, records, tables, writers
+from bench.report import COPY, MIB, PEEK, PLAIN, PLAIN_SCHEMAS, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
 from tests.servers.registry import Registry
 
 PHASES = (
-    "stream", "transforms", "update", "snapshot", "wide", "types", "latency", "incremental", "many", "changetables",
-    "mongodb", "writers",
+    "stream", "transforms", "records", "update", "snapshot", "wide", "types", "latency", "incremental", "many",
+    "changetables", "mongodb", "writers",
 )  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
@@ -92,6 +92,8 @@ class Suite:
         if "mongodb" in phases:
             self.extra |= mongodb.measure(self.spark, max(self.rows // 5, 3), self.repeat, self.say)
             self.say(f"mongodb: {self.extra['mongodb_ratio']:.2f} of a bare cursor")
+        if "records" in phases:
+            self.extra |= records.measure(self.say)
         if "writers" in phases:
             self.extra |= writers.measure(self.spark, self.workload, self.repeat, self.say)
 
@@ -143,21 +145,24 @@ class Suite:
             self._baselines("stream", number, backlog, "kafka")
 
     def _transforms(self, backlog: Backlog) -> None:
-        """Each chain between two drains of plain JSON, which the next chain shares."""
+        """Each chain between two drains of plain JSON, which the next chain shares; those with schemas between such."""
         with Registry() as registry:
             cases = {**chains.CHAINS, chains.AVRO: chains.avro(registry.address)}
-            plain = self._chain(backlog, chains.Chain({}))
-            reads = {name: self._chain(backlog, chain) for name, chain in cases.items()}
+            parts = {PLAIN: cases, PLAIN_SCHEMAS: chains.WITH_SCHEMAS}
+            plain = {PLAIN: chains.Chain({}), PLAIN_SCHEMAS: chains.Chain(chains.SCHEMAS)}
+            reads = {name: self._chain(backlog, chain) for of in (plain, *parts.values()) for name, chain in of.items()}
             for number in range(WARM_ROUNDS):
                 self.say(f"warm-up {number + 1} of {WARM_ROUNDS} of transforms")
-                for read in (plain, *reads.values()):
+                for read in reads.values():
                     read()
             for number in range(self.repeat):
-                names = _turned(reads, number)
-                self._measured("transforms", number, PLAIN, plain, backlog.size, names[0])
-                for place, name in enumerate(names):
-                    self._measured("transforms", number, name, reads[name], backlog.size, name)
-                    self._measured("transforms", number, PLAIN, plain, backlog.size, *names[place : place + 2])
+                for beside, of in parts.items():
+                    names = _turned(of, number)
+                    self._measured("transforms", number, beside, reads[beside], backlog.size, names[0])
+                    for place, name in enumerate(names):
+                        self._measured("transforms", number, name, reads[name], backlog.size, name)
+                        following = names[place : place + 2]
+                        self._measured("transforms", number, beside, reads[beside], backlog.size, *following)
 
     def _chain(self, backlog: Backlog, chain: chains.Chain) -> Callable[[], drain.Drained]:
         def read() -> drain.Drained:
