@@ -60,8 +60,9 @@ class Integers(Family):
             return None
         out = np.empty(len(texts), np.int64)
         integer_values(texts.data, texts.bounds, texts.state, out)
+        numbers = pa.array(out)
         try:
-            return Typed(pa.array(out).cast(of), texts.state)
+            return Typed(numbers if of == numbers.type else numbers.cast(of), texts.state)
         except pa.ArrowInvalid:
             # One of them is beyond the type's bits; which one, Arrow does not say.
             return None
