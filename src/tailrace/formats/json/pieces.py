@@ -32,6 +32,10 @@ def values_fragment(values: pa.Array) -> Fragment:
     """The JSON of a column's values: of dates, times and durations the numbers, of instants ISO text."""
     if pa.types.is_temporal(values.type):
         values = untyped(values)
+    if pa.types.is_struct(values.type):
+        return _structs_fragment(values)
+    if pa.types.is_list(values.type):
+        return _lists_fragment(values)
     if pa.types.is_integer(values.type):
         if values.null_count:
             return text_fragment(pc.fill_null(values.cast(pa.string()), "null"))
@@ -48,11 +52,18 @@ def values_fragment(values: pa.Array) -> Fragment:
     if pa.types.is_decimal(values.type) and 0 <= values.type.scale <= _MOST_PLACES:
         numbers = ColumnPlan(0, "", "", BYTES, fixed(values.type.scale, values.type.precision), b"null", b"null")
         return column_fragment(numbers, values.cast(pa.string()), None)[0]
-    if pa.types.is_struct(values.type):
-        return _structs_fragment(values)
-    if pa.types.is_list(values.type):
-        return _lists_fragment(values)
     return strings_fragment([dumps(shown(value)).encode() for value in values.to_pylist()])
+
+
+def inner_fragment(values: pa.Array) -> Fragment:
+    """What the values are within a JSON string. Texts have no control characters."""
+    if not pa.types.is_string(values.type):
+        return values_fragment(values)
+    data, bounds = text_buffers(values if not values.null_count else pc.fill_null(values, "null"))
+    out = np.empty(2 * int(bounds[-1] - bounds[0]) + 1, np.uint8)
+    offsets = np.zeros(len(values) + 1, np.int32)
+    escape(data, bounds, out, offsets)
+    return Fragment(readonly(out), readonly(offsets))
 
 
 def _structs_fragment(values: pa.StructArray) -> Fragment:
@@ -88,17 +99,6 @@ def _lists_fragment(values: pa.ListArray) -> Fragment:
     lists(
         items.data, items.offsets, items.quoted, readonly(sizes.copy()), _ALL if valid is None else valid, out, offsets
     )
-    return Fragment(readonly(out), readonly(offsets))
-
-
-def inner_fragment(values: pa.Array) -> Fragment:
-    """What the values are within a JSON string. Texts have no control characters."""
-    if not pa.types.is_string(values.type):
-        return values_fragment(values)
-    data, bounds = text_buffers(values if not values.null_count else pc.fill_null(values, "null"))
-    out = np.empty(2 * int(bounds[-1] - bounds[0]) + 1, np.uint8)
-    offsets = np.zeros(len(values) + 1, np.int32)
-    escape(data, bounds, out, offsets)
     return Fragment(readonly(out), readonly(offsets))
 
 
