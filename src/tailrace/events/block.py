@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,22 @@ from tailrace.events.kinds import KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.formats.arrow import array_of, computed
-from tailrace.records.columns import Same, Texts
-from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn, Leaf
+from tailrace.records.columns import Indexes, Same, Texts
+from tailrace.records.layout import (
+    BEFORE,
+    CHANGE,
+    MARKER,
+    RECORD,
+    SOURCE,
+    TRANSACTION,
+    Column,
+    Computed,
+    ImageColumn,
+    Leaf,
+)
 from tailrace.values.conversion import ColumnPlan
 
+_Part = TypeVar("_Part")
 MAX_RECORDS = 8_192
 # For so many records a column is made, and not cut from one that is kept for more.
 _FEW = 256
@@ -230,24 +242,32 @@ class Block:
         """The values of each record's leaf; null where its kind has none."""
         if all(leaf is None for leaf in leaves):
             return pa.nulls(len(self.change), of)
-        parts, order = [], []
-        for number, leaf in enumerate(leaves):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
-            order.append(records)
-            parts.append(pa.nulls(len(records), of) if leaf is None else array_of(leaf, self, records).cast(of))
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+        def made(leaf: Leaf | None, records: Indexes) -> pa.Array:
+            return pa.nulls(len(records), of) if leaf is None else array_of(leaf, self, records).cast(of)
+
+        return self._by_kind(leaves, made)
 
     def _topics(self) -> pa.Array:
         topics = [kind.topic for kind in self._kinds]
         words = [topic for topic in topics if isinstance(topic, str)]
         if len(words) == len(topics):
             return self._by_word(words)
-        parts, order = [], []
-        for number, topic in enumerate(topics):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
-            order.append(records)
-            parts.append(_constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records))
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+        def made(topic: str | Computed, records: Indexes) -> pa.Array:
+            return _constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records)
+
+        return self._by_kind(topics, made)
+
+    def _by_kind(self, parts: Sequence[_Part], made: Callable[[_Part, Indexes], pa.Array]) -> pa.Array:
+        """What is made of each kind's part for its records, in the order of the records."""
+        if len(parts) == 1:
+            return made(parts[0], self.index[RECORD])
+        records = [np.flatnonzero(self._of == number).astype(np.int32) for number in range(len(parts))]
+        found = [made(part, those) for part, those in zip(parts, records, strict=True)]
+        places = np.empty(len(self.change), np.int32)
+        places[np.concatenate(records)] = self.index[RECORD]
+        return pa.concat_arrays(found).take(pa.array(places))
 
     def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,12 +135,10 @@ def _split(
     left_out: list[tuple[LeftOut, int]] = []
     places = np.flatnonzero(of == number).astype(np.int32)
     try:
-        known = pc.dictionary_encode(values(kind.by, places), null_encoding="encode")
+        known = values(kind.by, places)
     except Refused as fault:
         raise RefusedChange(fault.reason, int(records.change[fault.row])) from None
-    codes = known.indices.to_numpy()
-    for code, value in enumerate(known.dictionary.to_pylist()):
-        those = places[codes == code]
+    for value, those in _by_value(known, places):
         try:
             made = kind.of(value)
         except Refused as fault:
@@ -150,6 +149,21 @@ def _split(
         if isinstance(made, AnyPlan):
             kinds.append(made)
     return left_out
+
+
+def _by_value(values: pa.Array, places: Int32s) -> Iterator[tuple[Any, Int32s]]:
+    """Each different value, and the places that have it, in the order in which they first appear."""
+    if pa.types.is_boolean(values.type) and not values.null_count:
+        flags = values.to_numpy(zero_copy_only=False)
+        for value in (True, False) if flags[:1].any() else (False, True):
+            those = places[flags == value]
+            if len(those):
+                yield value, those
+        return
+    known = pc.dictionary_encode(values, null_encoding="encode")
+    codes = known.indices.to_numpy()
+    for code, value in enumerate(known.dictionary.to_pylist()):
+        yield value, places[codes == code]
 
 
 def tell_left_out(left_out: Iterable[tuple[LeftOut, int]], warnings: list[str]) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import dumps
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import readonly, text_buffers
+from tailrace.assembly.json_text import dumps, quoted
+from tailrace.assembly.programs import Fragment, Programs
+from tailrace.buffers import ExceedsArrow, readonly, text_buffers, valid_flags
 from tailrace.columns.logical import BYTES, DOUBLE, FLOAT, STRING
 from tailrace.formats.arrow import shown, untyped
-from tailrace.formats.json.kernels import escape
+from tailrace.formats.json.kernels import escape, lists
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.decimals import fixed
 from tailrace.values.floats import floating
@@ -22,6 +22,8 @@ from tailrace.values.strings import text
 
 _TEXTS = ColumnPlan(0, "", "", STRING, text(), b"null", b"null")
 _MOST_PLACES = 6
+_MOST_BYTES = 2**31 - 1
+_ALL = readonly(np.zeros(0, np.bool_))
 _DOUBLES = ColumnPlan(0, "", "", DOUBLE, floating(single=False), b"null", b"null")
 _SINGLES = ColumnPlan(0, "", "", FLOAT, floating(single=True), b"null", b"null")
 
@@ -30,6 +32,10 @@ def values_fragment(values: pa.Array) -> Fragment:
     """The JSON of a column's values: of dates, times and durations the numbers, of instants ISO text."""
     if pa.types.is_temporal(values.type):
         values = untyped(values)
+    if pa.types.is_struct(values.type):
+        return _structs_fragment(values)
+    if pa.types.is_list(values.type):
+        return _lists_fragment(values)
     if pa.types.is_integer(values.type):
         if values.null_count:
             return text_fragment(pc.fill_null(values.cast(pa.string()), "null"))
@@ -61,8 +67,46 @@ def inner_fragment(values: pa.Array) -> Fragment:
     return Fragment(readonly(out), readonly(offsets))
 
 
+def _structs_fragment(values: pa.StructArray) -> Fragment:
+    """Structs, put together of their fields' columns as records are."""
+    programs = Programs()
+    programs.begin()
+    separator = "{"
+    for place, field in enumerate(values.type):
+        programs.literal(f"{separator}{quoted(field.name)}:".encode())
+        programs.fragment(values_fragment(values.field(place)), 0)
+        separator = ","
+    programs.literal(b"}" if values.type.num_fields else b"{}")
+    programs.end()
+    programs.begin()
+    programs.literal(b"null")
+    programs.end()
+    valid = valid_flags(values)
+    program = np.zeros(len(values), np.uint16) if valid is None else (~valid).astype(np.uint16)
+    data, offsets = programs.run(program, np.arange(len(values), dtype=np.int32)[np.newaxis])
+    return Fragment(readonly(data), readonly(offsets))
+
+
+def _lists_fragment(values: pa.ListArray) -> Fragment:
+    """Lists, put together of their items' column."""
+    items = values_fragment(values.flatten())
+    sizes = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+    valid = valid_flags(values)
+    count = len(items.offsets) - 1
+    room = int(items.offsets[-1]) - int(items.offsets[0]) + 3 * count + 4 * len(values) + 1
+    if room > _MOST_BYTES:
+        raise ExceedsArrow("The lists of one column in one block exceed 2 GiB as JSON.")
+    out, offsets = np.empty(room, np.uint8), np.zeros(len(values) + 1, np.int32)
+    lists(
+        items.data, items.offsets, items.quoted, readonly(sizes.copy()), _ALL if valid is None else valid, out, offsets
+    )
+    return Fragment(readonly(out), readonly(offsets))
+
+
 def spread(values: pa.Array, rows: np.ndarray[Any, Any], count: int) -> pa.Array:
-    """The values at these rows of a column of `count`, which is null elsewhere."""
+    """The values at these rows, in their order, of a column of `count`, which is null elsewhere."""
+    if len(rows) == count:
+        return values
     place = np.full(count, -1, np.int32)
     place[rows] = np.arange(len(rows))
     return values.take(pa.array(place, mask=place < 0))
