@@ -33,6 +33,16 @@ partition  int                                          number of the partition 
 timestamp  bigint                                       time of the record, in ms since 1970 UTC; null: that of writing
 ========== ============================================ ==========================================================
 
+Where a post-processor reads values again, there is one more, for a query that asks for it.
+
+========== ============================================ ==========================================================
+column     type                                         content
+========== ============================================ ==========================================================
+reselected int                                          how many values of the event were read again from the table,
+                                                        0 where its row was gone or could not be read; null: none was
+                                                        to be read
+========== ============================================ ==========================================================
+
 A change that becomes several records (a delete and its tombstone, a key change) gives them one `(position,
 ordinal)`; their order is the order of the rows.
 """
@@ -65,8 +75,8 @@ ROW_SCHEMA = pa.schema(
 COLUMNS: tuple[str, ...] = tuple(ROW_SCHEMA.names)
 """The names of all columns, in the order of the row."""
 
-PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.int64()}
-"""The columns that a row has only where a transform fills them, and the types of these."""
+PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.int64(), "reselected": pa.int32()}
+"""The columns that a row has only where a transform or a post-processor fills them, and the types of these."""
 
 # How many bytes these have decides whether a change becomes an event or is put aside.
 _ALWAYS = ("key", "value")

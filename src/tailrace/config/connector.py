@@ -139,7 +139,6 @@ RECORDS = (
     Option("heartbeat.interval.ms", Kind.INTEGER, "Interval of heartbeat records, in ms; 0: none.", 0,
            check=at_least(0)),
     Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat; its failure is a warning."),
-    Option("post.processors", Kind.LIST, "Post-processors.", [], unsupported="there are no post-processors yet"),
     Option("event.processing.failure.handling.mode", Kind.TEXT,
            "What follows a change that cannot become an event: the pipeline stops, or the change is put aside on the "
            "quarantine topic, with a warning or without.",

@@ -185,6 +185,7 @@ class Block:
                 "headers": lambda: self._header_column(blocks),
                 "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
                 "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
+                "reselected": self._reselected,
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),
@@ -248,6 +249,14 @@ class Block:
             order.append(records)
             parts.append(_constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records))
         return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
+
+    def _reselected(self) -> pa.Array:
+        """How many values of each record were read again; null in a delete's, and where none was wanted."""
+        counts = self.batch.reselected
+        if counts is None:
+            return pa.nulls(len(self.change), pa.int32())
+        of_record = counts[self.change]
+        return pa.array(of_record, mask=(of_record < 0) | ((self.op != ord("c")) & (self.op != ord("u"))))
 
     def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""

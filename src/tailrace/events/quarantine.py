@@ -110,12 +110,14 @@ def conversion_error(batch: ChangeBatch, change: int, column: ColumnPlan, form: 
     )
 
 
-def refused_error(batch: ChangeBatch, change: int, reason: str, form: SourceForm) -> TransformError:
+_PREDICATE = "Give the transform a predicate that leaves such records out, or correct its options."
+
+
+def refused_error(
+    batch: ChangeBatch, change: int, reason: str, form: SourceForm, remedy: str = _PREDICATE
+) -> TransformError:
     """The error for a record that a transform cannot take, for this `reason`: where the change stands."""
-    return TransformError(
-        f"{reason}, in a record of {batch.table.id}, {_change(batch, change, form)}.",
-        "Give the transform a predicate that leaves such records out, or correct its options.",
-    )
+    return TransformError(f"{reason}, in a record of {batch.table.id}, {_change(batch, change, form)}.", remedy)
 
 
 def converted_row(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailrace.config import connect, connector, relational, signals
+from tailrace.config import connect, connector, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.mongodb import rules
@@ -193,6 +193,7 @@ EVENTS = (
               "transforms.<name>.<option>", "predicates", "predicates.<name>.<option>"),
     *(replace(option, notice=_WHOLE)
       for option in _named(connector.RECORDS, "event.converting.failure.handling.mode")),
+    *processors.refused("Debezium has post-processors for tables alone"),
     Option("transforms", Kind.LIST, "Name of the one transform, whose type is ExtractNewDocumentState.", []),
     Option("transforms.<name>.<option>", Kind.TEXT,
            "Its type and its options, by the names and defaults of the Debezium whose format is written.",
