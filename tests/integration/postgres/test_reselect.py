@@ -127,10 +127,13 @@ def test_key_changes_composite_keys_and_partitions(database: Database, capture: 
         "insert into parted values (1, 'x', 0, repeat('long ', 2000))",
         **ONLY,
     )
-    database.execute("update parted set n = 1", "update parted set a = 2")
+    database.execute("update parted set n = 1")
+    assert after(one.take(1)[0])["long"] == "long " * 2000
+    # the row of the update has another key by the time that it is looked for
+    database.execute("update parted set n = 2", "update parted set a = 2")
     found = one.take(4)
     assert [event.op for event in found] == ["u", "d", "tombstone", "c"]
-    assert {after(found[place])["long"] for place in (0, 3)} == {"long " * 2000}
+    assert [after(found[place])["long"] for place in (0, 3)] == [PLACEHOLDER, "long " * 2000]
 
 
 def test_rows_of_a_key_of_ones_own(database: Database, capture: Captures) -> None:
