@@ -18,7 +18,7 @@ from tailrace.events.envelope import marker_text
 from tailrace.events.form import Records as Shown
 from tailrace.events.form import SourceForm
 from tailrace.events.headers import header_column
-from tailrace.events.kinds import KnownRecords, told_apart
+from tailrace.events.kinds import Drop, KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.formats.arrow import array_of, computed
@@ -113,14 +113,14 @@ class Block:
         self.source = of_batch.source.block(shown)
         self._values: dict[str, pa.Array | Same] = {}
 
-    def told_apart(self) -> Block:
+    def told_apart(self, drop: Drop | None) -> Block:
         """The block whose records have layouts that depend on no value any more, without those that are left out.
 
-        Raises RefusedChange.
+        `drop` as in `kinds.by_kind`. Raises RefusedChange, ConversionError.
         """
         if all(isinstance(kind, KindPlan) for kind in self._records.kinds):
             return self
-        records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places))
+        records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places), drop)
         found = Block(self._of_batch, self._tables, records, (self.low, self.high), self._now, self.lost)
         found.made = self.made
         return found

@@ -115,7 +115,8 @@ def columns_of(
     """The columns that are read again. What an option masks or hashes is not: no event shows the value."""
     found = []
     for plan in table_plan(table, settings, form).columns:
-        if not processor.concerns(str(table.id), plan.source_name):
+        if plan.source_name in table.key or not processor.concerns(str(table.id), plan.source_name):
+            # a key that is newer than its change would be another record's
             continue
         placeholder = plan.conversion.unavailable
         shown = plan.shape is None or plan.unavailable == dumps(placeholder).encode()

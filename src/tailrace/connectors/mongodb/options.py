@@ -203,6 +203,13 @@ EVENTS = (
            unsupported=_NO_PREDICATES),
 )  # fmt: skip
 
+KAFKA_CONNECT = (
+    *_without(connect.CONNECT, "errors.tolerance"),
+    *(replace(option, notice="a document that cannot be made an event stops the pipeline, or is put aside, as "
+              "event.processing.failure.handling.mode says")
+      for option in _named(connect.CONNECT, "errors.tolerance")),
+)  # fmt: skip
+
 SNAPSHOT = (
     Option(
         "snapshot.mode", Kind.TEXT,
@@ -282,7 +289,7 @@ OPTIONS = Options(
         ("Signals, incremental snapshots, notifications", SIGNALS),
         ("Batches and retries", FLOW),
         ("tailrace's own", OWN),
-        ("Kafka Connect", connect.CONNECT),
+        ("Kafka Connect", KAFKA_CONNECT),
     ),
     required=(),
     event_format="1.1",
