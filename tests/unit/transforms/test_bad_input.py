@@ -88,8 +88,8 @@ CASES = [
     ),
     pytest.param(
         [{"type": f"{DEBEZIUM}outbox.EventRouter"}], OUTBOX, [EVENTS[0], *EVENTS[2:]],
-        "EventRouter finds no value in the field aggregatetype, by which it routes", "0/1392", [("c", "7"), ("c", "8")], 1,
-        id="an outbox row without a route",
+        "EventRouter finds no value in the field aggregatetype, by which it routes", "0/1392",
+        [("c", "7"), ("c", "8")], 1, id="an outbox row without a route",
     ),
 ]  # fmt: skip
 
