@@ -100,11 +100,12 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | No
     number = np.zeros(len(known) * len(tables.plans), np.int32)
     for one in used.tolist():
         table, which = divmod(one, len(known))
+        kind: AnyPlan | LeftOut | None = None
         try:
             kind = tables.plans[table].kind(_kind(int(known[which]), ordered))
         except (Refused, ConversionError) as fault:
             those = np.flatnonzero(every == one)
-            kind = _refused(fault, int(records.change[those[0]]), len(those), drop)
+            _refused(fault, int(records.change[those[0]]), len(those), drop)
         if isinstance(kind, LeftOut):
             left_out.append((kind, int(np.count_nonzero(every == one))))
         number[one] = len(kinds) if isinstance(kind, AnyPlan) else -1
@@ -163,10 +164,11 @@ def _split(
     codes = known.indices.to_numpy()
     for code, value in enumerate(known.dictionary.to_pylist()):
         those = places[codes == code]
+        made: AnyPlan | LeftOut | None = None
         try:
             made = kind.of(value)
         except (Refused, ConversionError) as fault:
-            made = _refused(fault, int(records.change[those[0]]), len(those), drop)
+            _refused(fault, int(records.change[those[0]]), len(those), drop)
         if isinstance(made, LeftOut):
             left_out.append((made, len(those)))
         of[those] = len(kinds) if isinstance(made, AnyPlan) else -1

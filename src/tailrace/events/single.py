@@ -61,7 +61,8 @@ def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | No
     try:
         found = resolved(rewritten(record, settings.transforms), _value)
     except Refused as fault:
-        return _refused(fault, record, settings)
+        _refused(fault, record, settings)
+        return None
     if isinstance(found, LeftOut):
         tell_left_out([(found, 1)], [])
         return None
