@@ -10,7 +10,7 @@ from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace import sinks
-from tailrace.columns.row import COLUMNS, PLACES
+from tailrace.columns.row import COLUMNS, PLACES, RESELECTED
 from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find
@@ -24,8 +24,7 @@ from tailrace.status import METRIC
 # What the metrics of the status are computed of.
 _OBSERVED = ("op", "source_ts")
 
-_RESELECTED = "reselected"
-# Its metrics: values that were read again, and events whose row was gone or could not be read.
+# Where a post-processor reads values again: how many, and the events whose row was gone or could not be read.
 _RESELECTIONS = ("sum(reselected) as reselected", "count_if(reselected = 0) as not_reselected")
 
 _PLACED = {"partition": "places_partitions", "timestamp": "places_times"}
@@ -127,7 +126,7 @@ class Pipeline:
         source = self.run.source
         columns = read_columns(self.sink, transforms(source).transforms)
         if self._reselects:
-            columns = (*columns, _RESELECTED)
+            columns = (*columns, RESELECTED)
         texts = source.texts | {"row.columns": ",".join(columns)}
         if not source.is_set("event.order"):
             texts["event.order"] = self.sink.order

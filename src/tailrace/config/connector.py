@@ -192,10 +192,10 @@ FLOW = (
 
 def _row_columns(names: list[str]) -> str:
     """What is wrong with a list of the row's columns."""
-    from tailrace.columns.row import COLUMNS, PLACES
+    from tailrace.columns.row import COLUMNS, FURTHER
 
     for place, name in enumerate(names):
-        if name not in COLUMNS and name not in PLACES:
+        if name not in COLUMNS and name not in FURTHER:
             close = difflib.get_close_matches(name.lower(), COLUMNS, n=1)
             nearest = f"; the nearest is {close[0]}" if close else ""
             return f"names {name}, which is no column of the rows{nearest}. They have {', '.join(COLUMNS)}"
