@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tailrace.assembly.json_text import dumps
 from tailrace.buffers import text_buffers
 from tailrace.columns import ChangeBatch, Image, TableSchema
+from tailrace.columns.logical import ABSENT
 from tailrace.config.processors import RESELECT, Reselection
 from tailrace.events.form import SourceForm
 from tailrace.events.quarantine import refused_error
@@ -120,7 +121,10 @@ def columns_of(
             continue
         placeholder = plan.conversion.unavailable
         shown = plan.shape is None or plan.unavailable == dumps(placeholder).encode()
-        covered = plan.shape is not None and plan.shape.null() is not None
+        # where a null has a default, that counts as its value, whatever the converter makes of it
+        covered = plan.schema.default not in (ABSENT, None) or (
+            plan.shape is not None and plan.shape.null() is not None
+        )
         column = Column(plan, processor.unavailable and shown, processor.nulls and not covered)
         if column.unavailable or column.nulls:
             found.append(column)

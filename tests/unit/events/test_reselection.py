@@ -91,12 +91,13 @@ def shown(
     missing: dict[int, Sequence[int]],
     options: dict[str, str] | None = None,
     more: dict[str, str] | None = None,
+    of: TableSchema = TABLE,
 ) -> list[tuple[str, Any, int | None]]:
     """Op, `after` and the count of each record."""
     config = parse("postgres", REQUIRED | {f"again.{k}": v for k, v in (options or {}).items()} | (more or {}))
     settings = replace(EventSettings.from_options(config, "run"), columns=(*COLUMNS, "reselected"))
     again = Reread(processors(config).processors, rows)
-    whole = changes(Admission(settings, FORM).admit(TABLE), *given, missing=missing)
+    whole = changes(Admission(settings, FORM).admit(of), *given, missing=missing)
     found = []
     for _, part in again.completed(whole, settings, FORM):
         for records in to_rows(part, settings, FORM):
@@ -121,6 +122,17 @@ def test_nulls_are_read_again_where_they_are_asked_for() -> None:
     given: Change = ("c", None, ("1", None, "x", None, None))
     found = shown(Rows({"1": NOW}), given, missing={}, options={"reselect.unavailable.values": "false"})
     assert [(op, after[:4], count) for op, after, count in found] == [("c", (1, "newer", "x", '{"a": 1}'), 3)]
+
+
+@pytest.mark.parametrize("converted", ["true", "false"])
+def test_a_null_that_has_a_default_is_left_alone(converted: str) -> None:
+    columns = [replace(column, default="'dd'::text") if column.name == "name" else column for column in TABLE.columns]
+    given: Change = ("c", None, ("1", None, "x", "{}", "1"))
+    rows = Rows({"1": NOW})
+    found = shown(rows, given, missing={}, of=replace(TABLE, columns=tuple(columns)),
+                  more={"value.converter.replace.null.with.default": converted})  # fmt: skip
+    assert [after[1] for _, after, _ in found] == ["dd" if converted == "true" else None]
+    assert rows.asked == []
 
 
 def test_a_placeholder_is_no_null() -> None:
