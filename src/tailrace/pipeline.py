@@ -10,7 +10,7 @@ from pyspark.sql.functions import expr
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tailrace import sinks
-from tailrace.columns.row import COLUMNS, PLACES
+from tailrace.columns.row import COLUMNS, PLACES, RESELECTED
 from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find
@@ -23,6 +23,9 @@ from tailrace.status import METRIC
 
 # What the metrics of the status are computed of.
 _OBSERVED = ("op", "source_ts")
+
+# Where a post-processor reads values again: how many, and the events whose row was gone or could not be read.
+_RESELECTIONS = ("sum(reselected) as reselected", "count_if(reselected = 0) as not_reselected")
 
 _PLACED = {"partition": "places_partitions", "timestamp": "places_times"}
 """What a transform says of itself that fills a column of PLACES."""
@@ -121,19 +124,27 @@ class Pipeline:
     def options(self) -> dict[str, str]:
         """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
         source = self.run.source
-        made = transforms(source).transforms
-        texts = source.texts | {"row.columns": ",".join(read_columns(self.sink, made))}
+        columns = read_columns(self.sink, transforms(source).transforms)
+        if self._reselects:
+            columns = (*columns, RESELECTED)
+        texts = source.texts | {"row.columns": ",".join(columns)}
         if not source.is_set("event.order"):
             texts["event.order"] = self.sink.order
         return texts
+
+    @property
+    def _reselects(self) -> bool:
+        return bool(self.run.source.get("post.processors"))
 
     def _started(self, spark: SparkSession, available_now: bool) -> StreamingQuery:
         from tailrace.spark import options
 
         source = self.run.source
         frame = spark.readStream.format(find(source.connector).format).options(**options(self.options())).load()
-        aside = expr("count_if(op = 'quarantine') as quarantined")
-        frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"), aside)
+        metrics = ["max(unix_micros(source_ts)) as newest_us", "count_if(op = 'quarantine') as quarantined"]
+        if self._reselects:
+            metrics += _RESELECTIONS
+        frame = frame.observe(METRIC, *map(expr, metrics))
         trigger = self._trigger(available_now)
         return self.sink.start(frame, self.run.checkpoint_location, trigger, self.run.name)
 

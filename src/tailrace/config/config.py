@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, connect, naming, signals
+from tailrace.config import columns, connect, naming, processors, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
 from tailrace.config.formats import format_of
@@ -215,6 +215,7 @@ class _Reading:
         self._written: dict[str, str] = {}
         self._used: set[str] = set()
         self._foreign = foreign
+        self._texts = given
         self._unknown = unknown
         plain = {name.strip().lower(): text.strip() for name, text in given.items()}
         self._newest = bool(plain.get(_PREFIX))
@@ -244,6 +245,11 @@ class _Reading:
         if option is None:
             option = next((row for row in self.table if row.matches(name)), None)
         self.outcomes[written] = Outcome(written)
+        if option is None and self._names.get(processors.FAMILY) is not None:
+            name = processors.today(name, self._texts) or name
+            option = next((row for row in self.table if row.matches(name)), None)
+            if option is not None:
+                self.outcomes[written] = Outcome(written, "translated", "", name)
         if option is None:
             self._take_unknown(written, lower)
             return
@@ -364,6 +370,7 @@ class _Reading:
         values["snapshot.mode"] = options.modes.get(values["snapshot.mode"], values["snapshot.mode"])
         self._settle_converters(values)
         self._settle_field_names(values)
+        self._settle_processors(values)
         self._check_lists(values)
         self.faults.extend(columns.faults(values))
         self.faults.extend(naming.faults(values, self.given))
@@ -380,7 +387,7 @@ class _Reading:
 
     def _drop_orphans(self, given: dict[str, Any]) -> None:
         """Leave out the options of transforms and predicates that are not named, as Kafka Connect passes them over."""
-        for family in ("transforms", "predicates"):
+        for family in ("transforms", "predicates", processors.FAMILY):
             named = given.get(family) or []
             for name in [name for name in given if name.lower().startswith(f"{family}.")]:
                 owner, _, option = name[len(family) + 1 :].rpartition(".")
@@ -411,6 +418,13 @@ class _Reading:
         if values[f"key.{nulls}"] != values[f"value.{nulls}"] and f"key.{nulls}" in self.given:
             self.faults.append(f"key.{nulls} must not differ from value.{nulls}")
         values["replace.null.with.default"] = values[f"value.{nulls}"]
+
+    def _settle_processors(self, values: dict[str, Any]) -> None:
+        made = processors.processors(values)
+        self.faults += made.faults
+        for name, reason in made.idle:
+            self._pass_over(self._written[name], reason)
+            del self.given[name], values[name]
 
     def _settle_field_names(self, values: dict[str, Any]) -> None:
         """The 1.x switch stands for one mode of today's option."""

@@ -139,7 +139,6 @@ RECORDS = (
     Option("heartbeat.interval.ms", Kind.INTEGER, "Interval of heartbeat records, in ms; 0: none.", 0,
            check=at_least(0)),
     Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat; its failure is a warning."),
-    Option("post.processors", Kind.LIST, "Post-processors.", [], unsupported="there are no post-processors yet"),
     Option("event.processing.failure.handling.mode", Kind.TEXT,
            "What follows a change that cannot become an event: the pipeline stops, or the change is put aside on the "
            "quarantine topic, with a warning or without.",
@@ -193,10 +192,10 @@ FLOW = (
 
 def _row_columns(names: list[str]) -> str:
     """What is wrong with a list of the row's columns."""
-    from tailrace.columns.row import COLUMNS, PLACES
+    from tailrace.columns.row import COLUMNS, FURTHER
 
     for place, name in enumerate(names):
-        if name not in COLUMNS and name not in PLACES:
+        if name not in COLUMNS and name not in FURTHER:
             close = difflib.get_close_matches(name.lower(), COLUMNS, n=1)
             nearest = f"; the nearest is {close[0]}" if close else ""
             return f"names {name}, which is no column of the rows{nearest}. They have {', '.join(COLUMNS)}"

@@ -18,7 +18,7 @@ from tailrace.events.envelope import marker_text
 from tailrace.events.form import Records as Shown
 from tailrace.events.form import SourceForm
 from tailrace.events.headers import header_column
-from tailrace.events.kinds import KnownRecords, told_apart
+from tailrace.events.kinds import Drop, KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.formats.arrow import array_of, computed
@@ -125,14 +125,14 @@ class Block:
         self.source = of_batch.source.block(shown)
         self._values: dict[str, pa.Array | Same] = {}
 
-    def told_apart(self) -> Block:
+    def told_apart(self, drop: Drop | None) -> Block:
         """The block whose records have layouts that depend on no value any more, without those that are left out.
 
-        Raises RefusedChange.
+        `drop` as in `kinds.by_kind`. Raises RefusedChange, ConversionError.
         """
         if all(isinstance(kind, KindPlan) for kind in self._records.kinds):
             return self
-        records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places))
+        records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places), drop)
         found = Block(self._of_batch, self._tables, records, (self.low, self.high), self._now, self.lost)
         found.made = self.made
         return found
@@ -197,6 +197,7 @@ class Block:
                 "headers": lambda: self._header_column(blocks),
                 "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
                 "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
+                "reselected": self._reselected,
                 "op": lambda: self._by_word([kind.op for kind in self._kinds]),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),
@@ -268,6 +269,14 @@ class Block:
         places = np.empty(len(self.change), np.int32)
         places[np.concatenate(records)] = self.index[RECORD]
         return pa.concat_arrays(found).take(pa.array(places))
+
+    def _reselected(self) -> pa.Array:
+        """How many values of each record were read again; null in a delete's, and where none was wanted."""
+        counts = self.batch.reselected
+        if counts is None:
+            return pa.nulls(len(self.change), pa.int32())
+        of_record = counts[self.change]
+        return pa.array(of_record, mask=(of_record < 0) | ((self.op != ord("c")) & (self.op != ord("u"))))
 
     def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""

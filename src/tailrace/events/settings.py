@@ -55,10 +55,11 @@ class EventSettings:
     `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
-    event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
-    row that tasks make, in their order, `key_format`, `value_format` and `header_format` are the formats that
-    key.converter, value.converter and header.converter name, with their options, `transforms` is what transforms names,
-    made of its options, and `several_databases` and `schema_changes_name_database` are traits of the connector.
+    event.processing.failure.handling.mode, `tolerant` is errors.tolerance=all, `shaping` is what the options about
+    columns say, `columns` are those of the row that tasks make, in their order, `key_format`, `value_format` and
+    `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
+    `transforms` is what transforms names, made of its options, and `several_databases` and
+    `schema_changes_name_database` are traits of the connector.
     """
 
     logical_name: str
@@ -90,6 +91,8 @@ class EventSettings:
     field_name_adjustment_mode: str = "none"
     converting_failure_mode: str = "warn"
     processing_failure_mode: str = "fail"
+    # records that a transform or a converter cannot take are dropped, and counted
+    tolerant: bool = False
     quarantine_topic: str = ""
     # a change with more bytes in the log cannot become an event; 0: there is no limit
     most_change_bytes: int = 0
@@ -208,6 +211,7 @@ class EventSettings:
             field_name_adjustment_mode=chosen("field.name.adjustment.mode", "none"),
             converting_failure_mode=options.get("event.converting.failure.handling.mode") or "warn",
             processing_failure_mode=_processing(options.get("event.processing.failure.handling.mode") or "fail"),
+            tolerant=traits.rewrites_layouts and options.get("errors.tolerance") == "all",
             quarantine_topic=options.get("event.quarantine.topic") or "",
             most_change_bytes=chosen("event.max.change.bytes", 0),
             run_id=run_id or str(options.get("run.id") or ""),

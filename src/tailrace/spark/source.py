@@ -35,6 +35,7 @@ from tailrace.spark.options import unpacked
 _TYPES = {
     "key": "binary", "value": "binary", "headers": "array<struct<key: string, value: binary>>",
     "ordinal": "bigint", "source_ts": "timestamp", "partition": "int", "timestamp": "bigint",
+    "reselected": "int",
 }  # fmt: skip
 
 

@@ -345,6 +345,7 @@ class MemorySession:
                 for row in found
                 if (rows.after is None or key_of(row, rows.key) > rows.after)
                 and (rows.upto is None or key_of(row, rows.key) <= rows.upto)
+                and (not rows.keys or key_of(row, rows.key) in rows.keys)
             ]
         return found
 

@@ -32,7 +32,6 @@ def told(read: Config, name: str) -> str:
 WORKERS = {
     "tasks.max": "4",
     "tasks.max.enforce": "false",
-    "errors.tolerance": "all",
     "errors.log.enable": "true",
     "errors.log.include.messages": "true",
     "errors.retry.timeout": "-1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailrace.config import connect, connector, relational, signals
+from tailrace.config import connect, connector, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.mongodb import rules
@@ -193,6 +193,7 @@ EVENTS = (
               "transforms.<name>.<option>", "predicates", "predicates.<name>.<option>"),
     *(replace(option, notice=_WHOLE)
       for option in _named(connector.RECORDS, "event.converting.failure.handling.mode")),
+    *processors.refused("Debezium has post-processors for tables alone"),
     Option("transforms", Kind.LIST, "Name of the one transform, whose type is ExtractNewDocumentState.", []),
     Option("transforms.<name>.<option>", Kind.TEXT,
            "Its type and its options, by the names and defaults of the Debezium whose format is written.",
@@ -200,6 +201,13 @@ EVENTS = (
     Option("predicates", Kind.LIST, "Predicates of transforms.", [], unsupported=_NO_PREDICATES),
     Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate.", pattern=r"predicates\..+",
            unsupported=_NO_PREDICATES),
+)  # fmt: skip
+
+KAFKA_CONNECT = (
+    *_without(connect.CONNECT, "errors.tolerance"),
+    *(replace(option, notice="a document that cannot be made an event stops the pipeline, or is put aside, as "
+              "event.processing.failure.handling.mode says")
+      for option in _named(connect.CONNECT, "errors.tolerance")),
 )  # fmt: skip
 
 SNAPSHOT = (
@@ -281,7 +289,7 @@ OPTIONS = Options(
         ("Signals, incremental snapshots, notifications", SIGNALS),
         ("Batches and retries", FLOW),
         ("tailrace's own", OWN),
-        ("Kafka Connect", connect.CONNECT),
+        ("Kafka Connect", KAFKA_CONNECT),
     ),
     required=(),
     event_format="1.1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tailrace.config import connect, connector, relational, signals
+from tailrace.config import connect, connector, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 
@@ -194,6 +194,7 @@ EVENTS = (
            notice="the schema changes exactly when the log says so"),
     *relational.VALUES,
     *connector.RECORDS,
+    *processors.OPTIONS,
 )  # fmt: skip
 
 
