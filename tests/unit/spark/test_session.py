@@ -113,7 +113,7 @@ def test_a_start_takes_the_class_archive_before_the_options_of_the_user(monkeypa
 
 
 def test_a_jvm_starts_before_pyspark_is_imported() -> None:
-    """Its import takes as long as a good part of the JVM's start."""
-    names = "tailrace.pipeline, tailrace.spark.session, tailrace.spark.lock"
-    code = f"import sys, {names}; sys.exit('pyspark' in sys.modules)"
+    """And before numba is: their imports take as long as a good part of the JVM's start."""
+    names = "tailrace.cli, tailrace.pipeline, tailrace.spark.session, tailrace.sinks.files, tailrace.sinks.kafka"
+    code = f"import sys, {names}; sys.exit(bool({{'pyspark', 'numba'}} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
