@@ -29,6 +29,7 @@ from tailrace.spark.warm import load_modules
 _PATIENCE_S = 120.0
 _TASKS = 4
 _OWN = ("-XX:DumpLoadedClassList=", "-XX:SharedArchiveFile=", "-Xshare:")
+_NOWHERE = "org.apache.spark.sql.execution.datasources.noop.NoopDataSource"
 _LINE = "concat(regexp_replace(to_json(named_struct('topic', topic)), '[}]$', ''), ',', cast(value as string), '}')"
 
 
@@ -102,7 +103,7 @@ def _run(frame: DataFrame, folder: Path) -> None:
         batch.write.mode("overwrite").option("compression", "none").text(out)
 
     lines = frame.selectExpr(f"{_LINE} as value").writeStream.foreachBatch(write)
-    for number, writer in enumerate((lines, frame.select("topic", "value").writeStream.format("noop"))):
+    for number, writer in enumerate((lines, frame.select("topic", "value").writeStream.format(_NOWHERE))):
         place = str(folder / f"checkpoint-{number}")
         query = writer.option("checkpointLocation", place).trigger(availableNow=True).start()
         query.awaitTermination()
