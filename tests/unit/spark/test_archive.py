@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -196,7 +197,7 @@ def test_a_disk_that_is_full_leaves_nothing(machine: Machine, monkeypatch: pytes
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    place: Any = {"mkdtemp": archive.tempfile, "rename": Path}.get(call, os)
+    place: Any = {"mkdtemp": tempfile, "rename": Path}.get(call, os)
     with monkeypatch.context() as patched:
         patched.setattr(place, call, refuse)
         with pytest.raises(PrerequisiteError, match="No space left on device"):
