@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import expr
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, Any
 
 from tailrace import sinks
 from tailrace.columns.row import COLUMNS, PLACES, RESELECTED
@@ -20,6 +16,12 @@ from tailrace.sinks.base import Sink
 from tailrace.snapshot.mode import snapshot_mode
 from tailrace.spark.lock import CheckpointLock
 from tailrace.status import METRIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tailrace.spark.gateway import Launch
 
 # What the metrics of the status are computed of.
 _OBSERVED = ("op", "source_ts")
@@ -66,6 +68,8 @@ class Pipeline:
         self.query: StreamingQuery | None = None
         self._spark = spark
         self._lock = CheckpointLock(run.checkpoint) if run.checkpoint is not None else None
+        self._launch: Launch | None = None
+        self._is_begun = False
         self._log_level = log_level
         self._master = master
         self._conf = conf
@@ -77,6 +81,41 @@ class Pipeline:
         if self._spark is None:
             raise TailraceError("The pipeline has no Spark session.", "Start it first.")
         return self._spark
+
+    def begin(self) -> None:
+        """Take the lock, and start the JVM of an own session without waiting for it. May come twice; `stop` ends both.
+
+        `start` does this too: a caller who has something to do meanwhile calls it before. Raises as `start` does.
+        """
+        from tailrace.spark.cluster import LOCAL
+        from tailrace.spark.session import launch
+
+        if self._is_begun:
+            return
+        if self._lock is not None:
+            self._lock.acquire()
+        self._is_begun = True
+        try:
+            if self._spark is None:
+                self._launch = launch(
+                    self._conf,
+                    jars=self.sink.jars,
+                    log_level=self._log_level,
+                    master=self._master or LOCAL,
+                    keep=() if self._lock is None else self._lock.files,
+                )
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Give the lock up, and end a JVM that has no session yet."""
+        if self._launch is not None:
+            self._launch.abandon()
+            self._launch = None
+        self._is_begun = False
+        if self._lock is not None:
+            self._lock.release()
 
     def start(self, available_now: bool = False) -> StreamingQuery:
         """Start the query; with `available_now` it ends by itself after what the log holds at this moment.
@@ -93,18 +132,16 @@ class Pipeline:
 
         if self.query is not None:
             raise TailraceError("The pipeline was started before.", "Make a new one.")
-        keep: tuple[int, ...] = ()
-        if self._lock is not None:
-            self._lock.acquire()
-            keep = self._lock.files
+        self.begin()
         try:
             if self._spark is None:
+                launched, self._launch = self._launch, None
                 self._spark = session(
                     self._conf,
                     jars=self.sink.jars,
                     log_level=self._log_level,
                     master=self._master or LOCAL,
-                    keep=keep,
+                    launched=launched,
                 )
                 warm(self._spark, find(self.run.source.connector).loaded)
             if self.sink.folder is not None:
@@ -112,8 +149,7 @@ class Pipeline:
             register(self._spark)
             self.query = self._started(self._spark, available_now)
         except BaseException:
-            if self._lock is not None:
-                self._lock.release()
+            self._give_up()
             raise
         return self.query
 
@@ -137,6 +173,8 @@ class Pipeline:
         return bool(self.run.source.get("post.processors"))
 
     def _started(self, spark: SparkSession, available_now: bool) -> StreamingQuery:
+        from pyspark.sql.functions import expr
+
         from tailrace.spark import options
 
         source = self.run.source
@@ -167,5 +205,4 @@ class Pipeline:
                     self._spark.stop()
                     self._spark = None
             finally:
-                if self._lock is not None:
-                    self._lock.release()
+                self._give_up()
