@@ -18,12 +18,10 @@ from tailrace.connectors.changetables.log.sessions import close_idle
 from tailrace.connectors.changetables.offset import TablesOffset
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
 from tailrace.connectors.changetables.snapshot import initial
-from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
 from tailrace.events import records
-from tailrace.events.settings import EventSettings
 from tailrace.runtime import Threads
-from tests.simulation.course import Counts
+from tests.simulation.course import Counts, configured
 from tests.simulation.mutants import replaced
 from tests.simulation.world import Killed, Stuck
 from tests.unit.changetables.driving import FORM, Event, Query, shown
@@ -309,8 +307,7 @@ class TablesQuery(Query):
         self.begin()
 
     def fresh(self) -> ChangeTablesPlanner:
-        config = parse("sqlserver", self.options)
-        settings = EventSettings.from_options(config, "00000000-0000-7000-8000-000000000000")
+        config, settings = configured("sqlserver", self.options)
         return ChangeTablesPlanner(config, settings, SimulatedDialect(self.server.name), FORM, self.history.clock)
 
     def begin(self) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
+from tailrace.config import Config
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
+from tailrace.events.settings import EventSettings
 from tailrace.log.planner import Planner
 from tests.simulation.spark import Checkpoint, Limits, Meaning, Query
 from tests.simulation.world import Process, World, noting
@@ -22,6 +26,17 @@ MOST_TURNS = 20_000
 Counts = tuple[int, int, bool, int]
 """Starts of the query, batches, whether the position was lost, changes delivered."""
 AnyCheckpoint = TypeVar("AnyCheckpoint", bound=Checkpoint)
+
+
+def configured(connector: str, options: Mapping[str, str]) -> tuple[Config, EventSettings]:
+    """What the options mean. Histories share the few configurations that they draw: nobody changes one."""
+    return _configured(connector, tuple(options.items()))
+
+
+@functools.cache
+def _configured(connector: str, options: tuple[tuple[str, str], ...]) -> tuple[Config, EventSettings]:
+    config = parse(connector, dict(options))
+    return config, EventSettings.from_options(config, "00000000-0000-7000-8000-000000000000")
 
 
 class Course(ABC, Generic[AnyCheckpoint]):

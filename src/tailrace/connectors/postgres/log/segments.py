@@ -113,6 +113,8 @@ def _small_topics(
     Empty where there are not enough of them to gain anything. A table with a truncate, which others may share, is not
     among them, nor is one with a message of more than `most` bytes.
     """
+    if len(versions) < MIXED_TABLES:
+        return {}
     counts, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
     barred: set[int] = set()
     for part in rows:
