@@ -87,6 +87,8 @@ class Server:
         """What clients have done that they must not."""
         self.told = BEGIN_LSN
         """The furthest LSN that any client has been told."""
+        self.told_timelines: set[int] = set()
+        """The timelines that any client has been told."""
 
     # --- the log ---
 
@@ -527,6 +529,11 @@ def _advance(session: Session, text: str, values: Sequence[Any]) -> list[tuple[A
     return [()]
 
 
+def _identify(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    session.server.told_timelines.add(session.server.timeline)
+    return [("7000", session.server.timeline, "0/0", "d")]
+
+
 def _timelines(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     lines = [f"{timeline}\t{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}\tpromoted" for timeline, lsn in session.server.branches]
     return [("history", "\n".join(lines))]
@@ -538,7 +545,7 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
     ("rollback", lambda session, text, values: []),
     ("current_setting('tailrace.search_path'", lambda session, text, values: [("public",)]),
     ("pg_is_in_recovery", lambda session, text, values: [(False,)]),
-    ("IDENTIFY_SYSTEM", lambda session, text, values: [("7000", session.server.timeline, "0/0", "d")]),
+    ("IDENTIFY_SYSTEM", _identify),
     ("TIMELINE_HISTORY", _timelines),
     ("select puballtables", lambda session, text, values: [(True, True, True, True, True, False)]),
     ("pg_publication_tables", lambda session, text, values: []),
