@@ -215,7 +215,8 @@ class TablesHistory:
     def _calm(self) -> None:
         """Nothing goes wrong any more; all of it arrives."""
         self.is_calm, self.server.behind = True, 0
-        self.query.is_ending = False
+        # batches as large as they come: what is cut is seen while things go wrong
+        self.query.is_ending, self.query.max_rows = False, None
         self.capture()
         # a batch may have no more than one transaction
         for _ in range(MOST_STEPS + self.server.last):
