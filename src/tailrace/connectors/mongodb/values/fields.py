@@ -7,6 +7,8 @@ the buffer. Walks look at lengths before they read, so a document that lies abou
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
