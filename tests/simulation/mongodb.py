@@ -77,6 +77,10 @@ class MongoHistory(Course[Checkpoint]):
 
     expected = (ConnectionFailed, SpoolFailed)
     persistence = 0.4
+    oplogs = 0.4
+    """How many histories read the oplog."""
+    signalled = 0.5
+    """How many of the others have signals."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, Checkpoint())
@@ -91,11 +95,11 @@ class MongoHistory(Course[Checkpoint]):
         )
         self.interruption = rng.choice([0.0, 0.05, 0.2])
         self.server = Server(rng, odds, lambda: self.world.now)
-        self.reads_oplog = rng.random() < 0.4
+        self.reads_oplog = rng.random() < self.oplogs
         self.target: Namespace = (
             ("", "") if self.reads_oplog else rng.choice([("", ""), ("", ""), ("d", ""), ("d", "a")])
         )
-        self.has_signals = not self.reads_oplog and not self.target[1] and rng.random() < 0.5
+        self.has_signals = not self.reads_oplog and not self.target[1] and rng.random() < self.signalled
         self.takes_snapshot = rng.random() < 0.5
         self.config, self.settings = configured("mongodb", self._options())
         self.begins: tuple[int, int] | None = None

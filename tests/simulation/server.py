@@ -6,6 +6,7 @@ step at which others may go first, the session may be lost, or the process may b
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -284,13 +285,10 @@ class Session:
     def execute(self, statement: str | bytes, values: Sequence[Any] = (), *, binary: bool = False) -> Rows:
         text = statement.decode() if isinstance(statement, bytes) else statement
         self.call(text[:_PIECE])
-        for part, answer in self.server.answers:
-            if part in text:
-                found = Rows(list(answer(self, text, values)))
-                # the statement may be done, and its answer lost
-                self.call(text[:_PIECE])
-                return found
-        raise NotImplementedError(text)
+        found = Rows(list(_answer(self.server.answers, text)(self, text, values)))
+        # the statement may be done, and its answer lost
+        self.call(text[:_PIECE])
+        return found
 
     # --- libpq's replication protocol ---
 
@@ -537,6 +535,15 @@ def _identify(session: Session, text: str, values: Sequence[Any]) -> list[tuple[
 def _timelines(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     lines = [f"{timeline}\t{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}\tpromoted" for timeline, lsn in session.server.branches]
     return [("history", "\n".join(lines))]
+
+
+@functools.lru_cache(maxsize=4096)
+def _answer(answers: tuple[tuple[str, Answer], ...], text: str) -> Answer:
+    """What answers a statement."""
+    for part, answer in answers:
+        if part in text:
+            return answer
+    raise NotImplementedError(text)
 
 
 ANSWERS: tuple[tuple[str, Answer], ...] = (

@@ -12,8 +12,8 @@ from tests.simulation.course import run
 from tests.simulation.history import History
 from tests.simulation.mutants import MUTANTS, Mutant, the_open_transaction_outlives_its_session
 
-HISTORIES = 6_000
-BLOCK = 1_000
+HISTORIES = 8_400
+BLOCK = 1_200
 ENOUGH = 1_000
 """A mutant must be found by so many histories."""
 
