@@ -126,9 +126,8 @@ def _find(data: Bytes, starts: Int64s, names: Bytes, bounds: Int64s, places: Int
 def _encoded(names: tuple[str, ...]) -> tuple[Bytes, Int64s]:
     """The names one after another, and their bounds."""
     encoded = [name.encode() for name in names]
-    return readonly(np.frombuffer(b"".join(encoded) + b"\0", np.uint8)), np.cumsum(
-        [0, *map(len, encoded)], dtype=np.int64
-    )
+    bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return readonly(np.frombuffer(b"".join(encoded) + b"\0", np.uint8)), bounds
 
 
 def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s, Bytes]:
