@@ -86,10 +86,8 @@ class Server:
         """How often the log has lost its end."""
         self.broken: list[str] = []
         """What clients have done that they must not."""
-        self.told = BEGIN_LSN
-        """The furthest LSN that any client has been told."""
-        self.told_timelines: set[int] = set()
-        """The timelines that any client has been told."""
+        self.told, self.told_timelines = BEGIN_LSN, set[int]()
+        """The furthest LSN that any client has been told, and the timelines."""
 
     # --- the log ---
 
