@@ -49,6 +49,8 @@ class Course(ABC, Generic[AnyCheckpoint]):
     """How probable it is that the same planner is asked again after a call that has failed."""
     interruption = 0.0
     """How probable it is that a query is killed between the plan of a batch and its first reading."""
+    available = 0.2
+    """How many of the queries run with AvailableNow."""
     limits: tuple[Limits, ...] = ((None, 1 << 30), (3, 1 << 30), (None, 200), (1, 1 << 30))
 
     def __init__(self, seed: int, checkpoint: AnyCheckpoint) -> None:
@@ -118,7 +120,7 @@ class Course(ABC, Generic[AnyCheckpoint]):
             lambda: (None, 1 << 30) if self.is_calm else limits,
             lambda: self.persistence > 0 and self.rng.random() < self.persistence,
             self._planned,
-            available_now=self.rng.random() < 0.2,
+            available_now=self.rng.random() < self.available,
         )
         self.note_present()
         process.start(self.query.run, "query")

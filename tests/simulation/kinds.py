@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
+from tests.simulation.history import History
 from tests.simulation.log import BEGIN_LSN
 from tests.simulation.mongodb import MongoHistory
 from tests.simulation.rows import RowsHistory
@@ -96,3 +97,14 @@ class TailingHistory(MongoHistory):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         self.server.odds.act, self.server.odds.replicates = 0.5, 1.0
+
+
+class PromotedHistory(History):
+    """One whose standby takes over far behind what has been read, before a query with AvailableNow."""
+
+    available = 0.9
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.faults.promotion, self.faults.kill, self.server.odds.jump = 0.015, 0.05, 0.1
+        self.faults.disk = self.server.odds.fails = self.server.odds.catalog = 0.0
