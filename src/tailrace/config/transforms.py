@@ -124,7 +124,7 @@ def _parts(
     conditions: dict[str, tuple[str, bool]] | None = None,
 ) -> dict[str, Any]:
     """The transforms or predicates by their names, in their order; `conditions` get the predicates of transforms."""
-    options = {name: str(text).strip() for name, text in values.items() if name.lower().startswith(f"{area}.")}
+    options = {name: str(values[name]).strip() for name in values if name.lower().startswith(f"{area}.")}
     made: dict[str, Any] = {}
     for name in values.get(area) or []:
         start = f"{area}.{name}."

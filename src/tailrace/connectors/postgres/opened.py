@@ -40,9 +40,13 @@ Groups = Sequence[Sequence[Segment | MixedSegment]]
 """Segments by the tasks that read them."""
 
 
+# to ask for it takes longer than to plan a small batch's tasks
+_CORES = os.cpu_count() or 1
+
+
 def parallelism(config: Config) -> int:
     """How many tasks of a batch may run beside each other."""
-    return config["event.order.segments"] or os.cpu_count() or 1
+    return config["event.order.segments"] or _CORES
 
 
 class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
