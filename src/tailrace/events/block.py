@@ -21,6 +21,7 @@ from tailrace.events.headers import header_column
 from tailrace.events.kinds import KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
+from tailrace.events.typed import TypedBlock, typed_rows_of
 from tailrace.formats.arrow import array_of, computed
 from tailrace.records.columns import Same, Texts
 from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn, Leaf
@@ -96,7 +97,7 @@ class Block:
         self._of_batch, self._now, self._tables = of_batch, now, tables
         self.low, self.high = changes
         self._records = records
-        self.change, self.op, self._of = records.change, records.op, records.of
+        self.change, self.op, self.of = records.change, records.op, records.of
         self.left_out = records.left_out
         # which of the plans each record has; None where there is one
         self.table = None if tables.of is None else tables.of[self.change]
@@ -173,41 +174,46 @@ class Block:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of `settings.row_schema`. Raises Refused."""
+        """The block as rows of `settings.row_schema`. Raises Refused, and SchemaChanged where they are typed."""
         settings, commit_us = self.settings, self.batch.transactions.commit_us
         blocks = formats.Blocks(self)
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "topic": self._topics,
+            "headers": lambda: self._header_column(blocks),
+            "op": lambda: self._by_word([kind.op for kind in self._kinds]),
+            "database": lambda: self._by_table(lambda plan: plan.table.database),
+            "schema": lambda: self._by_table(lambda plan: plan.table.schema),
+            "table": lambda: self._by_table(lambda plan: plan.table.table),
+            "position": self.source.positions,
+            "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
+            "transaction": self._transaction_names,
+            "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
+            "snapshot": self._markers,
+        }
+        if settings.typed is not None:
+            return typed_rows_of(settings, TypedBlock(self, self._kinds, blocks, settings.typed), makers)
         return rows_of(
             settings.columns,
-            {
-                "topic": self._topics,
+            makers
+            | {
                 "key": lambda: self._key_column(blocks),
                 "value": lambda: self._value_column(blocks),
-                "headers": lambda: self._header_column(blocks),
                 "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
                 "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
-                "op": lambda: self._by_word([kind.op for kind in self._kinds]),
-                "database": lambda: self._by_table(lambda plan: plan.table.database),
-                "schema": lambda: self._by_table(lambda plan: plan.table.schema),
-                "table": lambda: self._by_table(lambda plan: plan.table.table),
-                "position": self.source.positions,
-                "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
-                "transaction": self._transaction_names,
-                "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
-                "snapshot": self._markers,
             },
         )
 
     def _key_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.key_format)
-        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self._of)
+        encoding = formats.find(self.settings.key_encoding)
+        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self.of)
 
     def _value_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.value_format)
-        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self._of)
+        encoding = formats.find(self.settings.value_encoding)
+        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self.of)
 
     def _header_column(self, blocks: formats.Blocks) -> pa.Array:
         kinds, encoding = [kind.headers for kind in self._kinds], formats.find(self.settings.header_format)
-        return header_column(kinds, self._of, lambda: blocks.of(encoding))
+        return header_column(kinds, self.of, lambda: blocks.of(encoding))
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
         """The keys and the values of the records as their formats make them. Raises Refused."""
@@ -224,7 +230,7 @@ class Block:
         """The word of each record's kind; constant in most blocks."""
         if len(set(words)) <= 1:
             return _constant(words[0] if words else "", len(self.change))
-        return pa.array(words, pa.string()).take(pa.array(self._of))
+        return pa.array(words, pa.string()).take(pa.array(self.of))
 
     def _by_leaf(self, leaves: Sequence[Leaf | None], of: pa.DataType) -> pa.Array:
         """The values of each record's leaf; null where its kind has none."""
@@ -232,7 +238,7 @@ class Block:
             return pa.nulls(len(self.change), of)
         parts, order = [], []
         for number, leaf in enumerate(leaves):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
+            records = np.flatnonzero(self.of == number).astype(np.int32)
             order.append(records)
             parts.append(pa.nulls(len(records), of) if leaf is None else array_of(leaf, self, records).cast(of))
         return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
@@ -244,7 +250,7 @@ class Block:
             return self._by_word(words)
         parts, order = [], []
         for number, topic in enumerate(topics):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
+            records = np.flatnonzero(self.of == number).astype(np.int32)
             order.append(records)
             parts.append(_constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records))
         return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
