@@ -21,7 +21,7 @@ from tailrace.events.headers import header_column
 from tailrace.events.kinds import KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
-from tailrace.events.typed import TypedBlock, typed_rows_of
+from tailrace.events.typed import Kinds, TypedBlock, typed_rows_of
 from tailrace.formats.arrow import array_of, computed
 from tailrace.records.columns import Same, Texts
 from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn, Leaf
@@ -191,7 +191,8 @@ class Block:
             "snapshot": self._markers,
         }
         if settings.typed is not None:
-            return typed_rows_of(settings, TypedBlock(self, self._kinds, blocks, settings.typed), makers)
+            encoded = blocks.of(formats.find(settings.value_encoding))
+            return typed_rows_of(settings, TypedBlock(self, self._typed_kinds(), encoded, settings.typed), makers)
         return rows_of(
             settings.columns,
             makers
@@ -202,6 +203,11 @@ class Block:
                 "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
             },
         )
+
+    def _typed_kinds(self) -> Kinds:
+        (plan,), kinds = self.plans, self._kinds
+        keys, values = [kind.key for kind in kinds], [kind.value for kind in kinds]
+        return Kinds(plan.table, plan.columns, keys, values, [kind.shows_after for kind in kinds])
 
     def _key_column(self, blocks: formats.Blocks) -> pa.Array:
         encoding = formats.find(self.settings.key_encoding)

@@ -7,34 +7,35 @@ moment, or is newer; only the first may be left out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace import formats
-from tailrace.columns import Marker
+from tailrace.columns import ChangeBatch, Marker, TableId
 from tailrace.columns.logical import ABSENT
 from tailrace.columns.typed import OF_TABLES, TypedRows, is_variant, typed_schema
-from tailrace.errors import SchemaChanged
-from tailrace.formats.typed.types import NotHeld, conform, held
+from tailrace.errors import ConfigError, SchemaChanged
+from tailrace.events.envelope import Envelopes
+from tailrace.events.settings import EventSettings
+from tailrace.formats.typed.held import NotHeld, conform, held
 from tailrace.records.layout import AFTER, BEFORE
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.conversion import ColumnPlan
-
-if TYPE_CHECKING:
-    from tailrace.events.block import Block
-    from tailrace.events.settings import EventSettings
-    from tailrace.events.table_plan import KindPlan, TablePlan
 
 _REMEDY = (
     "Start the query again with the same checkpoint: it reads the schema anew, and the batch is repeated. "
     "Or name a schema yourself: readStream.schema(…)."
 )
+log = logging.getLogger("tailrace")
+_warned: set[str] = set()
 _UNAVAILABLE = pa.list_(pa.field("element", pa.string()))
 
 
@@ -44,12 +45,32 @@ def as_typed(plan: ColumnPlan) -> ColumnPlan:
     return replace(plan, schema=schema, null=b"null", unavailable=b"null")
 
 
-class TypedBlock:
-    """A block of records as columns of typed rows; `kinds` are those of its records."""
+class Shown(Protocol):
+    """A block of records, as far as typed rows ask for it. `of` has the number of each record's kind, `change` the
+    index of its change."""
 
-    def __init__(self, block: Block, kinds: Sequence[KindPlan], blocks: formats.Blocks, typed: TypedRows) -> None:
-        self._block, self._kinds, self._typed = block, kinds, typed
-        self._encoded = blocks.of(formats.find("typed"))
+    batch: ChangeBatch
+    change: npt.NDArray[np.int32]
+    of: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds of a block's records: the documents of their keys and values, and whether they show a row after the
+    change; the block's table and its columns."""
+
+    table: TableId
+    columns: Sequence[ColumnPlan]
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    shows_after: Sequence[bool]
+
+
+class TypedBlock:
+    """A block of records as columns of typed rows; `encoded` makes arrays of the documents of `kinds`."""
+
+    def __init__(self, block: Shown, kinds: Kinds, encoded: formats.Block, typed: TypedRows) -> None:
+        self._block, self._kinds, self._encoded, self._typed = block, kinds, encoded, typed
         self._schema = typed.schema
 
     def column(self, name: str, positions: pa.Array) -> pa.Array:
@@ -65,20 +86,17 @@ class TypedBlock:
 
     def _made(self, name: str) -> pa.Array:
         if name == "key":
-            return self._encoded.encode([kind.key for kind in self._kinds], self._block.of)
-        documents = [None if kind.value is None else kind.value.part(name) for kind in self._kinds]
+            return self._encoded.encode(self._kinds.keys, self._block.of)
+        documents = [None if value is None else value.part(name) for value in self._kinds.values]
         return self._encoded.encode(documents, self._block.of)
 
     def _check(self, name: str, made: pa.Array, kind: pa.DataType, positions: pa.Array) -> None:
         """Raise SchemaChanged where changes have what the schema, by its age, should have had."""
-        typed = self._typed
+        typed, table = self._typed, self._kinds.table
         if typed.table is None or not pa.types.is_struct(made.type):
             return
-        for plan in self._block.plans:
-            if plan.table != typed.table:
-                raise SchemaChanged(
-                    f"A change of {plan.table} came, and the rows are typed as those of {typed.table}.", _REMEDY
-                )
+        if table != typed.table:
+            raise SchemaChanged(f"A change of {table} came, and the rows are typed as those of {typed.table}.", _REMEDY)
         known = {field.name for field in kind} if pa.types.is_struct(kind) else set()
         further = [field.name for field in made.type if field.name not in known]
         if not further:
@@ -91,14 +109,24 @@ class TypedBlock:
         if newer.any():
             place = positions[int(np.flatnonzero(newer)[0])].as_py()
             raise SchemaChanged(
-                f"{self._block.plans[0].table} has the column {further[0]} at the position {place}, and the schema of "
+                f"{table} has the column {further[0]} at the position {place}, and the schema of "
                 f"the query, which it had when the query began, lacks it in {name}.",
                 _REMEDY,
             )
+        self._warn(further)
+
+    def _warn(self, dropped: Sequence[str]) -> None:
+        """Log, once for each process, which columns are left out."""
+        for column in dropped:
+            message = f"column {column} of {self._kinds.table} was dropped since, and is left out of older changes"
+            if message not in _warned:
+                _warned.add(message)
+                self._block.batch.warnings.append(message)
+                log.warning(message)
 
     def _not_held(self, fault: NotHeld, positions: pa.Array) -> SchemaChanged:
         return SchemaChanged(
-            f"{self._block.plans[0].table} has values of the type {fault.kind} in {fault.path}, in the changes from "
+            f"{self._kinds.table} has values of the type {fault.kind} in {fault.path}, in the changes from "
             f"the position {positions[0].as_py()} on, which the declared type {fault.declared} does not hold.",
             "Name a schema yourself that does, as one with string: readStream.schema(…).",
         )
@@ -107,12 +135,12 @@ class TypedBlock:
         """The fields of `after` that the log did not carry."""
         block, count = self._block, len(self._block.change)
         image = block.batch.after
-        flags = [] if image is None else [(plan, image.unavailable[plan.index]) for plan in block.plans[0].columns]
+        flags = [] if image is None else [(plan, image.unavailable[plan.index]) for plan in self._kinds.columns]
         known = [(plan.name, flag[block.change]) for plan, flag in flags if flag is not None and flag.any()]
         if not known:
             return pa.nulls(count, _UNAVAILABLE)
         missing = np.stack([flag for _, flag in known], axis=1)
-        shown = np.array([kind.shows_after for kind in self._kinds], np.bool_)[block.of]
+        shown = np.array(self._kinds.shows_after, np.bool_)[block.of]
         missing &= shown[:, None]
         _, places = np.nonzero(missing)
         counts = missing.sum(axis=1)
@@ -144,6 +172,8 @@ def shown_rows(
         if name in typed:
             found = typed[name]()
             kind = held(found.type) if schema is None else schema.field(name).type
+            if is_variant(found.type) and not is_variant(kind):
+                raise ConfigError(f"The schema names a type for {name}, and documents have none.", "Say variant.")
             arrays.append(found if is_variant(found.type) else conform(found, kind, name))
         elif name in makers:
             arrays.append(makers[name]())
@@ -155,9 +185,9 @@ def shown_rows(
     return pa.RecordBatch.from_arrays(arrays, names=list(settings.columns))
 
 
-def table_kinds(plan: TablePlan) -> dict[str, pa.DataType]:
+def table_kinds(layouts: Envelopes) -> dict[str, pa.DataType]:
     """The types of OF_TABLES in rows of a table, null for the key of one that has none."""
-    key, value = plan.layouts.key_layout(AFTER), plan.layouts.whole()
+    key, value = layouts.key_layout(AFTER), layouts.whole()
     parts = {"key": key, BEFORE: value.part(BEFORE), AFTER: value.part(AFTER), "source": value.part("source")}
     assert tuple(parts) == OF_TABLES
     return {name: pa.null() if part is None else held(arrow_type_of(part.type)) for name, part in parts.items()}

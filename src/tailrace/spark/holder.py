@@ -42,8 +42,15 @@ def tasks_of(config: Config, settings: EventSettings) -> Sequence[Task]:
         start_new_session=True,
         env=environment,
     )
-    # the parent is Spark's: it is there for as long as its driver is
-    said, _ = child.communicate(pickle.dumps((config, settings, os.getppid())))
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with child.stdin, child.stdout:
+        # the parent is Spark's: it is there for as long as its driver is
+        child.stdin.write(pickle.dumps((config, settings, os.getppid())))
+        child.stdin.close()
+        said = child.stdout.read()
+    # it outlives this process, and nobody waits for its end
+    child.returncode = 0
     if not said:
         raise ProcessLost("The process that holds the snapshot has ended.", "See its log above, and read again.")
     found = pickle.loads(said)

@@ -47,7 +47,7 @@ def _database(name: str) -> str:
 def _spark_type(column: Column, config: Config, form: SourceForm) -> str:
     settings = EventSettings.from_options(config).as_typed(TypedRows(), TYPED_COLUMNS)
     schema = TableSchema(TableId("d", "s", "t"), (column,), ())
-    kind = table_kinds(table_plan(schema, settings, form))["after"]
+    kind = table_kinds(table_plan(schema, settings, form).layouts)["after"]
     return str(from_arrow_type(kind.field("v").type).simpleString())
 
 

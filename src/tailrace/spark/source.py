@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -173,7 +173,7 @@ class ChangeDataSource(DataSource):
     of them. Raises ConfigError at `load()` for unknown, wrong or unsupported options.
     """
 
-    connector: str
+    connector: ClassVar[str]
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]

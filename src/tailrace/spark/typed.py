@@ -38,13 +38,13 @@ def typed_type(config: Config) -> StructType:
         return _of_table(config, captured, settings)
     table = captured.tables[0] if captured.tables else TableSchema(TableId("", "", ""), (), ())
     # a source block has the same fields whatever the table is
-    variants["source"] = table_kinds(table_plan(table, settings, captured.form))["source"]
+    variants["source"] = table_kinds(table_plan(table, settings, captured.form).layouts)["source"]
     return from_arrow_schema(typed_schema(_columns(config, TYPED_COLUMNS), variants))
 
 
 def _of_table(config: Config, captured: Captured, settings: EventSettings) -> StructType:
     (table,) = captured.tables
-    kinds = table_kinds(table_plan(table, settings, captured.form))
+    kinds = table_kinds(table_plan(table, settings, captured.form).layouts)
     known = [name for name in TYPED_COLUMNS if not pa.types.is_null(kinds.get(name, pa.string()))]
     schema = from_arrow_schema(typed_schema(_columns(config, known), kinds))
     place = {_MARK: {"table": [table.id.database, table.id.schema, table.id.table], "position": captured.position}}

@@ -81,7 +81,7 @@ def _encoded(value: Value, ids: Mapping[str, int]) -> bytes:
 
 
 def _ends(parts: Sequence[bytes]) -> bytes:
-    return np.cumsum([0, *map(len, parts)]).astype("<u4").tobytes()
+    return bytes(np.cumsum([0, *map(len, parts)]).astype("<u4"))
 
 
 def _integer(value: int) -> bytes:

@@ -75,7 +75,7 @@ def _read(document: bytes, place: int) -> Mapping[str, Any]:
     import bson
     from bson.codec_options import CodecOptions, DatetimeConversion
 
-    options = CodecOptions(
+    options: CodecOptions[dict[str, Any]] = CodecOptions(
         tz_aware=True,
         tzinfo=UTC,
         unicode_decode_error_handler="replace",
