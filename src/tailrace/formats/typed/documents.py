@@ -81,7 +81,8 @@ def _encoded(value: Value, ids: Mapping[str, int]) -> bytes:
 
 
 def _ends(parts: Sequence[bytes]) -> bytes:
-    return bytes(np.cumsum([0, *map(len, parts)]).astype("<u4"))
+    found: bytes = np.cumsum([0, *map(len, parts)]).astype("<u4").tobytes()
+    return found
 
 
 def _integer(value: int) -> bytes:
