@@ -8,7 +8,7 @@ moment, or is newer; only the first may be left out.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -43,6 +43,19 @@ def as_typed(plan: ColumnPlan) -> ColumnPlan:
     """The plan of a column of typed rows: what has no value is null, whatever JSON shows in its place."""
     schema = plan.schema.with_optional(True).with_default(ABSENT)
     return replace(plan, schema=schema, null=b"null", unavailable=b"null")
+
+
+def _further(made: pa.DataType, kind: pa.DataType, path: str = "") -> Iterator[str]:
+    """The fields of `made` that `kind` does not have, at any depth, by their paths."""
+    if pa.types.is_list(made) and pa.types.is_list(kind):
+        yield from _further(made.value_type, kind.value_type, path)
+    if pa.types.is_struct(made) and pa.types.is_struct(kind) and not is_variant(kind):
+        for field in made:
+            place = kind.get_field_index(field.name)
+            if place < 0:
+                yield path + field.name
+            else:
+                yield from _further(field.type, kind.field(place).type, f"{path}{field.name}.")
 
 
 class Shown(Protocol):
@@ -97,8 +110,7 @@ class TypedBlock:
             return
         if table != typed.table:
             raise SchemaChanged(f"A change of {table} came, and the rows are typed as those of {typed.table}.", _REMEDY)
-        known = {field.name for field in kind} if pa.types.is_struct(kind) else set()
-        further = [field.name for field in made.type if field.name not in known]
+        further = list(_further(made.type, kind))
         if not further:
             return
         newer = pc.greater(positions, typed.position).to_numpy(zero_copy_only=False)

@@ -15,7 +15,6 @@ from tailrace.config import Config
 from tailrace.connectors import registry
 from tailrace.connectors.descriptor import Transform
 from tailrace.errors import ConfigError
-from tailrace.events.settings import EventSettings
 from tailrace.spark.ahead import ahead
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ class SnapshotReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks. Planning process; raises TailraceError."""
+        # imported late: Spark imports this module at the start of every session, in search of formats
+        from tailrace.events.settings import EventSettings
         from tailrace.spark.holder import tasks_of
 
         assert self.config is not None

@@ -105,6 +105,35 @@ def test_some_columns_alone_and_a_schema_of_ones_own(spark: SparkSession, databa
     assert row.asDict() == {"n": "5", "id": 1, "other": None}
 
 
+def test_composites_are_structs(spark: SparkSession, database: Database, tmp_path: Path) -> None:
+    database.execute(
+        "create type inner_type as (n numeric(5, 1), t text)",
+        "create type outer_type as (id int, i inner_type, l int[], at timestamp, p pg_lsn)",
+        "create table t (id int primary key, c outer_type, many inner_type[])",
+        r"""insert into t values (1, row(5, row(1.5, 'a "b", (c\d)'), '{1,2}', '2020-01-02 03:04:05', '0/1'),
+           array[row(2, 'x')::inner_type, null, row(null, '')::inner_type])""",
+    )
+    source = frame(spark, database)
+    assert source.schema["after"].dataType.simpleString() == (
+        "struct<id:int,c:struct<id:int,i:struct<n:decimal(5,1),t:string>,l:array<int>,at:timestamp_ntz>,"
+        "many:array<struct<n:decimal(5,1),t:string>>>"
+    )
+    database.execute("insert into t (id, c) select 2, c from t")
+    for row in run(source, tmp_path):
+        found = row.after.asDict(recursive=True)
+        assert found["c"] == {
+            "id": 5, "i": {"n": Decimal("1.5"), "t": 'a "b", (c\\d)'}, "l": [1, 2],
+            "at": datetime(2020, 1, 2, 3, 4, 5),
+        }  # fmt: skip
+        many = [{"n": Decimal("2.0"), "t": "x"}, None, {"n": None, "t": ""}]
+        assert found["many"] == (many if row.after.id == 1 else None)
+    running = frame(spark, database)
+    database.execute("alter type outer_type add attribute late text", "update t set c.late = 'z' where id = 2")
+    assert isinstance(failed(running, tmp_path), SchemaChanged)
+    (row,) = run(frame(spark, database), tmp_path)
+    assert (row.after.c.late, row.after.c.id) == ("z", 5)
+
+
 def test_several_tables_are_variants(spark: SparkSession, database: Database, tmp_path: Path) -> None:
     database.execute(
         "create table a (id int primary key, v numeric(5, 1))", "insert into a values (1, 2.5)",

@@ -101,4 +101,5 @@ def _decimal(value: Decimal) -> bytes:
     scale = max(-exponent, 0)
     count = max(len(str(whole)), scale)
     kind, width = next((kind, width) for most, kind, width in DECIMALS if count <= most)
-    return bytes([kind << 2, scale]) + (-whole if sign else whole).to_bytes(width, "little", signed=True)
+    signed: int = -whole if sign else whole
+    return bytes([kind << 2, scale]) + signed.to_bytes(width, "little", signed=True)
