@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import threading
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -11,7 +13,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tailrace.connectors.postgres.held import held
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, ConnectionFailed, PrerequisiteError, SchemaChanged
+from tailrace.events.settings import EventSettings
 from tailrace.failures import cause
 from tailrace.spark import options, register
 from tests.fix_postgres import Database
@@ -245,6 +250,50 @@ def test_a_read_is_of_one_position(spark: SparkSession, database: Database) -> N
     # another action of the same DataFrame reads at a position of its own, or the one that is held
     database.execute("delete from t where id > 10")
     assert read(spark, database, rows="typed").count() == 10
+
+
+def test_a_read_has_the_changes_up_to_its_position_and_no_other(
+    spark: SparkSession, database: Database, tmp_path: Path
+) -> None:
+    database.execute("create table t (id int primary key)")
+    assert run(frame(spark, database, **{"snapshot.mode": "no_data"}), tmp_path) == []
+    ended, begun = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with database.connect() as connection:
+            number = 0
+            while not ended.is_set():
+                connection.execute("insert into t values (%s)", (number,))
+                number += 1
+                begun.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        assert begun.wait(60)
+        found = read(spark, database, rows="typed").selectExpr("position", "after.id").collect()
+    finally:
+        ended.set()
+        writer.join()
+    (position,) = {row.position for row in found}
+    changes = run(frame(spark, database, **{"snapshot.mode": "no_data"}), tmp_path)
+    assert {row.after.id for row in changes if row.position <= position} == {row.id for row in found}
+    assert any(row.position > position for row in changes)
+
+
+def test_a_snapshot_is_read_by_its_tasks_until_it_is_closed(database: Database) -> None:
+    database.execute("create table t (id int primary key)", "insert into t select generate_series(1, 1000)")
+    config = parse("postgres", database.options(topic_prefix="s"))
+    snapshot = held(config, EventSettings.from_options(config))
+    assert not snapshot.is_read()
+    (task,) = pickle.loads(pickle.dumps(snapshot.tasks))
+    rows = task.read()
+    assert next(rows).num_rows == 1000
+    assert snapshot.is_read()
+    list(rows)
+    snapshot.close()
+    with pytest.raises(ConnectionFailed, match=r"Load again: that takes a new snapshot"):
+        list(task.read())
 
 
 def test_a_read_of_events_and_of_nothing(spark: SparkSession, database: Database) -> None:

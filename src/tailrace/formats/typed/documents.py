@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tailrace.columns.typed import VARIANT
@@ -34,8 +35,15 @@ def document_variants(values: Iterable[Value], present: Iterable[bool]) -> pa.Ar
 def _variant(value: Value) -> tuple[bytes, bytes]:
     names: set[str] = set()
     _collect(value, names)
+    ids, dictionary = _dictionary(frozenset(names))
+    return _encoded(value, ids), dictionary
+
+
+@lru_cache(maxsize=1024)
+def _dictionary(names: frozenset[str]) -> tuple[Mapping[str, int], bytes]:
+    """The numbers of the names, and the dictionary of them; most documents of a collection have the same names."""
     ordered = tuple(sorted(names, key=place_of))
-    return _encoded(value, {name: number for number, name in enumerate(ordered)}), metadata(ordered)
+    return {name: number for number, name in enumerate(ordered)}, metadata(ordered)
 
 
 def _collect(value: Value, names: set[str]) -> None:
@@ -49,40 +57,31 @@ def _collect(value: Value, names: set[str]) -> None:
 
 
 def _encoded(value: Value, ids: Mapping[str, int]) -> bytes:
-    match value:
-        case None:
-            return b"\x00"
-        case bool():
-            return b"\x04" if value else b"\x08"
-        case str():
-            data = value.encode("utf-8", "replace")
-            front = bytes([len(data) << 2 | 1]) if len(data) < SHORT else struct.pack("<BI", STRING << 2, len(data))
-            return front + data
-        case int():
-            return _integer(value)
-        case float():
-            return struct.pack("<Bd", 7 << 2, value)
-        case bytes():
-            return struct.pack("<BI", 15 << 2, len(value)) + value
-        case Decimal():
-            return _decimal(value)
-        case datetime():
-            moment = value - _EPOCH
-            return struct.pack(
-                "<Bq", 12 << 2, (moment.days * 86_400 + moment.seconds) * 1_000_000 + moment.microseconds
-            )
-        case Mapping():
-            found = {ids[name]: _encoded(part, ids) for name, part in value.items()}
-            parts = [found[number] for number in sorted(found)]
-            return b"".join((object_front(sorted(found)), _ends(parts), *parts))
-        case _:
-            items = [_encoded(part, ids) for part in value]
-            return b"".join((array_front(len(items)), _ends(items), *items))
+    encode = _ENCODERS.get(type(value))
+    if encode is not None:
+        return encode(value)
+    if isinstance(value, Mapping):
+        found = {ids[name]: _encoded(part, ids) for name, part in value.items()}
+        numbers = tuple(sorted(found))
+        parts = [found[number] for number in numbers]
+        return b"".join((_front(numbers), _ends(parts), *parts))
+    if isinstance(value, list | tuple):
+        items = [_encoded(part, ids) for part in value]
+        return b"".join((array_front(len(items)), _ends(items), *items))
+    raise ValueError(f"a value of the type {type(value).__name__}")
+
+
+def _text(value: str) -> bytes:
+    data = value.encode("utf-8", "replace")
+    front = bytes((len(data) << 2 | 1,)) if len(data) < SHORT else struct.pack("<BI", STRING << 2, len(data))
+    return front + data
+
+
+_front = lru_cache(maxsize=4096)(object_front)
 
 
 def _ends(parts: Sequence[bytes]) -> bytes:
-    found: bytes = np.cumsum([0, *map(len, parts)]).astype("<u4").tobytes()
-    return found
+    return struct.pack(f"<{len(parts) + 1}I", 0, *accumulate(map(len, parts)))
 
 
 def _integer(value: int) -> bytes:
@@ -96,10 +95,22 @@ def _decimal(value: Decimal) -> bytes:
     """A decimal of at most 38 digits, else its text."""
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int) or exponent < -38 or len(digits) + max(exponent, 0) > 38:
-        return _encoded(str(value), {})
+        return _text(str(value))
     whole = int("".join(map(str, digits))) * 10 ** max(exponent, 0)
     scale = max(-exponent, 0)
     count = max(len(str(whole)), scale)
     kind, width = next((kind, width) for most, kind, width in DECIMALS if count <= most)
     signed: int = -whole if sign else whole
     return bytes([kind << 2, scale]) + signed.to_bytes(width, "little", signed=True)
+
+
+_ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
+    type(None): lambda value: b"\x00",
+    bool: lambda value: b"\x04" if value else b"\x08",
+    str: _text,
+    int: _integer,
+    float: lambda value: struct.pack("<Bd", 7 << 2, value),
+    bytes: lambda value: struct.pack("<BI", 15 << 2, len(value)) + value,
+    Decimal: _decimal,
+    datetime: lambda value: struct.pack("<Bq", 12 << 2, (value - _EPOCH) // _MICROSECOND),
+}
