@@ -292,6 +292,11 @@ def test_a_snapshot_is_read_by_its_tasks_until_it_is_closed(database: Database) 
     assert snapshot.is_read()
     list(rows)
     snapshot.close()
+    with database.connect() as connection:
+        # the server's side of the session ends on its own
+        open_ones = "select from pg_stat_activity where datname = %s and state = 'idle in transaction'"
+        while connection.execute(open_ones, (database.name,)).fetchone() is not None:
+            pass
     with pytest.raises(ConnectionFailed, match=r"Load again: that takes a new snapshot"):
         list(task.read())
 
