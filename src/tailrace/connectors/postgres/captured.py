@@ -49,7 +49,8 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
             found = catalog.schemas(tables)
         admission = Admission(settings, FORM)
         admitted = tuple(admission.admit(found[oid]) for oid in tables if oid in found)
-        return Captured(admitted, position_text(lsn), FORM)
+        # the next commit may begin where the log ends now
+        return Captured(admitted, position_text(max(lsn - 1, 0)), FORM)
 
 
 def _hold(connection: psycopg.Connection[Any], oid: int, name: str) -> None:
