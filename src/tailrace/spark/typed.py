@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.columns.typed import OF_TABLES, TYPED_COLUMNS, UPDATE, VARIANT, TypedRows, typed_schema
@@ -67,7 +67,7 @@ def _columns(config: Config, known: Sequence[str]) -> Sequence[str]:
 def declared(schema: StructType) -> TypedRows:
     """What tasks are told of the schema of a query: that of `typed_type`, or one that a user has named.
 
-    Raises ConfigError for columns that typed rows do not have.
+    Raises ConfigError for columns that typed rows do not have, and for what may not be null.
     """
     unknown = [name for name in schema.names if name not in (*TYPED_COLUMNS, UPDATE)]
     if unknown:
@@ -75,8 +75,28 @@ def declared(schema: StructType) -> TypedRows:
             f"The schema names {unknown[0]}, which is no column of typed rows.",
             f"They have {', '.join(TYPED_COLUMNS)}.",
         )
+    sure = next(_sure(schema), None)
+    if sure is not None:
+        raise ConfigError(
+            f"The schema says that {sure} is never null, and a change may lack it.", "Leave out not null."
+        )
     found = TypedRows(to_arrow_schema(schema, timezone="UTC"))
     mark = next((mark for field in schema if (mark := field.metadata.get(_MARK)) is not None), None)
     if mark is None:
         return found
     return replace(found, table=TableId(*mark["table"]), position=mark["position"])
+
+
+def _sure(kind: DataType, path: str = "") -> Iterator[str]:
+    """The parts of a type that may not be null, by their paths."""
+    if isinstance(kind, StructType):
+        for field in kind:
+            name = f"{path}.{field.name}" if path else field.name
+            yield from () if field.nullable else (name,)
+            yield from _sure(field.dataType, name)
+    elif isinstance(kind, ArrayType):
+        yield from () if kind.containsNull else (f"an element of {path}",)
+        yield from _sure(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        yield from () if kind.valueContainsNull else (f"a value of {path}",)
+        yield from _sure(kind.valueType, path)

@@ -138,6 +138,19 @@ def test_a_column_that_there_is_not_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (pa.struct([pa.field("id", pa.int32(), nullable=False)]), "after.id"),
+        (pa.struct([("l", pa.list_(pa.field("element", pa.int32(), nullable=False)))]), "an element of after.l"),
+        (pa.struct([("m", pa.map_(pa.string(), pa.field("value", pa.int8(), False)))]), "a value of after.m"),
+    ],
+)
+def test_a_schema_that_allows_no_null_is_refused(kind: pa.DataType, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"{said} is never null"):
+        typed.declared(typed.from_arrow_schema(pa.schema([("after", kind)])))
+
+
+@pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"row.columns": "beforr"}, "row.columns names beforr, which is no column of the rows; the nearest is before"),
