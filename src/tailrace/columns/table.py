@@ -26,7 +26,7 @@ class Column:
     `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`. `element` is an array's
     element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
     `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` says that
-    the server numbers the rows by it (IDENTITY); schema changes show that.
+    the server numbers the rows by it (IDENTITY); schema changes show that. `fields` are the attributes of a composite.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Column:
     generated: bool = False
     comment: str | None = None
     identity: bool = False
+    fields: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, connect, naming, processors, signals
+from tailrace.config import columns, connect, naming, processors, rows, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
 from tailrace.config.formats import format_of
@@ -158,9 +158,9 @@ def examine(
     outcomes, rest = attributed(reading.told(), reading.faults, unknown)
     left = {*rest, *(fault for fault in reading.faults if not _is_of(fault, unknown))}
     faults = tuple(fault for fault in reading.faults if fault in left)
-    rows = {name: reading.row(name) for name in reading.given}
-    hidden = frozenset(name for name, row in rows.items() if row.hides(name))
-    idle = frozenset(name for name, row in rows.items() if row.notice) | reading.idle
+    table = {name: reading.row(name) for name in reading.given}
+    hidden = frozenset(name for name, row in table.items() if row.hides(name))
+    idle = frozenset(name for name, row in table.items() if row.notice) | reading.idle
     made = None if faults else Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
     return Examined(made, tuple(outcomes.values()), faults, tuple(reading.notices), reading.implied)
 
@@ -352,6 +352,8 @@ class _Reading:
         chosen = next(
             (value for name, value in options.generations.items() if name in self._used), options.event_format
         )
+        if given.get("rows") == rows.TYPED:
+            chosen = rows.GENERATION
         event_format = given.get("event.format") or chosen
         self._drop_orphans(given)
         values: dict[str, Any] = {}
@@ -373,6 +375,8 @@ class _Reading:
         self._settle_processors(values)
         self._check_lists(values)
         self.faults.extend(columns.faults(values))
+        self.faults.extend(rows.faults(values))
+        self.notices.extend(rows.notices(values, self.given))
         self.faults.extend(naming.faults(values, self.given))
         self._check_snapshot_mode(values)
         self.faults.extend(signals.settle(values, self.notices))

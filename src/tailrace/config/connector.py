@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -190,20 +189,6 @@ FLOW = (
 )  # fmt: skip
 
 
-def _row_columns(names: list[str]) -> str:
-    """What is wrong with a list of the row's columns."""
-    from tailrace.columns.row import COLUMNS, FURTHER
-
-    for place, name in enumerate(names):
-        if name not in COLUMNS and name not in FURTHER:
-            close = difflib.get_close_matches(name.lower(), COLUMNS, n=1)
-            nearest = f"; the nearest is {close[0]}" if close else ""
-            return f"names {name}, which is no column of the rows{nearest}. They have {', '.join(COLUMNS)}"
-        if name in names[:place]:
-            return f"names {name} twice"
-    return "" if names else "names no column"
-
-
 OWN = (
     Option("tailrace.unknown.options", Kind.TEXT,
            "What follows a name that is no option: an error, or a warning, for the time of a migration.", "error",
@@ -221,7 +206,10 @@ OWN = (
            "Parts of a table under event.order=key; unset: Spark's parallelism.", check=at_least(1)),
     Option("row.columns", Kind.LIST,
            "Columns of the rows of spark.readStream, in this order; the others are neither made nor sent. Unset: all. "
-           "`tailrace run` refuses it: there the sink says what it reads.", check=_row_columns),
+           "`tailrace run` refuses it: there the sink says what it reads."),
+    Option("rows", Kind.TEXT,
+           "What rows of spark.readStream hold: keys and values as bytes, or the table's columns in types of Spark's. "
+           "`tailrace run` refuses it: there the sink says what it reads.", "bytes", choices=("bytes", "typed")),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

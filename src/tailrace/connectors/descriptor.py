@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tailrace.config import Config
+    from tailrace.connectors.captured import Capturing
     from tailrace.connectors.findings import Finding
+    from tailrace.connectors.held import Reading
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
     from tailrace.log.planner import Planner
@@ -97,7 +99,10 @@ class Descriptor:
     pip installs for them; empty where there is no driver. `loaded` are the modules that most tasks need, which a
     worker imports before it has one. `documents` names the module that is a Documents; ""
     where there is none. Connectors over change tables name in `dialect` what makes their Dialect of a Config, and in
-    `form` their part of events.
+    `form` their part of events. `captured` names a tailrace.connectors.captured.Capturing; "" where rows have no types
+    but those of documents. `held` names a tailrace.connectors.held.Reading, what spark.read reads; "" where tables
+    cannot be read at one position by several tasks. `listed` names a module for the page of typed rows: LISTED has its
+    types, each with a column of it, FORM is the connector's part of events.
     """
 
     traits: Traits
@@ -116,6 +121,9 @@ class Descriptor:
     documents: str = ""
     dialect: str = ""
     form: str = ""
+    captured: str = ""
+    held: str = ""
+    listed: str = ""
 
     @property
     def name(self) -> str:
@@ -130,7 +138,10 @@ class Descriptor:
     @property
     def parts(self) -> dict[str, str]:
         """The names of all parts that the connector has, by the field that names them."""
-        fields = ("options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form")
+        fields = (
+            "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
+            "captured", "held", "listed",
+        )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
     def load_options(self) -> Options:
@@ -156,6 +167,16 @@ class Descriptor:
     def load_describe(self) -> Callable[[Offsets, Offsets], SourceStatus]:
         """What reads offsets, the end of a batch and the newest, for a person. Driver."""
         found: Callable[[Offsets, Offsets], SourceStatus] = load(self.describe)
+        return found
+
+    def load_captured(self) -> Capturing | None:
+        """What asks for the tables that are captured; None where rows have no types of tables. Any process."""
+        found: Capturing | None = load(self.captured) if self.captured else None
+        return found
+
+    def load_held(self) -> Reading | None:
+        """What opens a snapshot for spark.read; None where there is none. Any process."""
+        found: Reading | None = load(self.held) if self.held else None
         return found
 
     def load_documents(self) -> Documents | None:

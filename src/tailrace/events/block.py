@@ -21,6 +21,7 @@ from tailrace.events.headers import header_column
 from tailrace.events.kinds import Drop, KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
+from tailrace.events.typed import Kinds, TypedBlock, typed_rows_of
 from tailrace.formats.arrow import array_of, computed
 from tailrace.records.columns import Indexes, Same, Texts
 from tailrace.records.layout import (
@@ -108,7 +109,7 @@ class Block:
         self._of_batch, self._now, self._tables = of_batch, now, tables
         self.low, self.high = changes
         self._records = records
-        self.change, self.op, self._of = records.change, records.op, records.of
+        self.change, self.op, self.of = records.change, records.op, records.of
         self.left_out = records.left_out
         # which of the plans each record has; None where there is one
         self.table = None if tables.of is None else tables.of[self.change]
@@ -185,42 +186,53 @@ class Block:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of `settings.row_schema`. Raises Refused."""
+        """The block as rows of `settings.row_schema`. Raises Refused, and SchemaChanged where they are typed."""
         settings, commit_us = self.settings, self.batch.transactions.commit_us
         blocks = formats.Blocks(self)
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "topic": self._topics,
+            "headers": lambda: self._header_column(blocks),
+            "op": lambda: self._by_word([kind.op for kind in self._kinds]),
+            "database": lambda: self._by_table(lambda plan: plan.table.database),
+            "schema": lambda: self._by_table(lambda plan: plan.table.schema),
+            "table": lambda: self._by_table(lambda plan: plan.table.table),
+            "position": self.source.positions,
+            "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
+            "transaction": self._transaction_names,
+            "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
+            "snapshot": self._markers,
+        }
+        if settings.typed is not None:
+            encoded = blocks.of(formats.find(settings.value_encoding))
+            return typed_rows_of(settings, TypedBlock(self, self._typed_kinds(), encoded, settings.typed), makers)
         return rows_of(
             settings.columns,
-            {
-                "topic": self._topics,
+            makers
+            | {
                 "key": lambda: self._key_column(blocks),
                 "value": lambda: self._value_column(blocks),
-                "headers": lambda: self._header_column(blocks),
                 "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
                 "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
                 "reselected": self._reselected,
-                "op": lambda: self._by_word([kind.op for kind in self._kinds]),
-                "database": lambda: self._by_table(lambda plan: plan.table.database),
-                "schema": lambda: self._by_table(lambda plan: plan.table.schema),
-                "table": lambda: self._by_table(lambda plan: plan.table.table),
-                "position": self.source.positions,
-                "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
-                "transaction": self._transaction_names,
-                "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
-                "snapshot": self._markers,
             },
         )
 
+    def _typed_kinds(self) -> Kinds:
+        (plan,), kinds = self.plans, self._kinds
+        keys, values = [kind.key for kind in kinds], [kind.value for kind in kinds]
+        return Kinds(plan.table, plan.columns, keys, values, [kind.shows_after for kind in kinds])
+
     def _key_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.key_format)
-        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self._of)
+        encoding = formats.find(self.settings.key_encoding)
+        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self.of)
 
     def _value_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.value_format)
-        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self._of)
+        encoding = formats.find(self.settings.value_encoding)
+        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self.of)
 
     def _header_column(self, blocks: formats.Blocks) -> pa.Array:
         kinds, encoding = [kind.headers for kind in self._kinds], formats.find(self.settings.header_format)
-        return header_column(kinds, self._of, lambda: blocks.of(encoding))
+        return header_column(kinds, self.of, lambda: blocks.of(encoding))
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
         """The keys and the values of the records as their formats make them. Raises Refused."""
@@ -237,7 +249,7 @@ class Block:
         """The word of each record's kind; constant in most blocks."""
         if len(set(words)) <= 1:
             return _constant(words[0] if words else "", len(self.change))
-        return pa.array(words, pa.string()).take(pa.array(self._of))
+        return pa.array(words, pa.string()).take(pa.array(self.of))
 
     def _by_leaf(self, leaves: Sequence[Leaf | None], of: pa.DataType) -> pa.Array:
         """The values of each record's leaf; null where its kind has none."""
@@ -264,7 +276,7 @@ class Block:
         """What is made of each kind's part for its records, in the order of the records."""
         if len(parts) == 1:
             return made(parts[0], self.index[RECORD])
-        records = [np.flatnonzero(self._of == number).astype(np.int32) for number in range(len(parts))]
+        records = [np.flatnonzero(self.of == number).astype(np.int32) for number in range(len(parts))]
         found = [made(part, those) for part, those in zip(parts, records, strict=True)]
         places = np.empty(len(self.change), np.int32)
         places[np.concatenate(records)] = self.index[RECORD]

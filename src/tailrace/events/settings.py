@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from tailrace.columns.row import COLUMNS, row_schema
+from tailrace.columns.typed import TypedRows, typed_schema
 from tailrace.config.config import Config
 from tailrace.config.formats import Format, part_format
 from tailrace.config.naming import TopicNaming
@@ -58,8 +59,8 @@ class EventSettings:
     event.processing.failure.handling.mode, `tolerant` is errors.tolerance=all, `shaping` is what the options about
     columns say, `columns` are those of the row that tasks make, in their order, `key_format`, `value_format` and
     `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
-    `transforms` is what transforms names, made of its options, and `several_databases` and
-    `schema_changes_name_database` are traits of the connector.
+    `transforms` is what transforms names, made of its options, `several_databases` and `schema_changes_name_database`
+    are traits of the connector, and `typed` says that rows are typed, None that keys and values are bytes.
     """
 
     logical_name: str
@@ -108,11 +109,29 @@ class EventSettings:
     shaping: Shaping = field(default_factory=Shaping)
     columns: tuple[str, ...] = COLUMNS
     transforms: tuple[Transform, ...] = ()
+    typed: TypedRows | None = None
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The schema of the rows that tasks make."""
-        return row_schema(self.columns)
+        """The schema of the rows that tasks make; of typed ones without a declared schema, that of rows that are no
+        changes."""
+        if self.typed is None:
+            return row_schema(self.columns)
+        return self.typed.schema or typed_schema(self.columns)
+
+    @property
+    def key_encoding(self) -> Format | str:
+        """The format of the keys of changes."""
+        return self.key_format if self.typed is None else "typed"
+
+    @property
+    def value_encoding(self) -> Format | str:
+        """The format of the values of changes."""
+        return self.value_format if self.typed is None else "typed"
+
+    def as_typed(self, typed: TypedRows, columns: tuple[str, ...]) -> EventSettings:
+        """The same for typed rows of these columns: without tombstones, and with nulls where JSON shows defaults."""
+        return replace(self, typed=typed, columns=columns, tombstones_on_delete=False, replace_null_with_default=False)
 
     @property
     def legacy(self) -> bool:

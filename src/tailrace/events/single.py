@@ -98,7 +98,10 @@ def _row(
     return {
         **columns,
         "topic": record.topic,
-        "key": written(record.key, settings.key_format, settings.key_schemas_enable, record),
+        # typed rows have no place for a key that is of no table
+        "key": None
+        if settings.typed is not None
+        else written(record.key, settings.key_format, settings.key_schemas_enable, record),
         "value": written(record.value, settings.value_format, settings.value_schemas_enable, record),
         "headers": header_pairs(replace(record, headers=_folded(record.headers)), settings),
         "op": record.op,

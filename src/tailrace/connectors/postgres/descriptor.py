@@ -24,6 +24,9 @@ CONNECTOR = Descriptor(
     prerequisites=f"{_ROOM}.setup.prerequisites",
     send_signal=f"{_ROOM}.snapshot.signal_table:send",
     describe=f"{_ROOM}.status:describe",
+    listed=f"{_ROOM}.listed",
+    captured=f"{_ROOM}.captured:captured",
+    held=f"{_ROOM}.held:held",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

@@ -252,7 +252,14 @@ FLOW = (
 )  # fmt: skip
 
 OWN = (
-    formats("1.7", "3 where topic.prefix is given, else 1.7"),
+    formats("1.7", "3 where topic.prefix is given or rows=typed, else 1.7"),
+    Option(
+        "read.hold.ms",
+        Kind.INTEGER,
+        "How long the snapshot of spark.read is kept open while no task reads it, in ms.",
+        600_000,
+        check=at_least(1000),
+    ),
     *connector.OWN,
 )
 

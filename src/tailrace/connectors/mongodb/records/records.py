@@ -22,9 +22,10 @@ from tailrace.assembly.json_text import quoted
 from tailrace.assembly.programs import KINDS
 from tailrace.columns.batch import Int32s, Marker
 from tailrace.columns.row import rows_of
+from tailrace.columns.typed import VARIANT
 from tailrace.connectors.mongodb.log.stretch import Flags, Namespace
-from tailrace.connectors.mongodb.records import texts
-from tailrace.connectors.mongodb.records.envelope import key_layout, table_id, value_layout
+from tailrace.connectors.mongodb.records import texts, typed
+from tailrace.connectors.mongodb.records.envelope import key_layout, source_layout, table_id, value_layout
 from tailrace.connectors.mongodb.records.images import Images, Values, images
 from tailrace.connectors.mongodb.records.quarantine import beyond, unconvertible
 from tailrace.connectors.mongodb.records.segment import OPLOG, READ, Segment
@@ -39,6 +40,8 @@ from tailrace.events.envelope import marker_text
 from tailrace.events.headers import Pairs, compiled, constant_headers, context
 from tailrace.events.settings import EventSettings
 from tailrace.events.size import large_records, record_size
+from tailrace.events.typed import shown_rows
+from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Same, Texts, Written
 from tailrace.records.layout import CHANGE, MARKER, RECORD, Column, ImageColumn, RecordLayout
 from tailrace.values.conversion import ColumnPlan
@@ -204,24 +207,52 @@ class _Block:
         database, collection = self.segment.namespace
         own = self.change + self.low
         blocks = formats.Blocks(self)
+        makers: dict[str, Callable[[], pa.Array]] = {
+            "topic": lambda: _constant(self.plan.topic, count),
+            "headers": lambda: constant_headers(self.plan.headers, count),
+            "op": self._ops,
+            "database": lambda: _constant(database, count),
+            "schema": lambda: pa.nulls(count, pa.string()),
+            "table": lambda: _constant(collection, count),
+            "position": lambda: _positions(self.segment.time[own]),
+            "ordinal": lambda: pa.array(self.segment.number[own]),
+            "transaction": self._transactions,
+            "source_ts": lambda: pa.array(self._ns[self.change] // 1000).cast(pa.timestamp("us", tz="UTC")),
+            "snapshot": lambda: self._markers(count),
+        }
+        if events.typed is not None:
+            return shown_rows(events, self._typed(), makers, count)
         return rows_of(
-            events.columns,
-            {
-                "topic": lambda: _constant(self.plan.topic, count),
-                "key": lambda: self._keys(blocks),
-                "value": lambda: self._encoded(blocks),
-                "headers": lambda: constant_headers(self.plan.headers, count),
-                "op": self._ops,
-                "database": lambda: _constant(database, count),
-                "schema": lambda: pa.nulls(count, pa.string()),
-                "table": lambda: _constant(collection, count),
-                "position": lambda: _positions(self.segment.time[own]),
-                "ordinal": lambda: pa.array(self.segment.number[own]),
-                "transaction": self._transactions,
-                "source_ts": lambda: pa.array(self._ns[self.change] // 1000).cast(pa.timestamp("us", tz="UTC")),
-                "snapshot": lambda: self._markers(count),
-            },
+            events.columns, makers | {"key": lambda: self._keys(blocks), "value": lambda: self._encoded(blocks)}
         )
+
+    def _typed(self) -> dict[str, Callable[[], pa.Array]]:
+        """The columns of typed rows, one value for each change; records are as many, as there are no tombstones."""
+        data, found, edits = self.segment.data, self.images, self.edits
+        of_documents = None if edits is None else edits.documents
+
+        def images_of(values: Values) -> pa.Array:
+            return typed.documents(data, self._part(values), of_documents).take(pa.array(self.change))
+
+        return {
+            "key": lambda: typed.keys(data, self._part(found.key)).take(pa.array(self.change)),
+            "before": lambda: images_of(found.before),
+            "after": lambda: images_of(found.after),
+            "update": lambda: self._updates().take(pa.array(self.change)),
+            "source": self._sources,
+        }
+
+    def _updates(self) -> pa.Array:
+        shown = self._update()
+        if isinstance(shown, Same):
+            return pa.nulls(self.high - self.low, VARIANT)
+        changes = None if self.edits is None else self.edits.changes
+        return typed.updates(self.segment.data, self._part(self.images.updated), shown.json, changes)
+
+    def _sources(self) -> pa.Array:
+        """The source blocks."""
+        layout = source_layout(self.segment.namespace, self.settings)
+        return array_of(layout, self, np.arange(len(self.change), dtype=np.int32))
 
     def _part(self, values: Values) -> Values:
         return values.part(self.low, self.high)
