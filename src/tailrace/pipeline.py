@@ -121,7 +121,7 @@ class Pipeline:
     def options(self) -> dict[str, str]:
         """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
         source = self.run.source
-        made = transforms(source).transforms
+        made = transforms(source, source.traits.transforms).transforms
         texts = source.texts | {"row.columns": ",".join(read_columns(self.sink, made))}
         if not source.is_set("event.order"):
             texts["event.order"] = self.sink.order

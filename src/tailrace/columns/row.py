@@ -72,9 +72,9 @@ PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.in
 _ALWAYS = ("key", "value")
 
 
-def made_columns(wanted: Iterable[str], needed: Iterable[str] = ()) -> tuple[str, ...]:
-    """The columns that tasks make where the query wants `wanted`, and its transform reads `needed`: `wanted` first."""
-    return tuple(dict.fromkeys((*wanted, *_ALWAYS, *needed)))
+def made_columns(wanted: Iterable[str]) -> tuple[str, ...]:
+    """The columns that tasks make where the query wants `wanted`, which come first."""
+    return tuple(dict.fromkeys((*wanted, *_ALWAYS)))
 
 
 @lru_cache(maxsize=64)

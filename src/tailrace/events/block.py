@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -17,18 +17,14 @@ from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
 from tailrace.events.form import Records as Shown
 from tailrace.events.form import SourceForm
-from tailrace.events.headers import header_column
+from tailrace.events.kind_columns import KindColumns, repeated
 from tailrace.events.kinds import KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
-from tailrace.formats.arrow import array_of, computed
+from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Same, Texts
-from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn, Leaf
+from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
 from tailrace.values.conversion import ColumnPlan
-
-MAX_RECORDS = 8_192
-# For so many records a column is made, and not cut from one that is kept for more.
-_FEW = 256
 
 
 class BatchColumns:
@@ -179,13 +175,7 @@ class Block:
         return rows_of(
             settings.columns,
             {
-                "topic": self._topics,
-                "key": lambda: self._key_column(blocks),
-                "value": lambda: self._value_column(blocks),
-                "headers": lambda: self._header_column(blocks),
-                "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
-                "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
-                "op": lambda: self._by_word([kind.op for kind in self._kinds]),
+                **self._by_kind().makers(blocks),
                 "database": lambda: self._by_table(lambda plan: plan.table.database),
                 "schema": lambda: self._by_table(lambda plan: plan.table.schema),
                 "table": lambda: self._by_table(lambda plan: plan.table.table),
@@ -197,57 +187,20 @@ class Block:
             },
         )
 
-    def _key_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.key_format)
-        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self._of)
-
-    def _value_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.value_format)
-        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self._of)
-
-    def _header_column(self, blocks: formats.Blocks) -> pa.Array:
-        kinds, encoding = [kind.headers for kind in self._kinds], formats.find(self.settings.header_format)
-        return header_column(kinds, self._of, lambda: blocks.of(encoding))
+    def _by_kind(self) -> KindColumns:
+        return KindColumns(self._kinds, self._of, self, self.settings)
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
         """The keys and the values of the records as their formats make them. Raises Refused."""
         blocks = formats.Blocks(self)
-        return self._key_column(blocks), self._value_column(blocks)
+        columns = self._by_kind()
+        return columns.keys(blocks), columns.values(blocks)
 
     def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
         """What `text` says of each record's table."""
         if self.table is None:
-            return _constant(text(self.plans[0]), len(self.change))
+            return repeated(text(self.plans[0]), len(self.change))
         return pa.array([text(plan) for plan in self.plans], pa.string()).take(pa.array(self.table))
-
-    def _by_word(self, words: Sequence[str]) -> pa.Array:
-        """The word of each record's kind; constant in most blocks."""
-        if len(set(words)) <= 1:
-            return _constant(words[0] if words else "", len(self.change))
-        return pa.array(words, pa.string()).take(pa.array(self._of))
-
-    def _by_leaf(self, leaves: Sequence[Leaf | None], of: pa.DataType) -> pa.Array:
-        """The values of each record's leaf; null where its kind has none."""
-        if all(leaf is None for leaf in leaves):
-            return pa.nulls(len(self.change), of)
-        parts, order = [], []
-        for number, leaf in enumerate(leaves):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
-            order.append(records)
-            parts.append(pa.nulls(len(records), of) if leaf is None else array_of(leaf, self, records).cast(of))
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
-
-    def _topics(self) -> pa.Array:
-        topics = [kind.topic for kind in self._kinds]
-        words = [topic for topic in topics if isinstance(topic, str)]
-        if len(words) == len(topics):
-            return self._by_word(words)
-        parts, order = [], []
-        for number, topic in enumerate(topics):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
-            order.append(records)
-            parts.append(_constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records))
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
 
     def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""
@@ -258,24 +211,10 @@ class Block:
 
     def _markers(self) -> pa.Array:
         if self.batch.marker is None:
-            return _constant("false", len(self.change))
+            return repeated("false", len(self.change))
         return _marker_names().take(pa.array(self.index[MARKER]))
 
 
 @lru_cache(maxsize=1)
 def _marker_names() -> pa.Array:
     return pa.array([marker.name.lower() for marker in Marker], pa.string())
-
-
-@lru_cache(maxsize=256)
-def _repeated(text: str) -> pa.Array:
-    return pa.array([text] * MAX_RECORDS, pa.string())
-
-
-@lru_cache(maxsize=8_192)
-def _scalar(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.string())
-
-
-def _constant(text: str, count: int) -> pa.Array:
-    return _repeated(text).slice(0, count) if _FEW < count <= MAX_RECORDS else pa.repeat(_scalar(text), count)

@@ -220,7 +220,7 @@ class EventSettings:
             schema_changes_name_database=traits.schema_changes_name_database,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
-            transforms=transforms(options).transforms if traits.rewrites_layouts else (),
+            transforms=transforms(options, traits.transforms).transforms,
         )
 
 

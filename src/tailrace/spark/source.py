@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from tailrace.columns.row import COLUMNS, made_columns
 from tailrace.config import Config
 from tailrace.connectors import registry
-from tailrace.connectors.descriptor import Descriptor, Transform
+from tailrace.connectors.descriptor import Descriptor
 from tailrace.log.planner import Planner, Task
 from tailrace.spark.ahead import ahead
 from tailrace.spark.options import unpacked
@@ -61,26 +61,23 @@ class TaskPartition(InputPartition):
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
 
-    def __init__(self, config: Config, run_id: str, transform: Transform | None = None) -> None:
+    def __init__(self, config: Config, run_id: str) -> None:
         self._config = config
         self._run_id = run_id
-        self._transform = transform
         self._columns = columns_of(config)
         self._planner: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy that can only read: neither connections nor secrets go with it.
-        kept = {"_run_id": self._run_id, "_transform": self._transform, "_columns": self._columns}
-        return {"_config": None, "_planner": None, **kept}
+        return {"_config": None, "_planner": None, "_run_id": self._run_id, "_columns": self._columns}
 
     def _plan(self) -> Planner:
         if self._planner is None:
             from tailrace.events.settings import EventSettings
 
-            made = made_columns(self._columns, self._transform.columns if self._transform is not None else ())
             settings = EventSettings.from_options(self._config, self._run_id)
             planner = registry.find(self._config.connector).load_planner()
-            self._planner = planner(self._config, replace(settings, columns=made))
+            self._planner = planner(self._config, replace(settings, columns=made_columns(self._columns)))
         return self._planner
 
     @property
@@ -124,9 +121,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow record batches of the columns that the query wants. Worker."""
         assert isinstance(partition, TaskPartition)
-        batches = partition.task.read()
-        rows = batches if self._transform is None else self._transform(batches)
-        yield from ahead(batch.select(self._columns) for batch in rows)
+        yield from ahead(batch.select(self._columns) for batch in partition.task.read())
         _settle()
 
     def stop(self) -> None:
@@ -177,12 +172,7 @@ class ChangeDataSource(DataSource):
         return row_type(columns_of(self._config))
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
-        return ChangeStreamReader(self._config, new_run_id(), self.transform())
-
-    def transform(self) -> Transform | None:
-        """What the options' `transforms` ask for, None where they ask for nothing."""
-        documents = registry.find(self.connector).load_documents()
-        return None if documents is None else documents.transform(self._config)
+        return ChangeStreamReader(self._config, new_run_id())
 
 
 def data_source(descriptor: Descriptor) -> type[ChangeDataSource]:

@@ -19,10 +19,9 @@ import pyarrow as pa
 
 from tailrace.assembly.json_text import dumps, quoted
 from tailrace.columns.row import HEADERS
-from tailrace.connectors.descriptor import Schemas
 from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
 from tailrace.connectors.mongodb.documents.options import Added, Unwrap
-from tailrace.connectors.mongodb.documents.shapes import (
+from tests.property.plain_shapes import (
     BOOLEAN,
     INT32,
     INT64,
@@ -44,6 +43,15 @@ _UNDECLARED: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
 _DATA = frozenset("crud")
 _MARK = b',"payload":'
 _ENVELOPE = ".Envelope"
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """Whether keys, values and headers carry their schemas: the converters' schemas.enable."""
+
+    key: bool = True
+    value: bool = True
+    header: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,185 @@
+"""Shapes of documents as trees, and the columns that are found by them. Pure data, any process.
+
+A shape is the bytes that `values.shape_kernels` writes of a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+
+from tailrace.columns.logical import BYTES, LogicalType
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.text_kernels import WHOLE
+from tailrace.records.layout import Column
+
+IMAGES = ("after", "before", "patch", "update", "id")
+"""What of a change has shapes: its documents, its patch, the fields of its update, and its key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value that is neither document nor array; the one with the number `leaf`."""
+
+    kind: int
+    leaf: int
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A document, or an array that is shown as one: its parts by their names."""
+
+    parts: tuple[tuple[str, Tree], ...]
+    is_array: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """An array: the different shapes of its elements, in the order of the first of each."""
+
+    elements: tuple[Tree, ...]
+    leaf: int
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Code with a scope."""
+
+    scope: Branch
+    leaf: int
+
+
+Tree = Scalar | Branch | Items | Code
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How documents are shown: `spread` makes structs of arrays, `sanitize` makes names that Avro allows.
+
+    `today` is for Debezium 3, where the structs of empty documents have no name, nor those in arrays of arrays, and
+    arrays keep their nulls.
+    """
+
+    spread: bool = False
+    sanitize: bool = False
+    today: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeColumn(Column):
+    """The shapes of an image, null where there is none."""
+
+    image: str
+    manner: Manner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafColumn(Column):
+    """The values at a leaf of the documents of one shape; for those of others it has no meaning.
+
+    `part` is what of a value it shows, `tree` what stands at the leaf.
+    """
+
+    image: str
+    manner: Manner
+    shape: bytes = field(repr=False)
+    tree: Scalar | Items | Code
+    part: int = WHOLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextColumn(Column):
+    """A field at the top of the documents of an image as indented extended JSON; empty where there is none."""
+
+    image: str
+    manner: Manner
+    called: str
+
+
+def text_column(image: str, manner: Manner, called: str, kind: LogicalType) -> TextColumn:
+    """The texts of the field of this name."""
+    return TextColumn(f"text of {image} {called}", kind, image=image, manner=manner, called=called)
+
+
+def shape_column(image: str, manner: Manner) -> ShapeColumn:
+    """The shapes of an image."""
+    name = f"shape of {image}{', spread' if manner.spread else ''}"
+    return ShapeColumn(name, BYTES.with_optional(True), image=image, manner=manner)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Makes the columns of the leaves of one shape of an image."""
+
+    image: str
+    manner: Manner
+    shape: bytes
+
+    def column(self, tree: Scalar | Items | Code, kind: LogicalType, part: int = WHOLE) -> LeafColumn:
+        """The column of a leaf, whose schema is `kind`."""
+        name = f"{self.image} {_digest(self.shape)} {self.manner.spread} {tree.leaf} {part}"
+        return LeafColumn(
+            name, kind, image=self.image, manner=self.manner, shape=self.shape, tree=tree, part=part
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _digest(shape: bytes) -> str:
+    return blake2b(shape, digest_size=12).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def tree_of(shape: bytes, spread: bool) -> Tree:
+    """The tree of a shape; `spread` tells that arrays are shown as documents."""
+    return _Reader(shape, spread).tree(shape[0])
+
+
+class _Reader:
+    """Reads a shape from its front."""
+
+    def __init__(self, shape: bytes, spread: bool) -> None:
+        self._shape, self._spread = shape, spread
+        self._at, self._leaf = 1, 0
+
+    def tree(self, kind: int) -> Tree:
+        if kind == fields.DOCUMENT:
+            return Branch(tuple(self._named()))
+        if kind == fields.SCOPED_CODE:
+            leaf = self._next_leaf()
+            return Code(Branch(tuple(self._named())), leaf)
+        if kind != fields.ARRAY:
+            return Scalar(kind, self._next_leaf())
+        if self._spread:
+            return Branch(tuple((f"_{number}", item) for number, item in enumerate(self._items())), is_array=True)
+        leaf = self._next_leaf()
+        inner, self._leaf = self._leaf, 0
+        elements = []
+        for kind_of in self._kinds():
+            self._leaf = 0
+            elements.append(self.tree(kind_of))
+        self._leaf = inner
+        return Items(tuple(elements), leaf)
+
+    def _next_leaf(self) -> int:
+        self._leaf += 1
+        return self._leaf - 1
+
+    def _kinds(self) -> Iterator[int]:
+        """The types of what comes, up to the end of a document or an array."""
+        while self._shape[self._at]:
+            self._at += 1
+            yield self._shape[self._at - 1]
+        self._at += 1
+
+    def _named(self) -> Iterator[tuple[str, Tree]]:
+        for kind in self._kinds():
+            end = self._shape.index(0, self._at)
+            name = self._shape[self._at : end].decode()
+            self._at = end + 1
+            yield name, self.tree(kind)
+
+    def _items(self) -> Iterator[Tree]:
+        for kind in self._kinds():
+            yield self.tree(kind)
