@@ -35,7 +35,7 @@ def _of_shape(
     assert isinstance(tree, Branch)
     parts = dict(tree.parts)
     members = []
-    for field, node in Shaper(_MANNER, Leaves(_IMAGE, _MANNER, shape)).fields(tree, name):
+    for field, node in Shaper(_MANNER, Leaves(_IMAGE, _MANNER)).fields(tree, name):
         if field in texts and isinstance(parts[field], Branch):
             members.append(Member(field, text_column(_IMAGE, _MANNER, field, STRING)))
         else:

@@ -14,7 +14,7 @@ from tailrace.buffers import readonly
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.mongodb.documents.normal import normal
 from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, BYTES, DOUBLE, REGEX, STRING, mixed, shown_name
-from tailrace.connectors.mongodb.documents.tree import Branch, Code, Items, LeafColumn, Manner, Scalar, Tree, tree_of
+from tailrace.connectors.mongodb.documents.tree import Branch, Code, Items, LeafColumn, Manner, Scalar, Tree, leaves_of, tree_of
 from tailrace.connectors.mongodb.values import fields, shape_kernels, text_kernels
 from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
@@ -64,7 +64,12 @@ class Shaped:
         self._told = _told(source, rules, manner)
         known = pc.dictionary_encode(self._told.shapes)
         self._codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        self._numbers = {shape: number for number, shape in enumerate(known.dictionary.to_pylist())}
+        # of each leaf, by its key: which shapes have it, and what its number is there
+        self._leaves: dict[str, list[tuple[int, int]]] = {}
+        for number, shape in enumerate(known.dictionary.to_pylist()):
+            for key, leaf in leaves_of(shape, manner.spread):
+                self._leaves.setdefault(key, []).append((number, leaf))
+        self._count = len(known.dictionary)
 
     @property
     def shapes(self) -> pa.Array:
@@ -72,10 +77,9 @@ class Shaped:
         return self._told.shapes
 
     def column(self, leaf: LeafColumn) -> pa.Array:
-        """The values at a leaf; empty ones or zeros for values of other shapes."""
+        """The values at a leaf; empty ones or zeros for documents that do not have it."""
         told, tree = self._told, leaf.tree
-        rows = self._codes == self._numbers.get(leaf.shape, -2)
-        places = _leaf_places(told, rows, tree.leaf)
+        places = self._places(leaf.key)
         maker = _Maker(told.data, self._rules, self._manner)
         if isinstance(tree, Scalar):
             kinds = np.full(len(places), tree.kind, np.uint8)
@@ -84,6 +88,20 @@ class Shaped:
             return maker.texts(places, np.full(len(places), fields.SCOPED_CODE, np.uint8), WHOLE, pa.string())
         return maker.lists(places, leaf.type)
 
+
+    def _places(self, key: str) -> Int64s:
+        """The places of what stands at a leaf, -1 for documents that do not have it."""
+        told, known = self._told, self._leaves.get(key, [])
+        numbers = np.full(self._count + 1, -1, np.int64)
+        for shape, leaf in known:
+            numbers[shape] = leaf
+        number = numbers[self._codes]
+        if len(number) and number.min() >= 0:
+            return told.leaves[told.starts + number]
+        places = np.full(len(number), -1, np.int64)
+        which = np.flatnonzero(number >= 0)
+        places[which] = told.leaves[told.starts[which] + number[which]]
+        return places
 
     def texts(self, called: str) -> pa.Array:
         """The fields of this name at the top of documents as indented extended JSON, empty where there is none."""
@@ -109,16 +127,6 @@ class _Told:
     shapes: pa.Array
     leaves: Int64s
     starts: Int64s
-
-
-def _leaf_places(told: _Told, rows: Flags, leaf: int) -> Int64s:
-    """The places of the leaf of this number, -1 in other rows than these."""
-    if rows.all():
-        return told.leaves[told.starts + leaf]
-    places = np.full(len(rows), -1, np.int64)
-    which = np.flatnonzero(rows)
-    places[which] = told.leaves[told.starts[which] + leaf]
-    return places
 
 
 def _told(source: Source, rules: Rules, manner: Manner) -> _Told:

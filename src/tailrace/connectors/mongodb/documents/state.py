@@ -69,12 +69,12 @@ class ExtractNewDocumentState:
         node = record.key.part("id") if isinstance(record.key, Struct) else None
         if not _is_image(node, "id"):
             raise Refused(f"{_NAME} finds no id of a document in the key, which another transform has changed")
-        return Varying(shape_column("id", self._manner), partial(self._of_key, record, made))
+        return Varying(shape_column("id", self.manner), partial(self._of_key, record, made))
 
     def _of_key(
         self, record: RecordLayout, made: Callable[[RecordLayout, _Key], Rewritten], shape: bytes | None
     ) -> Rewritten:
-        key = _Key(shape, self._manner)
+        key = _Key(shape, self.manner)
         return made(replace(record, key=struct([("id", key.node("null.id"))], None)), key)
 
     def _operation(self, op: str) -> list[Header]:
@@ -86,7 +86,8 @@ class ExtractNewDocumentState:
     # --- documents -----------------------------------------------------------------------------------------------
 
     @property
-    def _manner(self) -> Manner:
+    def manner(self) -> Manner:
+        """How documents are shown."""
         chosen = self.settings
         return Manner(chosen.documents, chosen.sanitize, chosen.format != "1.1")
 
@@ -112,8 +113,7 @@ class _Key:
         """The layout of the value, in a struct of this name."""
         if self.shape is None:
             return Constant(None, STRING)
-        leaves = Leaves("id", self.manner, self.shape)
-        return Shaper(self.manner, leaves).node(tree_of(self.shape, self.manner.spread), name)
+        return Shaper(self.manner, Leaves("id", self.manner)).node(tree_of(self.shape, self.manner.spread), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ class _Made:
         return name, self.key.node(f"{self.name}.{name}")
 
     def by_shape(
-        self, part: str, made: Callable[[str, bytes, Branch], Rewritten], without: Callable[[], Rewritten]
+        self, part: str, made: Callable[[str, Branch], Rewritten], without: Callable[[], Rewritten]
     ) -> Rewritten:
         """The records by the shapes of a part of the envelope; `without` gives those that have none."""
         image = "update" if part == "update" else part
@@ -151,52 +151,53 @@ class _Made:
             return without()
         if not _is_image(node, image):
             raise Refused(f"{_NAME} finds no document in {part}, which another transform has changed")
-        return Varying(shape_column(image, self.transform._manner), partial(self._of_shape, image, made, without))
+        return Varying(shape_column(image, self.transform.manner), partial(self._of_shape, image, made, without))
 
     def _of_shape(
         self,
         image: str,
-        made: Callable[[str, bytes, Branch], Rewritten],
+        made: Callable[[str, Branch], Rewritten],
         without: Callable[[], Rewritten],
         shape: bytes | None,
     ) -> Rewritten:
         if shape is None:
             return without()
-        tree = tree_of(shape, self.transform._manner.spread)
+        tree = tree_of(shape, self.transform.manner.spread)
         assert isinstance(tree, Branch)
-        return made(image, shape, tree)
+        return made(image, tree)
 
-    def _shaper(self, image: str, shape: bytes) -> Shaper:
-        manner = self.transform._manner
-        return Shaper(manner, Leaves(image, manner, shape))
+    def _shaper(self, image: str) -> Shaper:
+        manner = self.transform.manner
+        return Shaper(manner, Leaves(image, manner))
 
-    def whole(self, image: str, shape: bytes, tree: Branch) -> Rewritten:
+    def whole(self, image: str, tree: Branch) -> Rewritten:
         """A whole document: after a change, or before a delete."""
         if self.chosen.format == "1.1":
             tree = _without_id(tree)
-        found = self._shaper(image, shape).fields(tree, self.name)
+        found = self._shaper(image).fields(tree, self.name)
         if self.chosen.format == "1.1":
             found = [*dict([*found, self.identity]).items()]
         return self._record(found, image == "before", False)
 
-    def partly(self, image: str, shape: bytes, tree: Branch) -> Rewritten:
+    def partly(self, image: str, tree: Branch) -> Rewritten:
         """The fields that an update has changed."""
-        found = self._shaper(image, shape).fields(tree, self.name)
+        found = self._shaper(image).fields(tree, self.name)
         if all(name != "_id" for name, _ in tree.parts):
             found.append(self.identity)
         return self._record(found, False, True)
 
-    def patched(self, image: str, shape: bytes, tree: Branch) -> Rewritten:
+    def patched(self, image: str, tree: Branch) -> Rewritten:
         """What a patch of the oplog has set and unset, or the document that has replaced another."""
-        parts, shaper = dict(tree.parts), self._shaper(image, shape)
-        partial_ = any(part in parts for part in _UNSET)
+        parts, shaper = dict(tree.parts), self._shaper(image)
+        is_partial = any(part in parts for part in _UNSET)
         found: Fields = []
-        if partial_:
+        if is_partial:
             for part in _UNSET:
                 inner = parts.get(part)
                 if isinstance(inner, Branch) and not inner.is_array:
-                    set_ = shaper.fields(inner, self.name)
-                    found += set_ if part == "$set" else [(name, Constant(None, STRING)) for name, _ in set_]
+                    below = Shaper(shaper.manner, shaper.leaves.below(part))
+                    changed = below.fields(inner, self.name)
+                    found += changed if part == "$set" else [(name, Constant(None, STRING)) for name, _ in changed]
         elif "_id" in parts:
             found = shaper.fields(_without_id(tree), self.name)
         else:
@@ -204,7 +205,7 @@ class _Made:
         found = [*dict(found).items()]
         if all(name != "id" for name, _ in found):
             found.append(self.identity)
-        return self._record(found, False, partial_)
+        return self._record(found, False, is_partial)
 
     def unknown(self) -> Rewritten:
         """An update that cannot be shown."""

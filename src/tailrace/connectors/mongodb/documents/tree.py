@@ -6,17 +6,16 @@ A shape is the bytes that `values.shape_kernels` writes of a value.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
 
 from tailrace.columns.logical import BYTES, LogicalType
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.text_kernels import WHOLE
 from tailrace.records.layout import Column
 
-IMAGES = ("after", "before", "patch", "update", "id")
-"""What of a change has shapes: its documents, its patch, the fields of its update, and its key."""
+SCOPE = "scope"
+"""What the scope of code is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +40,16 @@ class Items:
 
     elements: tuple[Tree, ...]
     leaf: int
+    shape: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Code with a scope."""
+    """Code with a scope. `shape` is empty: what is shown of the code alone is the same for all scopes."""
 
     scope: Branch
     leaf: int
+    shape: bytes = b""
 
 
 Tree = Scalar | Branch | Items | Code
@@ -77,14 +78,15 @@ class ShapeColumn(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafColumn(Column):
-    """The values at a leaf of the documents of one shape; for those of others it has no meaning.
+    """The values at a leaf of documents of all shapes that have the like there; for others it has no meaning.
 
-    `part` is what of a value it shows, `tree` what stands at the leaf.
+    `key` is what such leaves have in common, see `leaves_of`; `part` is what of a value it shows, `tree` what stands at
+    the leaf.
     """
 
     image: str
     manner: Manner
-    shape: bytes = field(repr=False)
+    key: str
     tree: Scalar | Items | Code
     part: int = WHOLE
 
@@ -111,23 +113,43 @@ def shape_column(image: str, manner: Manner) -> ShapeColumn:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Makes the columns of the leaves of one shape of an image."""
+    """Makes the columns of the leaves at and below a path in an image."""
 
     image: str
     manner: Manner
-    shape: bytes
+    path: tuple[str, ...] = ()
+
+    def below(self, name: str) -> Leaves:
+        """The leaves of the part of this name."""
+        return Leaves(self.image, self.manner, (*self.path, name))
 
     def column(self, tree: Scalar | Items | Code, kind: LogicalType, part: int = WHOLE) -> LeafColumn:
-        """The column of a leaf, whose schema is `kind`."""
-        name = f"{self.image} {_digest(self.shape)} {self.manner.spread} {tree.leaf} {part}"
-        return LeafColumn(
-            name, kind, image=self.image, manner=self.manner, shape=self.shape, tree=tree, part=part
-        )  # fmt: skip
+        """The column of the leaf at the path, whose schema is `kind`."""
+        key = _key(self.path, tree)
+        name = f"{self.image} {part} {self.manner} {key}"
+        return LeafColumn(name, kind, image=self.image, manner=self.manner, key=key, tree=tree, part=part)
+
+
+def _key(path: tuple[str, ...], tree: Scalar | Items | Code) -> str:
+    """What leaves of several shapes have in common whose values are of one kind and schema."""
+    kind = str(tree.kind) if isinstance(tree, Scalar) else f"{type(tree).__name__} {tree.shape.hex()}"
+    return "\0".join((*path, kind))
 
 
 @lru_cache(maxsize=4096)
-def _digest(shape: bytes) -> str:
-    return blake2b(shape, digest_size=12).hexdigest()
+def leaves_of(shape: bytes, spread: bool) -> tuple[tuple[str, int], ...]:
+    """The leaves of a shape: their keys and their numbers."""
+    return tuple(_leaves((), tree_of(shape, spread)))
+
+
+def _leaves(path: tuple[str, ...], tree: Tree) -> Iterator[tuple[str, int]]:
+    if isinstance(tree, Branch):
+        for name, part in dict(tree.parts).items():
+            yield from _leaves((*path, name), part)
+        return
+    yield _key(path, tree), tree.leaf
+    if isinstance(tree, Code):
+        yield from _leaves((*path, SCOPE), tree.scope)
 
 
 @lru_cache(maxsize=4096)
@@ -153,14 +175,14 @@ class _Reader:
             return Scalar(kind, self._next_leaf())
         if self._spread:
             return Branch(tuple((f"_{number}", item) for number, item in enumerate(self._items())), is_array=True)
-        leaf = self._next_leaf()
+        leaf, begin = self._next_leaf(), self._at
         inner, self._leaf = self._leaf, 0
         elements = []
         for kind_of in self._kinds():
             self._leaf = 0
             elements.append(self.tree(kind_of))
         self._leaf = inner
-        return Items(tuple(elements), leaf)
+        return Items(tuple(elements), leaf, self._shape[begin : self._at])
 
     def _next_leaf(self) -> int:
         self._leaf += 1
