@@ -79,7 +79,7 @@ class Shaped:
     def column(self, leaf: LeafColumn) -> pa.Array:
         """The values at a leaf; empty ones or zeros for documents that do not have it."""
         told, tree = self._told, leaf.tree
-        places = self._places(leaf.key)
+        places = self._places(tree.key)
         maker = _Maker(told.data, self._rules, self._manner)
         if isinstance(tree, Scalar):
             kinds = np.full(len(places), tree.kind, np.uint8)
@@ -93,8 +93,9 @@ class Shaped:
         """The places of what stands at a leaf, -1 for documents that do not have it."""
         told, known = self._told, self._leaves.get(key, [])
         numbers = np.full(self._count + 1, -1, np.int64)
-        for shape, leaf in known:
-            numbers[shape] = leaf
+        if known:
+            pairs = np.array(known, np.int64)
+            numbers[pairs[:, 0]] = pairs[:, 1]
         number = numbers[self._codes]
         if len(number) and number.min() >= 0:
             return told.leaves[told.starts + number]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from tailrace.columns import logical
 from tailrace.columns.logical import Field, LogicalType
-from tailrace.connectors.mongodb.documents.tree import SCOPE, Branch, Code, Items, Leaves, Manner, Scalar, Tree
+from tailrace.connectors.mongodb.documents.tree import Branch, Code, Items, Leaves, Manner, Scalar, Tree
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN
 from tailrace.errors import ConversionError
@@ -150,8 +150,7 @@ class Shaper:
         for part, value in dict(tree.parts).items():
             if not (tree.is_array and _is_left_out(value)):
                 shown = part if tree.is_array else shown_name(part, self.manner)
-                below = Shaper(self.manner, self.leaves.below(part))
-                found.append((shown, below.node(value, _path(name, shown, tree), inside or tree.is_array)))
+                found.append((shown, self.node(value, _path(name, shown, tree), inside or tree.is_array)))
         return found
 
     def node(self, tree: Tree, name: str | None, inside: bool = False) -> Node:
@@ -169,7 +168,7 @@ class Shaper:
                 named = name if found or inside or tree.is_array or not self.manner.today else None
                 return struct(found, named, optional=True)
             case Code():
-                scope = Shaper(self.manner, leaves.below(SCOPE)).node(tree.scope, f"{name}.scope")
+                scope = self.node(tree.scope, f"{name}.scope")
                 return struct([("code", leaves.column(tree, STRING)), ("scope", scope)], name)
         return leaves.column(tree, type_of(tree, name, self.manner))
 

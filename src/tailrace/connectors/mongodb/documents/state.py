@@ -195,8 +195,7 @@ class _Made:
             for part in _UNSET:
                 inner = parts.get(part)
                 if isinstance(inner, Branch) and not inner.is_array:
-                    below = Shaper(shaper.manner, shaper.leaves.below(part))
-                    changed = below.fields(inner, self.name)
+                    changed = shaper.fields(inner, self.name)
                     found += changed if part == "$set" else [(name, Constant(None, STRING)) for name, _ in changed]
         elif "_id" in parts:
             found = shaper.fields(_without_id(tree), self.name)

@@ -6,7 +6,7 @@ A shape is the bytes that `values.shape_kernels` writes of a value.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from tailrace.columns.logical import BYTES, LogicalType
@@ -14,16 +14,18 @@ from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.text_kernels import WHOLE
 from tailrace.records.layout import Column
 
-SCOPE = "scope"
-"""What the scope of code is called."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A value that is neither document nor array; the one with the number `leaf`."""
+    """A value that is neither document nor array; the one with the number `leaf`.
+
+    `key` is what it has in common with leaves of other shapes, as the third int32 of a document has with every third
+    int32: one column is made for all of them.
+    """
 
     kind: int
     leaf: int
+    key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +38,20 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """An array: the different shapes of its elements, in the order of the first of each."""
+    """An array: the different shapes of its elements, in the order of the first of each; `key` as of Scalar."""
 
     elements: tuple[Tree, ...]
     leaf: int
-    shape: bytes
+    key: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Code with a scope. `shape` is empty: what is shown of the code alone is the same for all scopes."""
+    """Code with a scope; `key` as of Scalar."""
 
     scope: Branch
     leaf: int
-    shape: bytes = b""
+    key: str = field(default="", compare=False)
 
 
 Tree = Scalar | Branch | Items | Code
@@ -78,15 +80,13 @@ class ShapeColumn(Column):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafColumn(Column):
-    """The values at a leaf of documents of all shapes that have the like there; for others it has no meaning.
+    """The values at a leaf of documents of all shapes that have one of its key; for others it has no meaning.
 
-    `key` is what such leaves have in common, see `leaves_of`; `part` is what of a value it shows, `tree` what stands at
-    the leaf.
+    `part` is what of a value it shows, `tree` what stands at the leaf.
     """
 
     image: str
     manner: Manner
-    key: str
     tree: Scalar | Items | Code
     part: int = WHOLE
 
@@ -113,43 +113,31 @@ def shape_column(image: str, manner: Manner) -> ShapeColumn:
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """Makes the columns of the leaves at and below a path in an image."""
+    """Makes the columns of the leaves of an image."""
 
     image: str
     manner: Manner
-    path: tuple[str, ...] = ()
-
-    def below(self, name: str) -> Leaves:
-        """The leaves of the part of this name."""
-        return Leaves(self.image, self.manner, (*self.path, name))
 
     def column(self, tree: Scalar | Items | Code, kind: LogicalType, part: int = WHOLE) -> LeafColumn:
-        """The column of the leaf at the path, whose schema is `kind`."""
-        key = _key(self.path, tree)
-        name = f"{self.image} {part} {self.manner} {key}"
-        return LeafColumn(name, kind, image=self.image, manner=self.manner, key=key, tree=tree, part=part)
-
-
-def _key(path: tuple[str, ...], tree: Scalar | Items | Code) -> str:
-    """What leaves of several shapes have in common whose values are of one kind and schema."""
-    kind = str(tree.kind) if isinstance(tree, Scalar) else f"{type(tree).__name__} {tree.shape.hex()}"
-    return "\0".join((*path, kind))
+        """The column of a leaf, whose schema is `kind`."""
+        name = f"{self.image} {part} {self.manner} {tree.key}"
+        return LeafColumn(name, kind, image=self.image, manner=self.manner, tree=tree, part=part)
 
 
 @lru_cache(maxsize=4096)
 def leaves_of(shape: bytes, spread: bool) -> tuple[tuple[str, int], ...]:
     """The leaves of a shape: their keys and their numbers."""
-    return tuple(_leaves((), tree_of(shape, spread)))
+    return tuple(_leaves(tree_of(shape, spread)))
 
 
-def _leaves(path: tuple[str, ...], tree: Tree) -> Iterator[tuple[str, int]]:
+def _leaves(tree: Tree) -> Iterator[tuple[str, int]]:
     if isinstance(tree, Branch):
-        for name, part in dict(tree.parts).items():
-            yield from _leaves((*path, name), part)
+        for _, part in tree.parts:
+            yield from _leaves(part)
         return
-    yield _key(path, tree), tree.leaf
+    yield tree.key, tree.leaf
     if isinstance(tree, Code):
-        yield from _leaves((*path, SCOPE), tree.scope)
+        yield from _leaves(tree.scope)
 
 
 @lru_cache(maxsize=4096)
@@ -164,29 +152,36 @@ class _Reader:
     def __init__(self, shape: bytes, spread: bool) -> None:
         self._shape, self._spread = shape, spread
         self._at, self._leaf = 1, 0
+        self._keys: dict[str, int] = {}
 
     def tree(self, kind: int) -> Tree:
         if kind == fields.DOCUMENT:
             return Branch(tuple(self._named()))
         if kind == fields.SCOPED_CODE:
-            leaf = self._next_leaf()
-            return Code(Branch(tuple(self._named())), leaf)
+            leaf, key = self._next_leaf(), self._key("code")
+            return Code(Branch(tuple(self._named())), leaf, key)
         if kind != fields.ARRAY:
-            return Scalar(kind, self._next_leaf())
+            return Scalar(kind, self._next_leaf(), self._key(str(kind)))
         if self._spread:
             return Branch(tuple((f"_{number}", item) for number, item in enumerate(self._items())), is_array=True)
         leaf, begin = self._next_leaf(), self._at
-        inner, self._leaf = self._leaf, 0
+        kept = self._leaf, self._keys
         elements = []
         for kind_of in self._kinds():
-            self._leaf = 0
+            # the leaves of an element are counted by themselves
+            self._leaf, self._keys = 0, {}
             elements.append(self.tree(kind_of))
-        self._leaf = inner
-        return Items(tuple(elements), leaf, self._shape[begin : self._at])
+        self._leaf, self._keys = kept
+        return Items(tuple(elements), leaf, self._key(self._shape[begin : self._at].hex()))
 
     def _next_leaf(self) -> int:
         self._leaf += 1
         return self._leaf - 1
+
+    def _key(self, kind: str) -> str:
+        number = self._keys.get(kind, 0)
+        self._keys[kind] = number + 1
+        return f"{kind} {number}"
 
     def _kinds(self) -> Iterator[int]:
         """The types of what comes, up to the end of a document or an array."""
