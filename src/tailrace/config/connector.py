@@ -51,8 +51,8 @@ class Traits:
     blocks show, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
-    records of schema changes do. `transforms` are the places of those that it brings itself,
-    as `module:attribute`, by the text of `transforms.<name>.type`; they go before those of `tailrace.config.transforms`.
+    records of schema changes do. `transforms` are the places of those that it brings itself, as
+    `module:attribute`, by the text of `transforms.<name>.type`; they go before those of `tailrace.config.transforms`.
     """
 
     connector: str

@@ -7,6 +7,7 @@ text and written as what that stands for.
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import Any
 
@@ -53,13 +54,13 @@ def _typed(value: Typed) -> tuple[int, bytes]:
     if kind in ("int64", "date"):
         return fields.INT64 if kind == "int64" else fields.DATE, struct.pack("<q", inner)
     if kind == "decimal":
-        from bson import Decimal128
-
-        return fields.DECIMAL, Decimal128(inner).bid
+        return _decimal(inner)
     if kind in ("code", "symbol"):
         return fields.CODE if kind == "code" else fields.SYMBOL, _text(inner)
     if kind == "objectId":
-        return fields.OBJECT_ID, bytes.fromhex(inner)
+        # a document may say that anything is one
+        is_one = re.fullmatch("[0-9a-f]{24}", inner) is not None
+        return (fields.OBJECT_ID, bytes.fromhex(inner)) if is_one else (fields.STRING, _text(inner))
     if kind == "timestamp":
         return fields.TIMESTAMP, struct.pack("<II", inner[1] & 0xFFFFFFFF, inner[0] & 0xFFFFFFFF)
     if kind == "binary":
@@ -74,6 +75,17 @@ def _typed(value: Typed) -> tuple[int, bytes]:
     if kind == "dbPointer":
         return fields.DB_POINTER, _text(inner[0]) + bytes.fromhex(inner[1])
     return {"undefined": fields.UNDEFINED, "minKey": fields.MIN_KEY, "maxKey": fields.MAX_KEY}[kind], b""
+
+
+def _decimal(text: str) -> tuple[int, bytes]:
+    """A decimal; a text that is none, or that has another form, stays a text."""
+    from bson import Decimal128
+
+    try:
+        made = Decimal128(text)
+    except (ArithmeticError, ValueError):
+        return fields.STRING, _text(text)
+    return (fields.DECIMAL, made.bid) if str(made) == text else (fields.STRING, _text(text))
 
 
 def _text(text: str) -> bytes:

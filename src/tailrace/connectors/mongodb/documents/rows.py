@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from tailrace.connectors.mongodb.documents.shapes import STRING, Shaper
@@ -34,10 +33,9 @@ def _of_shape(
     tree = tree_of(shape, _MANNER.spread)
     assert isinstance(tree, Branch)
     parts = dict(tree.parts)
-    members = []
-    for field, node in Shaper(_MANNER, Leaves(_IMAGE, _MANNER)).fields(tree, name):
-        if field in texts and isinstance(parts[field], Branch):
-            members.append(Member(field, text_column(_IMAGE, _MANNER, field, STRING)))
-        else:
-            members.append(Member(field, replace(node, optional=True) if isinstance(node, Struct) else node))
+    written = {field for field in texts if isinstance(parts.get(field), Branch)}
+    shown = Branch(tuple(part for part in tree.parts if part[0] not in written))
+    found = dict(Shaper(_MANNER, Leaves(_IMAGE, _MANNER)).fields(shown, name))
+    found |= {field: text_column(_IMAGE, _MANNER, field, STRING) for field in written}
+    members = (Member(field, found[field]) for field in parts if field in found)
     return made(Struct(tuple(members), f"{name}.Value", optional=True))

@@ -14,7 +14,17 @@ from tailrace.buffers import readonly
 from tailrace.columns.logical import LogicalType
 from tailrace.connectors.mongodb.documents.normal import normal
 from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, BYTES, DOUBLE, REGEX, STRING, mixed, shown_name
-from tailrace.connectors.mongodb.documents.tree import Branch, Code, Items, LeafColumn, Manner, Scalar, Tree, leaves_of, tree_of
+from tailrace.connectors.mongodb.documents.tree import (
+    Branch,
+    Code,
+    Items,
+    LeafColumn,
+    Manner,
+    Scalar,
+    Tree,
+    leaves_of,
+    tree_of,
+)
 from tailrace.connectors.mongodb.values import fields, shape_kernels, text_kernels
 from tailrace.connectors.mongodb.values.extended_json import json_texts
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
@@ -30,8 +40,8 @@ _SIZED = (fields.DOCUMENT, fields.ARRAY, fields.SCOPED_CODE)
 _MOST = 2**31 - 1
 _TEXTS = (fields.STRING, fields.OBJECT_ID, fields.DECIMAL, fields.CODE)
 _ALLOWED = {
-    "boolean": (fields.BOOLEAN,), "int32": (fields.INT32,), "double": (fields.DOUBLE,), "string": (*_TEXTS, fields.SCOPED_CODE),
-    "bytes": (fields.BINARY,),
+    "boolean": (fields.BOOLEAN,), "int32": (fields.INT32,), "double": (fields.DOUBLE,), "bytes": (fields.BINARY,),
+    "string": (*_TEXTS, fields.SCOPED_CODE),
 }  # fmt: skip
 
 
@@ -87,7 +97,6 @@ class Shaped:
         if isinstance(tree, Code):
             return maker.texts(places, np.full(len(places), fields.SCOPED_CODE, np.uint8), WHOLE, pa.string())
         return maker.lists(places, leaf.type)
-
 
     def _places(self, key: str) -> Int64s:
         """The places of what stands at a leaf, -1 for documents that do not have it."""
@@ -159,8 +168,8 @@ def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left:
     # what was read from text is not read so twice: each walk has rows of its own
     plain = left.astype(np.bool_)
     twice = np.zeros(len(kinds), np.uint8)
-    others = _walked(Source(data, places, np.where(plain, kinds, 0)), Reading(False, manner.spread, False, False, False),
-                     twice)  # fmt: skip
+    reading = Reading(False, manner.spread, False, False, False)
+    others = _walked(Source(data, places, np.where(plain, kinds, 0)), reading, twice)
     if twice.any():
         raise ConversionError("A document is nested too deeply, or too wide.")
     shapes = pc.if_else(pa.array(plain), others.shapes, told.shapes)
@@ -244,7 +253,7 @@ class _Maker:
         values = self._elements(np.where(kinds == fields.NULL, -1, found), kinds, kind.items)
         missing = places < 0
         bounds = pa.array(offsets, mask=np.append(missing, False) if missing.any() else None)
-        return pa.ListArray.from_arrays(bounds, values).cast(arrow_type_of(kind), safe=False)
+        return pa.ListArray.from_arrays(bounds, values, type=arrow_type_of(kind))
 
     def _elements(self, places: Int64s, kinds: Bytes, kind: LogicalType) -> pa.Array:
         """The elements of arrays, whose schema is `kind`."""
@@ -305,9 +314,9 @@ class _Maker:
 
     def _named(self, tree: Tree, name: str) -> Tree | None:
         if isinstance(tree, Code):
-            return tree.scope if name == "scope" else Code(Branch(()), tree.leaf)
+            return tree.scope if name == "scope" else Code(Branch(()), tree.leaf) if name == "code" else None
         assert isinstance(tree, Branch)
-        return dict((shown_name(part, self._manner), value) for part, value in tree.parts).get(name)
+        return {shown_name(part, self._manner): value for part, value in tree.parts}.get(name)
 
     def _gathered(self, groups: Sequence[_Group], leaves: Int64s, count: int) -> tuple[Int64s, Bytes]:
         """The places and types of what stands at the leaves of groups; -1 where there is nothing, or a null."""
@@ -317,9 +326,10 @@ class _Maker:
             if isinstance(tree, Branch) or tree == Scalar(fields.NULL, getattr(tree, "leaf", 0)):
                 continue
             places[group.rows] = leaves[group.starts + tree.leaf]
-            kinds[group.rows] = (
-                tree.kind if isinstance(tree, Scalar) else fields.ARRAY if isinstance(tree, Items) else fields.SCOPED_CODE
-            )
+            if isinstance(tree, Scalar):
+                kinds[group.rows] = tree.kind
+            else:
+                kinds[group.rows] = fields.ARRAY if isinstance(tree, Items) else fields.SCOPED_CODE
         return places, kinds
 
 

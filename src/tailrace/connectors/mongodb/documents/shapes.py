@@ -69,8 +69,8 @@ def type_of(tree: Tree, name: str | None, manner: Manner, inside: bool = False) 
 def _parts(tree: Branch, name: str | None, manner: Manner, inside: bool) -> list[Field]:
     """The fields of a struct, as they come."""
     found = []
-    for part, value in tree.parts:
-        if not (tree.is_array and _is_left_out(value)):
+    for part, value in dict(tree.parts).items():
+        if not is_left_out(value):
             shown = part if tree.is_array else shown_name(part, manner)
             found.append(Field(shown, type_of(value, _path(name, shown, tree), manner, inside or tree.is_array)))
     return found
@@ -81,7 +81,7 @@ def _path(name: str | None, part: str, tree: Branch) -> str:
     return f"{name}.{part}" if tree.is_array else f"{name or 'null'}.{part}"
 
 
-def _is_left_out(tree: Tree) -> bool:
+def is_left_out(tree: Tree) -> bool:
     """Whether a value is of a type that Connect has nothing for; Debezium leaves such fields out."""
     return isinstance(tree, Scalar) and tree.kind not in _TYPES
 
@@ -148,7 +148,7 @@ class Shaper:
         found: Fields = []
         # the last of equal names counts, where the first stands
         for part, value in dict(tree.parts).items():
-            if not (tree.is_array and _is_left_out(value)):
+            if not is_left_out(value):
                 shown = part if tree.is_array else shown_name(part, self.manner)
                 found.append((shown, self.node(value, _path(name, shown, tree), inside or tree.is_array)))
         return found

@@ -15,7 +15,7 @@ from functools import partial
 
 from tailrace.columns.logical import ABSENT, LogicalType
 from tailrace.connectors.mongodb.documents.options import Added, Unwrap, unwrap
-from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, STRING, Fields, Shaper, flattened, struct
+from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, STRING, Fields, Shaper, flattened, is_left_out, struct
 from tailrace.connectors.mongodb.documents.tree import Branch, Leaves, Manner, shape_column, tree_of
 from tailrace.errors import ConfigError, ConversionError
 from tailrace.records.layout import Column, Constant, Header, Node, RecordLayout, Struct
@@ -75,7 +75,7 @@ class ExtractNewDocumentState:
         self, record: RecordLayout, made: Callable[[RecordLayout, _Key], Rewritten], shape: bytes | None
     ) -> Rewritten:
         key = _Key(shape, self.manner)
-        return made(replace(record, key=struct([("id", key.node("null.id"))], None)), key)
+        return made(replace(record, key=struct(key.fields("id", "null"), None)), key)
 
     def _operation(self, op: str) -> list[Header]:
         """The header that names the operation: that of format 1.1, and `op` of add.headers beside a tombstone."""
@@ -109,11 +109,14 @@ class _Key:
     shape: bytes | None
     manner: Manner
 
-    def node(self, name: str) -> Node:
-        """The layout of the value, in a struct of this name."""
+    def fields(self, name: str, within: str) -> Fields:
+        """The value as a field of this name in a struct; none where its type is one that Connect has nothing for."""
         if self.shape is None:
-            return Constant(None, STRING)
-        return Shaper(self.manner, Leaves("id", self.manner)).node(tree_of(self.shape, self.manner.spread), name)
+            return [(name, Constant(None, STRING))]
+        tree = tree_of(self.shape, self.manner.spread)
+        if is_left_out(tree):
+            return []
+        return [(name, Shaper(self.manner, Leaves("id", self.manner)).node(tree, f"{within}.{name}"))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +139,9 @@ class _Made:
         return (self.envelope.name or "").removesuffix(_ENVELOPE)
 
     @property
-    def identity(self) -> tuple[str, Node]:
+    def identity(self) -> Fields:
         """The field of `_id` as the key has it."""
-        name = "id" if self.chosen.format == "1.1" else "_id"
-        return name, self.key.node(f"{self.name}.{name}")
+        return self.key.fields("id" if self.chosen.format == "1.1" else "_id", self.name)
 
     def by_shape(
         self, part: str, made: Callable[[str, Branch], Rewritten], without: Callable[[], Rewritten]
@@ -172,18 +174,25 @@ class _Made:
 
     def whole(self, image: str, tree: Branch) -> Rewritten:
         """A whole document: after a change, or before a delete."""
-        if self.chosen.format == "1.1":
-            tree = _without_id(tree)
-        found = self._shaper(image).fields(tree, self.name)
-        if self.chosen.format == "1.1":
-            found = [*dict([*found, self.identity]).items()]
-        return self._record(found, image == "before", False)
+        if image == "before" and not self.chosen.rewrites:
+            return self._record([], True, False)
+        shaper = self._shaper(image)
+        if self.chosen.format != "1.1":
+            return self._record(shaper.fields(tree, self.name), image == "before", False)
+        # the key's value takes the place of a field of that name, or comes last
+        names = [name for name, _ in tree.parts]
+        place = names.index("id") if "id" in names else len(names)
+        before, behind = (
+            shaper.fields(_without(Branch(parts), "_id", "id"), self.name)
+            for parts in (tree.parts[:place], tree.parts[place:])
+        )
+        return self._record([*dict([*before, *self.identity, *behind]).items()], False, False)
 
     def partly(self, image: str, tree: Branch) -> Rewritten:
         """The fields that an update has changed."""
         found = self._shaper(image).fields(tree, self.name)
         if all(name != "_id" for name, _ in tree.parts):
-            found.append(self.identity)
+            found += self.identity
         return self._record(found, False, True)
 
     def patched(self, image: str, tree: Branch) -> Rewritten:
@@ -198,12 +207,12 @@ class _Made:
                     changed = shaper.fields(inner, self.name)
                     found += changed if part == "$set" else [(name, Constant(None, STRING)) for name, _ in changed]
         elif "_id" in parts:
-            found = shaper.fields(_without_id(tree), self.name)
+            found = shaper.fields(_without(tree, "_id"), self.name)
         else:
             return self.unknown()
         found = [*dict(found).items()]
         if all(name != "id" for name, _ in found):
-            found.append(self.identity)
+            found += self.identity
         return self._record(found, False, is_partial)
 
     def unknown(self) -> Rewritten:
@@ -233,13 +242,13 @@ class _Made:
         if chosen.rewrites:
             found = [*found, ("__deleted", Constant(deleted, BOOLEAN))]
             if with_id:
-                found.append(self.identity)
+                found += self.identity
         found = [*found, *((one.name, _added(one, self.envelope, chosen)) for one in chosen.fields)]
         return replace(self.record, value=struct(found, self.name))
 
 
-def _without_id(tree: Branch) -> Branch:
-    return Branch(tuple(part for part in tree.parts if part[0] != "_id"))
+def _without(tree: Branch, *names: str) -> Branch:
+    return Branch(tuple(part for part in tree.parts if part[0] not in names))
 
 
 def _is_image(node: Node | None, image: str) -> bool:

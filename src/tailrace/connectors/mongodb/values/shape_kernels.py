@@ -2,8 +2,7 @@
 
 A shape is bytes: the type of the value, and of a document all of its elements, each as its type, its name, a zero byte,
 and what is in it, up to another zero byte. An array has the shapes of its elements, each different one once, or, where
-arrays are shown as documents, all of them, without names. Elements that Connect has no type for are left out of
-documents.
+arrays are shown as documents, all of them, without names.
 
 What stands at a leaf (a value that is no document, or an array as a whole) is found by its number: leaves are counted
 as they come, without those within arrays that have different shapes alone.
@@ -23,11 +22,10 @@ from tailrace.connectors.mongodb.values.json_forms import MOST_LEVELS
 from tailrace.connectors.mongodb.values.value_kernels import LEFT, character_of
 
 _STRING, _DOCUMENT, _ARRAY, _BINARY = fields.STRING, fields.DOCUMENT, fields.ARRAY, fields.BINARY
-_UNDEFINED, _BOOLEAN, _REGEX, _POINTER = fields.UNDEFINED, fields.BOOLEAN, fields.REGEX, fields.DB_POINTER
+_BOOLEAN, _REGEX, _POINTER = fields.BOOLEAN, fields.REGEX, fields.DB_POINTER
 _CODE, _SYMBOL, _SCOPED, _INT32, _INT64 = (
     fields.CODE, fields.SYMBOL, fields.SCOPED_CODE, fields.INT32, fields.INT64,
 )  # fmt: skip
-_MIN_KEY, _MAX_KEY = fields.MIN_KEY, fields.MAX_KEY
 _DOLLAR = 36
 _MOST_MARKS = 4096
 _NAMED, _SET, _ALL = 0, 1, 2
@@ -83,14 +81,25 @@ def _is_text(data: Bytes, begin: int, end: int, drops: bool) -> bool:
 
 
 @kernel(leaf=True)
-def _is_sound(data: Bytes, kind: int, place: int, size: int, drops: bool) -> bool:
+def _is_ascii(data: Bytes, place: int, size: int) -> bool:
+    """Whether the options of a regular expression are ASCII; others are put in order the plain way."""
+    position = place
+    while data[np.uintp(position)] != 0:
+        position += 1
+    while position < place + size and data[np.uintp(position)] < 128:
+        position += 1
+    return bool(position == place + size)
+
+
+@kernel(leaf=True)
+def _is_sound(data: Bytes, kind: int, place: int, size: int, drops: bool, checked: bool) -> bool:
     """Whether a value that is neither document nor array is one that the columns can show as it is."""
     if kind in (_STRING, _CODE, _SYMBOL):
         if size < 5 or data[np.uintp(place + size - 1)] != 0:
             return False
         return bool(_is_text(data, place + 4, place + size - 1, drops))
     if kind == _REGEX:
-        return bool(_is_text(data, place, place + size, False))
+        return bool(_is_text(data, place, place + size, False) and (not checked or _is_ascii(data, place, size)))
     if kind == _BOOLEAN:
         return bool(data[np.uintp(place)] <= 1)
     if kind == _BINARY and data[np.uintp(place + 4)] == 2:
@@ -156,12 +165,8 @@ def _walk(
         size = value_size(data, kind, position, limit)
         if size < 0 or (kind == _POINTER and reading.checked):
             return LEFT, leaf
-        inside = levels.sorts[depth - 1] if depth > 0 else -1
         opened = False
-        if inside == _NAMED and (kind in (_SYMBOL, _UNDEFINED, _POINTER, _MIN_KEY, _MAX_KEY)):
-            at = begin
-            position += size
-        elif kind in (_DOCUMENT, _ARRAY, _SCOPED):
+        if kind in (_DOCUMENT, _ARRAY, _SCOPED):
             inner, sort = position, _NAMED
             if kind == _SCOPED:
                 inner = _scope_of(data, position, size)
@@ -184,7 +189,7 @@ def _walk(
             position = inner + 4
             opened = True
         else:
-            if not _is_sound(data, kind, position, size, reading.drops):
+            if not _is_sound(data, kind, position, size, reading.drops, reading.checked):
                 return LEFT, leaf
             out[np.uintp(begin)] = _INT32 if kind == _INT64 and reading.narrow and _is_small(data, position) else kind
             if silent == 0:

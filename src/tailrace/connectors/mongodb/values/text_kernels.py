@@ -90,7 +90,10 @@ def put_texts(
 
 @kernel(leaf=True)
 def _sort(out: Bytes, begin: int, end: int) -> None:
-    """Put single bytes in order."""
+    """Put ASCII in order."""
+    for position in range(begin, end):
+        if out[position] >= 128:
+            return
     for position in range(begin + 1, end):
         byte, place = out[position], position
         while place > begin and out[place - 1] > byte:
