@@ -50,8 +50,18 @@ def test_a_configuration_names_it_for_keys_and_values() -> None:
     with pytest.raises(ConfigError, match=r"headers are written by"):
         parse("postgres", POSTGRES | {"header.converter": "pairs"})
     assert parse("mongodb", MONGODB)["key.converter"] == "pairs"
-    with pytest.raises(ConfigError, match=r"key\.converter = pairs is not supported: the transform takes JSON"):
-        parse("mongodb", MONGODB | {"transforms": "unwrap", "transforms.unwrap.type": CLASS})
+
+
+@pytest.mark.usefixtures("_pairs")
+def test_it_writes_the_fields_of_documents() -> None:
+    given = settings(value_converter="pairs", value_converter_schemas_enable="false", transforms="unwrap",
+                     transforms_unwrap_type=CLASS)  # fmt: skip
+    documents = [{"_id": 1, "v": 1.5, "list": [1, 2]}, {"_id": 2, "in": {"w": "x"}}]
+    segment = read_documents(("d", "a"), *packed(documents), 1 << 40, 1)
+    ((rows, _),) = numbered_rows(segment, given)
+    found = [set(row["value"].decode().splitlines()) for row in rows.to_pylist()]
+    assert {"_id=1", "v=1.5", "list=[1, 2]"} <= found[0]
+    assert {"_id=2", "in.w=x"} <= found[1]
 
 
 @pytest.mark.usefixtures("_pairs")

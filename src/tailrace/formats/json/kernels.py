@@ -9,6 +9,7 @@ from tailrace.buffers import Bytes, Offsets, move
 from tailrace.compiled import kernel
 from tailrace.values.binaries import put_base64
 from tailrace.values.doubles import put_double
+from tailrace.values.texts import Int
 
 _QUOTE, _BACKSLASH, _OPEN, _CLOSE, _COMMA = 34, 92, 91, 93, 44
 _NULL = np.frombuffer(b"null", np.uint8).copy()
@@ -34,7 +35,7 @@ def escape(data: Bytes, bounds: Offsets, out: Bytes, offsets: Offsets) -> None:
 
 
 @kernel(leaf=True)
-def _put_null(out: Bytes, at: int) -> int:
+def _put_null(out: Bytes, at: Int) -> Int:
     for byte in range(4):
         out[at + byte] = _NULL[byte]
     return at + 4
@@ -43,7 +44,7 @@ def _put_null(out: Bytes, at: int) -> int:
 @kernel
 def doubles(values: npt.NDArray[np.float64], valid: Flags, out: Bytes, offsets: Offsets) -> None:
     """Doubles as Java writes them; those that are no numbers are texts. Each has at most 32 bytes."""
-    at = 0
+    at: Int = 0
     for row in range(len(values)):
         value = values[row]
         if not valid[row]:
@@ -61,7 +62,7 @@ def doubles(values: npt.NDArray[np.float64], valid: Flags, out: Bytes, offsets: 
 @kernel
 def binaries(data: Bytes, bounds: Offsets, valid: Flags, out: Bytes, offsets: Offsets) -> None:
     """Bytes as base64 in quotes."""
-    at = 0
+    at: Int = 0
     for row in range(len(bounds) - 1):
         if valid[row]:
             begin, end = bounds[row], bounds[row + 1]
@@ -80,7 +81,7 @@ def lists(
 ) -> None:
     """Lists of values that are JSON: list r has the items from bounds[r] to bounds[r + 1]. With `quoted` quotes are
     still to be put around each item."""
-    at = 0
+    at: Int = 0
     target, source = out.ctypes.data, data.ctypes.data
     for row in range(len(bounds) - 1):
         if not valid[row]:

@@ -107,7 +107,8 @@ class Shaped:
             numbers[pairs[:, 0]] = pairs[:, 1]
         number = numbers[self._codes]
         if len(number) and number.min() >= 0:
-            return told.leaves[told.starts + number]
+            found: Int64s = told.leaves[told.starts + number]
+            return found
         places = np.full(len(number), -1, np.int64)
         which = np.flatnonzero(number >= 0)
         places[which] = told.leaves[told.starts[which] + number[which]]

@@ -55,6 +55,8 @@ class ExtractNewDocumentState:
         if not isinstance(envelope, Struct) or not (envelope.name or "").endswith(_ENVELOPE):
             return record
         op = _constant(envelope.part("op"))
+        if op == "d" and chosen.deletes == "drop":
+            return None
         headers = self._operation(op) if chosen.operation_header else []
         headers += [Header(one.name, _added(one, envelope, chosen)) for one in chosen.headers]
         return self._keyed(record, partial(self._changed, envelope, op), headers)

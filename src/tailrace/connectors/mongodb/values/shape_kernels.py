@@ -153,89 +153,109 @@ def _scope_of(data: Bytes, place: int, size: int) -> int:
     return scope
 
 
+@kernel(leaf=True, inlined=True)
+def _opened(data: Bytes, kind: int, position: int, size: int, reading: Reading, depth: int) -> tuple[int, int]:
+    """Where the elements of a document or an array begin, and what it is; LEFT where it is to be read the plain way."""
+    inner, sort = position, _NAMED
+    if kind == _SCOPED:
+        inner = _scope_of(data, position, size)
+        if inner == LEFT:
+            return LEFT, sort
+    elif kind == _ARRAY:
+        sort = _ALL if reading.spread else _SET
+    if depth >= MOST_LEVELS or data[np.uintp(position + size - 1)] != 0:
+        return LEFT, sort
+    outermost = depth == 0 and reading.bare
+    if sort == _NAMED and reading.checked and not outermost and _has_wrapper(data, inner + 4):
+        return LEFT, sort
+    return inner + 4, sort
+
+
+@kernel(leaf=True, inlined=True)
+def _finished(
+    position: int, opened: bool, depth: int, top: int, levels: _Levels, marks: _Marks, out: Bytes, at: int
+) -> tuple[int, int, int, int]:
+    """Close what ends at a position, and leave out shapes that an array has already: where the log goes on, how deep,
+    how many marks there are, and where the shape goes on. `opened` tells that nothing has ended yet."""
+    while True:
+        if not opened and depth > 0 and levels.sorts[depth - 1] == _SET:
+            element, low = levels.elements[depth - 1], levels.marks[depth - 1]
+            if _is_known(out, element, at, marks, low, top):
+                at = element
+            elif top < _MOST_MARKS:
+                marks.begins[top], marks.ends[top] = element, at
+                top += 1
+        if depth == 0 or position != levels.ends[depth - 1]:
+            return position, depth, top, at
+        depth -= 1
+        out[np.uintp(at)] = 0
+        at += 1
+        position += 1
+        top = levels.marks[depth]
+        opened = False
+
+
+@kernel(leaf=True, inlined=True)
+def _put_name(data: Bytes, name: int, end: int, out: Bytes, at: int) -> int:
+    """A name and a zero byte; LEFT where it is not UTF-8."""
+    if not _is_text(data, name, end, False):
+        return LEFT
+    for byte in range(name, end):
+        out[np.uintp(at)] = data[np.uintp(byte)]
+        at += 1
+    out[np.uintp(at)] = 0
+    return at + 1
+
+
 @kernel(leaf=True)
 def _walk(
     data: Bytes, kind: int, position: int, reading: Reading, levels: _Levels, marks: _Marks, out: Bytes, at: int,
     leaves: Int64s, leaf: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Write the shape of a value; where it ends, or LEFT, and how many leaves there are up to then."""
-    limit, depth, silent, top, begin = len(data), 0, 0, 0, at
+    limit, depth, top, begin = len(data), 0, 0, at
+    # within so many levels nothing counts as a leaf
+    silent = MOST_LEVELS + 1
     at += 1
     while True:
         size = value_size(data, kind, position, limit)
         if size < 0 or (kind == _POINTER and reading.checked):
             return LEFT, leaf
-        opened = False
-        if kind in (_DOCUMENT, _ARRAY, _SCOPED):
-            inner, sort = position, _NAMED
-            if kind == _SCOPED:
-                inner = _scope_of(data, position, size)
-                if inner == LEFT:
-                    return LEFT, leaf
-            elif kind == _ARRAY:
-                sort = _ALL if reading.spread else _SET
-            if depth >= MOST_LEVELS or data[np.uintp(position + size - 1)] != 0:
-                return LEFT, leaf
-            outermost = depth == 0 and reading.bare
-            if sort == _NAMED and reading.checked and not outermost and _has_wrapper(data, inner + 4):
+        opened = kind in (_DOCUMENT, _ARRAY, _SCOPED)
+        if opened:
+            inner, sort = _opened(data, kind, position, size, reading, depth)
+            if inner == LEFT:
                 return LEFT, leaf
             out[np.uintp(begin)] = kind
-            if silent == 0 and (kind == _SCOPED or sort == _SET):
-                leaves[np.uintp(leaf)] = position
-                leaf += 1
-            silent += 1 if sort == _SET else 0
+            counts = kind == _SCOPED or sort == _SET
             levels.ends[depth], levels.sorts[depth], levels.marks[depth] = position + size - 1, sort, top
-            depth += 1
-            position = inner + 4
-            opened = True
         else:
             if not _is_sound(data, kind, position, size, reading.drops, reading.checked):
                 return LEFT, leaf
+            inner, sort, counts = position + size, _NAMED, True
             out[np.uintp(begin)] = _INT32 if kind == _INT64 and reading.narrow and _is_small(data, position) else kind
-            if silent == 0:
-                leaves[np.uintp(leaf)] = position
-                leaf += 1
-            position += size
-        # what is finished with the value
-        while True:
-            if not opened and depth > 0 and levels.sorts[depth - 1] == _SET:
-                element, low = levels.elements[depth - 1], levels.marks[depth - 1]
-                if _is_known(out, element, at, marks, low, top):
-                    at = element
-                elif top < _MOST_MARKS:
-                    marks.begins[top], marks.ends[top] = element, at
-                    top += 1
-            if depth == 0 or position != levels.ends[depth - 1]:
-                break
-            depth -= 1
-            out[np.uintp(at)] = 0
-            at += 1
-            position += 1
-            top = levels.marks[depth]
-            silent -= 1 if levels.sorts[depth] == _SET else 0
-            opened = False
+        if counts and depth < silent:
+            leaves[np.uintp(leaf)] = position
+            leaf += 1
+        if sort == _SET:
+            silent = min(silent, depth + 1)
+        depth += 1 if opened else 0
+        position, depth, top, at = _finished(inner, opened, depth, top, levels, marks, out, at)
+        silent = silent if depth >= silent else MOST_LEVELS + 1
         if depth == 0:
             return at, leaf
         # the next element
         limit = levels.ends[depth - 1]
         kind = data[np.uintp(position)]
-        position += 1
-        name = position
+        name = position + 1
+        position = name
         while position < limit and data[np.uintp(position)] != 0:
             position += 1
         begin = at
         levels.elements[depth - 1] = at
-        at += 1
-        if levels.sorts[depth - 1] == _NAMED:
-            if not _is_text(data, name, position, False):
-                return LEFT, leaf
-            for byte in range(name, position):
-                out[np.uintp(at)] = data[np.uintp(byte)]
-                at += 1
-            out[np.uintp(at)] = 0
-            at += 1
+        at = _put_name(data, name, position, out, at + 1) if levels.sorts[depth - 1] == _NAMED else at + 1
         position += 1
-        if position > limit:
+        if at == LEFT or position > limit:
             return LEFT, leaf
 
 

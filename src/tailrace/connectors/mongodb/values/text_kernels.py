@@ -10,6 +10,7 @@ from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values import fields
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s, load
 from tailrace.connectors.mongodb.values.value_kernels import put_decimal, put_hex
+from tailrace.values.texts import Int
 
 _STRING, _CODE, _SCOPED, _OBJECT_ID, _DECIMAL = (
     fields.STRING, fields.CODE, fields.SCOPED_CODE, fields.OBJECT_ID, fields.DECIMAL,
@@ -67,7 +68,7 @@ def put_texts(
     """Write the texts, and their true offsets. With `turned` UUIDs have the order of bytes that Java once had."""
     scratch = np.empty(64, np.uint8)
     target, source = out.ctypes.data, data.ctypes.data
-    at = 0
+    at: Int = 0
     for row in range(len(places)):
         place = places[row]
         if place >= 0:
@@ -89,7 +90,7 @@ def put_texts(
 
 
 @kernel(leaf=True)
-def _sort(out: Bytes, begin: int, end: int) -> None:
+def _sort(out: Bytes, begin: Int, end: Int) -> None:
     """Put ASCII in order."""
     for position in range(begin, end):
         if out[position] >= 128:
