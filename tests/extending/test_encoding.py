@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace import formats
-from tailrace.connectors.mongodb.documents.options import CLASS
 from tailrace.connectors.mongodb.records.records import numbered_rows
 from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.registry import from_entries, parse
@@ -24,6 +23,7 @@ from tests.unit.mongodb.test_placing import packed, settings
 PACKAGES = Path(__file__).parent
 MONGODB = {"mongodb.connection.string": "mongodb://h", "topic.prefix": "p", "key.converter": "pairs"}
 POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+CLASS = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
 
 
 @pytest.fixture

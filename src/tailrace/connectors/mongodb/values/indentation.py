@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import readonly
+from tailrace.buffers import move, readonly
 from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import ConversionError
@@ -15,63 +15,65 @@ _OPEN, _CLOSE, _OPEN_ARRAY, _CLOSE_ARRAY = 123, 125, 91, 93
 _MOST = 2**31 - 1
 
 
+@kernel(leaf=True, inlined=True)
+def _behind_text(data: Bytes, position: int) -> int:
+    """Where a text ends that begins with the quote at a position."""
+    position += 1
+    while data[np.uintp(position)] != _QUOTE:
+        position += 2 if data[np.uintp(position)] == _BACKSLASH else 1
+    return position + 1
+
+
+@kernel(leaf=True, inlined=True)
+def _break(depth: int, out: Bytes, at: int) -> int:
+    out[np.uintp(at)] = _NEWLINE
+    for column in range(2 * depth):
+        out[np.uintp(at + 1 + column)] = _SPACE
+    return at + 1 + 2 * depth
+
+
 @kernel
-def _indent(data: Bytes, offsets: npt.NDArray[np.int32], bounds: Int64s, out: Bytes) -> int:
-    """Write the texts into `out`, which only has to have room for one byte where they are to be measured; the size."""
-    at = 0
-    writes = len(out) > 1
+def _indent(data: Bytes, offsets: npt.NDArray[np.int32], bounds: Int64s, out: Bytes) -> bool:
+    """Write the texts into `out`; false where it may not have room for all."""
+    at, room = 0, len(out)
+    target, source = out.ctypes.data, data.ctypes.data
     for row in range(len(offsets) - 1):
-        depth, inside, position, end = 0, False, offsets[row], offsets[row + 1]
+        depth, position, end = 0, int(offsets[row]), int(offsets[row + 1])
         while position < end:
-            byte = data[position]
-            lines = 0
-            if inside:
-                if byte == _BACKSLASH:
-                    if writes:
-                        out[at] = byte
-                    at += 1
-                    position += 1
-                    byte = data[position]
-                elif byte == _QUOTE:
-                    inside = False
-            elif byte == _QUOTE:
-                inside = True
-            elif byte in (_OPEN, _OPEN_ARRAY):
-                following = data[position + 1]
-                if following not in (_CLOSE, _CLOSE_ARRAY):
-                    depth += 1
-                    lines = 1
-            elif byte in (_CLOSE, _CLOSE_ARRAY):
-                if data[position - 1] not in (_OPEN, _OPEN_ARRAY):
-                    depth -= 1
-                    lines = -1
+            byte = data[np.uintp(position)]
+            if byte == _QUOTE:
+                behind = _behind_text(data, position)
+                if at + behind - position > room:
+                    return False
+                move(target + at, source + position, behind - position)
+                at += behind - position
+                position = behind
+                continue
+            if at + 4 + 2 * depth > room:
+                return False
+            if byte in (_CLOSE, _CLOSE_ARRAY) and data[np.uintp(position - 1)] not in (_OPEN, _OPEN_ARRAY):
+                depth -= 1
+                at = _break(depth, out, at)
+            out[np.uintp(at)] = byte
+            at += 1
+            if byte in (_OPEN, _OPEN_ARRAY) and data[np.uintp(position + 1)] not in (_CLOSE, _CLOSE_ARRAY):
+                depth += 1
+                at = _break(depth, out, at)
             elif byte == _COMMA:
-                lines = 1
-            if lines >= 0:
-                if writes:
-                    out[at] = byte
-                at += 1
-            if lines != 0:
-                if writes:
-                    out[at] = _NEWLINE
-                    for column in range(2 * depth):
-                        out[at + 1 + column] = _SPACE
-                at += 1 + 2 * depth
-            if lines < 0:
-                if writes:
-                    out[at] = byte
-                at += 1
+                at = _break(depth, out, at)
             position += 1
         bounds[row + 1] = at
-    return at
+    return True
 
 
 def indented(data: Bytes, offsets: npt.NDArray[np.int32]) -> tuple[Bytes, npt.NDArray[np.int32]]:
     """The texts, one after another, and their bounds. Raises ConversionError where they exceed 2 GiB."""
     bounds = np.zeros(len(offsets), np.int64)
-    total = int(_indent(data, offsets, bounds, np.empty(1, np.uint8)))
-    if total > _MOST:
+    out = np.empty(3 * len(data) + 1024, np.uint8)
+    while not _indent(data, offsets, bounds, out):
+        if len(out) > _MOST:
+            raise ConversionError("The JSON of one block of documents exceeds 2 GiB.")
+        out = np.empty(2 * len(out), np.uint8)
+    if int(bounds[-1]) > _MOST:
         raise ConversionError("The JSON of one block of documents exceeds 2 GiB.")
-    out = np.empty(total + 2, np.uint8)
-    _indent(data, offsets, bounds, out)
     return readonly(out), readonly(bounds.astype(np.int32))
