@@ -39,9 +39,9 @@ class Prerequisites(Protocol):
 class Documents(Protocol):
     """The part that makes documents of events, where a database holds documents. See `tailrace.transforms`."""
 
-    def opened(self, record: RecordLayout, made: Callable[[Struct], Rewritten], texts: frozenset[str]) -> Rewritten:
+    def opened(self, record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
         """What `made` gives of each struct that the documents after changes are: the records of an event by the shapes
-        of these. Fields of the names `texts` that are documents are texts of JSON there. Worker. Raises Refused."""
+        of these. A field of the name `text` that is a document is indented JSON there. Worker. Raises Refused."""
         ...
 
     def read(self, text: str) -> Any:

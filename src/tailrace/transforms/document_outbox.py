@@ -57,8 +57,8 @@ class DocumentEventRouter:
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if record.value is None or not is_envelope(record) or op_of(record.value) not in ("c", "r"):
             return self.router.rewrite(record)
-        texts = frozenset() if self.expands else frozenset((self.router.payload,))
-        return registry.documents().opened(record, partial(self._routed, record), texts)
+        text = "" if self.expands else self.router.payload
+        return registry.documents().opened(record, partial(self._routed, record), text)
 
     def _routed(self, record: RecordLayout, row: Struct) -> Rewritten:
         envelope = record.value

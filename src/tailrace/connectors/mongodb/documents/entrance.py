@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from tailrace.records.transform import Rewritten
 
 
-def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], texts: frozenset[str]) -> Rewritten:
+def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
     """See `Documents.opened`."""
     from tailrace.connectors.mongodb.documents import rows
 
-    return rows.opened(record, made, texts)
+    return rows.opened(record, made, text)
 
 
 def read(text: str) -> Document:

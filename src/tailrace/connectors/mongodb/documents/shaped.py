@@ -91,6 +91,8 @@ class Shaped:
         told, tree = self._told, leaf.tree
         places = self._places(tree.key)
         maker = _Maker(told.data, self._rules, self._manner)
+        if isinstance(tree, Scalar) and tree.kind == shape_kernels.WHOLE:
+            return maker.written(places)
         if isinstance(tree, Scalar):
             kinds = np.full(len(places), tree.kind, np.uint8)
             return maker.scalars(places, kinds, leaf.type, leaf.part, masked=False)
@@ -114,35 +116,32 @@ class Shaped:
         places[which] = told.leaves[told.starts[which] + number[which]]
         return places
 
-    def texts(self, called: str) -> pa.Array:
-        """The fields of this name at the top of documents as indented extended JSON, empty where there is none."""
-        told = self._told
-        found, kinds = fields.locate(told.data, np.where(self._codes >= 0, told.places, -1), (called,))
-        absent = (kinds[0] == fields.ABSENT) | (self._codes < 0)
-        written = json_texts(told.data, found[0], np.where(absent, fields.NULL, kinds[0]), CANONICAL, False)
-        data, offsets = indented(written.data, written.offsets)
-        return pa.Array.from_buffers(
-            pa.string(), len(absent), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What the walk has found: shapes, and the places of leaves, of which the first of row r is leaves[starts[r]].
-
-    `places` are those of the values themselves.
-    """
+    """What the walk has found: shapes, and the places of leaves, of which the first of row r is leaves[starts[r]]."""
 
     data: Bytes
-    places: Int64s
     shapes: pa.Array
     leaves: Int64s
     starts: Int64s
 
 
+def _name(text: str) -> Bytes:
+    """A name as kernels take it."""
+    return readonly(np.array(list(text.encode()), np.uint8))
+
+
 def _told(source: Source, rules: Rules, manner: Manner) -> _Told:
     """The walk over values; those that it leaves are read the plain way first."""
-    reading = Reading(rules.narrow, manner.spread, True, rules.is_patch, rules.is_key and not manner.today)
+    reading = Reading(
+        rules.narrow,
+        manner.spread,
+        True,
+        rules.is_patch,
+        rules.is_key and not manner.today,
+        _name(manner.whole),
+    )
     kinds = source.kinds
     left = np.zeros(len(kinds), np.uint8)
     if rules.is_key and not manner.today:
@@ -169,13 +168,13 @@ def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left:
     # what was read from text is not read so twice: each walk has rows of its own
     plain = left.astype(np.bool_)
     twice = np.zeros(len(kinds), np.uint8)
-    reading = Reading(False, manner.spread, False, False, False)
+    reading = Reading(False, manner.spread, False, False, False, _name(manner.whole))
     others = _walked(Source(data, places, np.where(plain, kinds, 0)), reading, twice)
     if twice.any():
         raise ConversionError("A document is nested too deeply, or too wide.")
     shapes = pc.if_else(pa.array(plain), others.shapes, told.shapes)
     leaves = np.concatenate((told.leaves, others.leaves))
-    return _Told(data, places, shapes, leaves, np.where(plain, others.starts + len(told.leaves), told.starts))
+    return _Told(data, shapes, leaves, np.where(plain, others.starts + len(told.leaves), told.starts))
 
 
 def _walked(source: Source, reading: Reading, left: Bytes) -> _Told:
@@ -191,7 +190,7 @@ def _walked(source: Source, reading: Reading, left: Bytes) -> _Told:
     absent = pa.array(np.diff(offsets) == 0)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
     shapes = pc.if_else(absent, pa.scalar(None, pa.binary()), pa.Array.from_buffers(pa.binary(), count, buffers))
-    return _Told(data, places, shapes, leaves[:found], starts)
+    return _Told(data, shapes, leaves[:found], starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +238,13 @@ class _Maker:
         text_kernels.put_texts(self._data, places, kinds, part, self._rules.turned, offsets, out)
         return pa.Array.from_buffers(of, count, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
 
+    def written(self, places: Int64s) -> pa.Array:
+        """Documents as indented extended JSON; where there is none, the text has no meaning."""
+        kinds = np.where(places < 0, fields.NULL, fields.DOCUMENT).astype(np.uint8)
+        json = json_texts(self._data, np.maximum(places, 0), kinds, CANONICAL, within_string=False)
+        data, offsets = indented(json.data, json.offsets)
+        return pa.Array.from_buffers(pa.string(), len(places), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
     def lists(self, places: Int64s, kind: LogicalType) -> pa.Array:
         """Arrays, null where there are none."""
         assert kind.items is not None
@@ -265,7 +271,7 @@ class _Maker:
             return self._values(places, kinds, kind)
         told = _walked(
             Source(self._data, places, np.where(places < 0, 0, kinds).astype(np.uint8)),
-            Reading(self._rules.narrow, False, False, False, False),
+            Reading(self._rules.narrow, False, False, False, False, _name("")),
             np.zeros(len(places), np.uint8),
         )
         known = pc.dictionary_encode(told.shapes)

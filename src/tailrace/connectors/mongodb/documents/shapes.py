@@ -12,6 +12,7 @@ from tailrace.columns import logical
 from tailrace.columns.logical import Field, LogicalType
 from tailrace.connectors.mongodb.documents.tree import Branch, Code, Items, Leaves, Manner, Scalar, Tree
 from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.shape_kernels import WHOLE
 from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN
 from tailrace.errors import ConversionError
 from tailrace.records.layout import Constant, Member, Node, Struct
@@ -29,7 +30,7 @@ REGEX = LogicalType(
 _TYPES = {
     fields.DOUBLE: DOUBLE, fields.STRING: STRING, fields.BINARY: BYTES, fields.OBJECT_ID: STRING,
     fields.BOOLEAN: BOOLEAN, fields.DATE: TIME, fields.NULL: STRING, fields.REGEX: REGEX, fields.CODE: STRING,
-    fields.INT32: INT32, fields.TIMESTAMP: TIME, fields.INT64: INT64, fields.DECIMAL: STRING,
+    fields.INT32: INT32, fields.TIMESTAMP: TIME, fields.INT64: INT64, fields.DECIMAL: STRING, WHOLE: STRING,
 }  # fmt: skip
 _NULL = Scalar(fields.NULL, 0)
 _INVALID = re.compile(r"[^a-zA-Z0-9_]")

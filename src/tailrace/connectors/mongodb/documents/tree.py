@@ -62,12 +62,13 @@ class Manner:
     """How documents are shown: `spread` makes structs of arrays, `sanitize` makes names that Avro allows.
 
     `today` is for Debezium 3, where the structs of empty documents have no name, nor those in arrays of arrays, and
-    arrays keep their nulls.
+    arrays keep their nulls. A document in the field `whole` at the top is a text.
     """
 
     spread: bool = False
     sanitize: bool = False
     today: bool = True
+    whole: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +92,9 @@ class LeafColumn(Column):
     part: int = WHOLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextColumn(Column):
-    """A field at the top of the documents of an image as indented extended JSON; empty where there is none."""
-
-    image: str
-    manner: Manner
-    called: str
-
-
-def text_column(image: str, manner: Manner, called: str, kind: LogicalType) -> TextColumn:
-    """The texts of the field of this name."""
-    return TextColumn(f"text of {image} {called}", kind, image=image, manner=manner, called=called)
-
-
 def shape_column(image: str, manner: Manner) -> ShapeColumn:
     """The shapes of an image."""
-    name = f"shape of {image}{', spread' if manner.spread else ''}"
+    name = f"shape of {image} {manner.spread} {manner.whole}"
     return ShapeColumn(name, BYTES.with_optional(True), image=image, manner=manner)
 
 

@@ -23,7 +23,7 @@ from tailrace.assembly.programs import KINDS
 from tailrace.columns.batch import Marker
 from tailrace.columns.row import rows_of
 from tailrace.connectors.mongodb.documents.shaped import Rules, Shaped, Source
-from tailrace.connectors.mongodb.documents.tree import LeafColumn, Manner, ShapeColumn, TextColumn
+from tailrace.connectors.mongodb.documents.tree import LeafColumn, Manner, ShapeColumn
 from tailrace.connectors.mongodb.log.stretch import Flags
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.images import Images, Values
@@ -165,8 +165,6 @@ class Block:
             return self._shaped_image(leaf.image, leaf.manner).shapes
         if isinstance(leaf, LeafColumn):
             return self._shaped_image(leaf.image, leaf.manner).column(leaf)
-        if isinstance(leaf, TextColumn):
-            return self._shaped_image(leaf.image, leaf.manner).texts(leaf.called)
         return self._MAKERS[leaf.name](self)
 
     def _shaped_image(self, image: str, manner: Manner) -> Shaped:

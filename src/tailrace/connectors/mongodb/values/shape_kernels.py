@@ -29,6 +29,8 @@ _CODE, _SYMBOL, _SCOPED, _INT32, _INT64 = (
 _DOLLAR = 36
 _MOST_MARKS = 4096
 _NAMED, _SET, _ALL = 0, 1, 2
+WHOLE = 254
+"""In the place of a type: a document that nobody looks into."""
 
 
 class Reading(NamedTuple):
@@ -36,7 +38,8 @@ class Reading(NamedTuple):
 
     `narrow`: an int64 that an int32 can hold is one, as texts without wrappers read. `spread`: arrays are shown as
     documents. `checked`: leave documents that begin with a name of extended JSON, and pointers, to the plain way;
-    `bare`: but for the outermost. `drops`: leave texts with control characters too, as old keys have none.
+    `bare`: but for the outermost. `drops`: leave texts with control characters too, as old keys have none. A document
+    in the field `whole` at the top is a leaf of the type WHOLE, whatever is in it.
     """
 
     narrow: bool
@@ -44,6 +47,7 @@ class Reading(NamedTuple):
     checked: bool
     bare: bool
     drops: bool
+    whole: Bytes
 
 
 class _Levels(NamedTuple):
@@ -207,13 +211,24 @@ def _put_name(data: Bytes, name: int, end: int, out: Bytes, at: int) -> int:
     return at + 1
 
 
+@kernel(leaf=True, inlined=True)
+def _is_whole(data: Bytes, kind: int, name: int, end: int, depth: int, reading: Reading) -> bool:
+    """Whether the element is the document that is a leaf."""
+    if depth != 1 or kind != _DOCUMENT or len(reading.whole) == 0 or end - name != len(reading.whole):
+        return False
+    position = 0
+    while position < len(reading.whole) and data[np.uintp(name + position)] == reading.whole[np.uintp(position)]:
+        position += 1
+    return bool(position == len(reading.whole))
+
+
 @kernel(leaf=True)
 def _walk(
     data: Bytes, kind: int, position: int, reading: Reading, levels: _Levels, marks: _Marks, out: Bytes, at: int,
     leaves: Int64s, leaf: int,
 ) -> tuple[int, int]:  # fmt: skip
     """Write the shape of a value; where it ends, or LEFT, and how many leaves there are up to then."""
-    limit, depth, top, begin = len(data), 0, 0, at
+    limit, depth, top, begin, whole = len(data), 0, 0, at, False
     # within so many levels nothing counts as a leaf
     silent = MOST_LEVELS + 1
     at += 1
@@ -221,7 +236,7 @@ def _walk(
         size = value_size(data, kind, position, limit)
         if size < 0 or (kind == _POINTER and reading.checked):
             return LEFT, leaf
-        opened = kind in (_DOCUMENT, _ARRAY, _SCOPED)
+        opened = kind in (_DOCUMENT, _ARRAY, _SCOPED) and not whole
         if opened:
             inner, sort = _opened(data, kind, position, size, reading, depth)
             if inner == LEFT:
@@ -233,7 +248,8 @@ def _walk(
             if not _is_sound(data, kind, position, size, reading.drops, reading.checked):
                 return LEFT, leaf
             inner, sort, counts = position + size, _NAMED, True
-            out[np.uintp(begin)] = _INT32 if kind == _INT64 and reading.narrow and _is_small(data, position) else kind
+            shown = _INT32 if kind == _INT64 and reading.narrow and _is_small(data, position) else kind
+            out[np.uintp(begin)] = WHOLE if whole else shown
         if counts and depth < silent:
             leaves[np.uintp(leaf)] = position
             leaf += 1
@@ -251,6 +267,7 @@ def _walk(
         position = name
         while position < limit and data[np.uintp(position)] != 0:
             position += 1
+        whole = _is_whole(data, kind, name, position, depth, reading)
         begin = at
         levels.elements[depth - 1] = at
         at = _put_name(data, name, position, out, at + 1) if levels.sorts[depth - 1] == _NAMED else at + 1
