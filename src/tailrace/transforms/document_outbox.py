@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from tailrace.columns.logical import LogicalType
+from tailrace.columns.logical import INT64, semantic
 from tailrace.connectors import registry
 from tailrace.errors import ConfigError
 from tailrace.records.layout import RecordLayout, Struct
@@ -30,7 +30,7 @@ _OWN = {
 _EXPANDS, _INVALID = "collection.expand.json.payload", "table.op.invalid.behavior"
 _SHARED = ("route.", "tracing.", _INVALID)
 _IDLE = "collection.op.invalid.behavior"
-_MOMENT = LogicalType("int64", "org.apache.kafka.connect.data.Timestamp", 1, optional=True)
+_MOMENT = semantic(INT64, "io.debezium.time.Timestamp")
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def test_a_payload_is_a_struct_where_it_is_expanded() -> None:
     document = Document(OUTBOX, payload=Document(PAYLOAD, list=[1, 2]))
     (row,) = rows(document, **{"collection.expand.json.payload": "true"})
     value = json.loads(row["value"])
-    assert value["schema"]["type"] == "struct"
+    assert (value["schema"]["type"], value["schema"]["name"]) == ("struct", "io.debezium.data.Json.payload")
     assert value["payload"] == {
         "_id": KEY.value, "name": PAYLOAD["name"], "total": 1.5, "lines": [{"n": 1}, {"n": None}], "none": {},
         "nothing": [], "list": [1, 2],
@@ -108,16 +108,18 @@ def test_fields_have_other_names() -> None:
 def test_fields_are_placed_in_headers_and_beside_the_payload_with_a_version() -> None:
     document = Document(OUTBOX, version=3, note="n", part=2, at=Typed("int64", 1558965515123))
     options = {
-        "collection.fields.additional.placement": "type:header:kind,note:envelope,part:partition",
+        "collection.fields.additional.placement": "type:header:kind,note:envelope,part:partition,at:header",
         "collection.field.event.schema.version": "version",
         "collection.field.event.timestamp": "at",
     }
     (row,) = rows(document, columns="topic,key,value,headers,op,partition,timestamp", **options)
     value = json.loads(row["value"])
     assert value["payload"] == {"payload": TEXT, "note": "n"}
-    assert (value["schema"]["name"], value["schema"]["version"]) == ("p.inventory.customers.Order.Value", 3)
+    assert (value["schema"]["name"], value["schema"]["version"]) == ("io.debezium.data.Order.Json", 3)
     assert (row["partition"], row["timestamp"]) == (2, 1558965515123)
     assert headers(row)["kind"]["payload"] == "Created"
+    moment = {"type": "int64", "optional": False, "name": "io.debezium.time.Timestamp", "version": 1}
+    assert headers(row)["at"] == {"schema": moment, "payload": 1558965515123}
 
 
 def test_an_update_is_left_out_and_told_and_a_delete_vanishes(caplog: pytest.LogCaptureFixture) -> None:

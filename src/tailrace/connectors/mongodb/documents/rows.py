@@ -20,14 +20,15 @@ def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str)
     node = envelope.part(_IMAGE)
     if not isinstance(node, Column) or node.name != _IMAGE:
         raise Refused("The document in the field after was changed by another transform, or there is none")
-    name, manner = (envelope.name or "").removesuffix(".Envelope"), Manner(whole=text)
-    return Varying(shape_column(_IMAGE, manner), partial(_of_shape, name, made, manner))
+    manner = Manner(whole=text)
+    return Varying(shape_column(_IMAGE, manner), partial(_of_shape, node.type.name, made, manner))
 
 
-def _of_shape(name: str, made: Callable[[Struct], Rewritten], manner: Manner, shape: bytes | None) -> Rewritten:
+def _of_shape(name: str | None, made: Callable[[Struct], Rewritten], manner: Manner, shape: bytes | None) -> Rewritten:
     if shape is None:
         raise Refused("An event has no document in the field after")
     tree = tree_of(shape, manner.spread)
     assert isinstance(tree, Branch)
     found = Shaper(manner, Leaves(_IMAGE, manner)).fields(tree, name)
-    return made(struct(found, f"{name}.Value", optional=True))
+    # the struct keeps the name of the text's schema, as Debezium has it
+    return made(struct(found, name, optional=True))

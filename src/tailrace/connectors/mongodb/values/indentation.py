@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from tailrace.buffers import move, readonly
+from tailrace.buffers import readonly
 from tailrace.compiled import kernel
 from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import ConversionError
 
 _QUOTE, _BACKSLASH, _COMMA, _NEWLINE, _SPACE = 34, 92, 44, 10, 32
-_OPEN, _CLOSE, _OPEN_ARRAY, _CLOSE_ARRAY = 123, 125, 91, 93
+_COPIED, _QUOTED, _OPENS, _CLOSES, _PARTS = range(5)
+_ACTIONS = np.zeros(256, np.uint8)
+for _byte, _action in ((_QUOTE, _QUOTED), (_COMMA, _PARTS), (123, _OPENS), (91, _OPENS), (125, _CLOSES), (93, _CLOSES)):
+    _ACTIONS[_byte] = _action
 _MOST = 2**31 - 1
 
 
@@ -36,30 +39,36 @@ def _break(depth: int, out: Bytes, at: int) -> int:
 def _indent(data: Bytes, offsets: npt.NDArray[np.int32], bounds: Int64s, out: Bytes) -> bool:
     """Write the texts into `out`; false where it may not have room for all."""
     at, room = 0, len(out)
-    target, source = out.ctypes.data, data.ctypes.data
     for row in range(len(offsets) - 1):
         depth, position, end = 0, int(offsets[row]), int(offsets[row + 1])
         while position < end:
+            if at + 4 + 2 * depth > room:
+                return False
             byte = data[np.uintp(position)]
-            if byte == _QUOTE:
+            action = _ACTIONS[byte]
+            if action == _COPIED:
+                out[np.uintp(at)] = byte
+                at += 1
+                position += 1
+                continue
+            if action == _QUOTED:
                 behind = _behind_text(data, position)
                 if at + behind - position > room:
                     return False
-                move(target + at, source + position, behind - position)
-                at += behind - position
-                position = behind
+                while position < behind:
+                    out[np.uintp(at)] = data[np.uintp(position)]
+                    at += 1
+                    position += 1
                 continue
-            if at + 4 + 2 * depth > room:
-                return False
-            if byte in (_CLOSE, _CLOSE_ARRAY) and data[np.uintp(position - 1)] not in (_OPEN, _OPEN_ARRAY):
+            if action == _CLOSES and _ACTIONS[data[np.uintp(position - 1)]] != _OPENS:
                 depth -= 1
                 at = _break(depth, out, at)
             out[np.uintp(at)] = byte
             at += 1
-            if byte in (_OPEN, _OPEN_ARRAY) and data[np.uintp(position + 1)] not in (_CLOSE, _CLOSE_ARRAY):
+            if action == _OPENS and _ACTIONS[data[np.uintp(position + 1)]] != _CLOSES:
                 depth += 1
                 at = _break(depth, out, at)
-            elif byte == _COMMA:
+            elif action == _PARTS:
                 at = _break(depth, out, at)
             position += 1
         bounds[row + 1] = at
