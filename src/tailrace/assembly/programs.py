@@ -65,6 +65,29 @@ class Programs:
 
         `index[k, r]` is the row's index for fragments of kind k. Raises ExceedsArrow beyond 2 GiB.
         """
+        kept, table, starts = self._table()
+        offsets = np.zeros(len(program) + 1, np.int32)
+        total = measure(table, starts, program, index, offsets)
+        if total > 2**31 - 1:
+            raise ExceedsArrow("The records of one block exceed 2 GiB; a single row is too large for one record.")
+        data = np.empty(max(total, 1), np.uint8)
+        write(table, starts, program, index, offsets, _address(data))
+        del kept
+        return data[:total], offsets
+
+    def sizes(self, program: npt.NDArray[np.uint16], index: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """How many bytes each of the documents of `run` has; they have less than 2 GiB together."""
+        kept, table, starts = self._table()
+        offsets = np.zeros(len(program) + 1, np.int32)
+        total = measure(table, starts, program, index, offsets)
+        del kept
+        if total > 2**31 - 1:
+            raise ExceedsArrow("The records of one block exceed 2 GiB; a single row is too large for one record.")
+        return np.diff(offsets)
+
+    def _table(self) -> tuple[Bytes, Int64s, Int64s]:
+        """The literals, which have to be kept as long as the table of addresses is used, that table, and where each
+        program begins in it."""
         literals = np.frombuffer(b"".join(part[0] for part in self._parts) + b"\0", np.uint8)
         at = _address(literals)
         places: dict[int, tuple[int, int]] = {id(None): (0, 0)}
@@ -78,14 +101,7 @@ class Programs:
             rows.append((at, len(text), *place, kind))
             at += len(text)
         table = np.ascontiguousarray(np.array(rows, np.int64).reshape(-1, 5).T)
-        starts = np.array([*self._starts, len(self._parts)], np.int64)
-        offsets = np.zeros(len(program) + 1, np.int32)
-        total = measure(table, starts, program, index, offsets)
-        if total > 2**31 - 1:
-            raise ExceedsArrow("The records of one block exceed 2 GiB; a single row is too large for one record.")
-        data = np.empty(max(total, 1), np.uint8)
-        write(table, starts, program, index, offsets, _address(data))
-        return data[:total], offsets
+        return literals, table, np.array([*self._starts, len(self._parts)], np.int64)
 
 
 def _address(array: npt.NDArray[Any]) -> int:

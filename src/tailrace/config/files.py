@@ -24,7 +24,7 @@ from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.errors import ConfigError
 
-_FORMATS = dict.fromkeys(("protobuf", "clientprovided", "connect"), "it is not written")
+_FORMATS = dict.fromkeys(("clientprovided", "connect"), "it is not written")
 
 # So that the error for a file which names one of them says so, and not that it is misspelt.
 SERVER_SINKS = (

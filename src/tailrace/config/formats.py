@@ -17,6 +17,7 @@ KNOWN = Extensions(
         "json-apicurio": "tailrace.formats.json.registry:REGISTRY_JSON",
         "avro": "tailrace.formats.avro:CONFLUENT",
         "avro-apicurio": "tailrace.formats.avro:APICURIO",
+        "protobuf": "tailrace.formats.protobuf:CONFLUENT",
         "cloudevents": "tailrace.formats.cloudevents:CLOUD_EVENTS",
         "simplestring": "tailrace.formats.simple:STRING",
         "bytearray": "tailrace.formats.simple:BYTES",
@@ -38,6 +39,7 @@ _CONNECT = "org.apache.kafka.connect.converters."
 _CLASSES = {
     JSON_CONVERTER: "json",
     "io.confluent.connect.avro.AvroConverter": "avro",
+    "io.confluent.connect.protobuf.ProtobufConverter": "protobuf",
     "io.apicurio.registry.utils.converter.AvroConverter": "avro-apicurio",
     "io.apicurio.registry.utils.converter.ExtJsonConverter": "json-apicurio",
     "io.debezium.converters.BinaryDataConverter": "binary",

@@ -139,7 +139,9 @@ def _parts(
         try:
             one = _made(known, kind, own, methods)
             in_form = getattr(one, "in_form", None)
-            made[name] = one if in_form is None else in_form(str(values.get("event.format") or _TODAY))
+            one = one if in_form is None else in_form(str(values.get("event.format") or _TODAY))
+            with_nulls = getattr(one, "with_nulls", None)
+            made[name] = one if with_nulls is None else with_nulls(values.get("replace.null.with.default", True))
         except ConfigError as error:
             faults.append(f"{start}type = {kind} is not supported: {error.message.rstrip('.')}")
     faults += [f"{name} belongs to no {area[:-1]} that {area} names" for name in options]

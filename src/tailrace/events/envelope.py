@@ -28,6 +28,7 @@ from tailrace.records.layout import (
     RecordLayout,
     Struct,
 )
+from tailrace.records.transform import behind_delete
 from tailrace.values.conversion import ColumnPlan
 
 _MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
@@ -132,15 +133,9 @@ class Envelopes:
             None if tombstone else self.value_layout(kind),
             (*headers, *context(self.settings)),
         )
-        return self._behind_delete(made, kind) if tombstone else made
-
-    def _behind_delete(self, tombstone: RecordLayout, kind: Kind) -> RecordLayout:
-        """The tombstone with what the first transform has put into the headers of its delete: Debezium's two records
-        have their headers in one place."""
-        shared = getattr(next(iter(self.settings.transforms), None), "shared_headers", None)
-        if shared is None:
-            return tombstone
-        return replace(tombstone, headers=shared(self.record(replace(kind, op=ord("d"), before=True))))
+        if not tombstone:
+            return made
+        return behind_delete(made, self.record(replace(kind, op=ord("d"), before=True)), self.settings.transforms)
 
     def key_layout(self, image: str) -> Struct | None:
         """The key of an image; None where the table has none."""

@@ -138,7 +138,7 @@ def folded(node: Node) -> Node:
     value = computed(node, None, np.zeros(1, np.int32), as_shown=True)
     if pa.types.is_temporal(value.type):
         value = untyped(value)
-    return Constant(shown(value[0].as_py()), node.type)
+    return Constant(shown(value[0].as_py(maps_as_pydicts="strict")), node.type)
 
 
 def untyped(values: pa.Array) -> pa.Array:

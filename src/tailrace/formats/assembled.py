@@ -20,6 +20,9 @@ from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
 from tailrace.buffers import binary_array
 from tailrace.records.columns import Columns
 
+Pieces = list[tuple[Fragment | bytes, int]]
+"""Fragments and literals, one after another; with each fragment, what it has a value for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hole:
@@ -70,7 +73,7 @@ class AssembledBlock(ABC):
     def __init__(self, columns: Columns) -> None:
         self._columns = columns
         # what is written for holes
-        self._found: dict[Hashable, Fragment | bytes] = {}
+        self._found: dict[Hashable, Fragment | bytes | Pieces] = {}
 
     def encode(self, documents: Sequence[Assembly | None], of: npt.NDArray[np.int32]) -> pa.Array:
         programs = Programs()
@@ -78,7 +81,7 @@ class AssembledBlock(ABC):
         for place, document in enumerate(documents):
             if document is not None:
                 numbers[place] = programs.begin()
-                self._write(programs, document, partial(_records, of, place))
+                add(programs, self.pieces(document, partial(_records, of, place)))
                 programs.end()
         if (numbers == NO_PROGRAM).all():
             return pa.nulls(len(of), pa.binary())
@@ -90,25 +93,33 @@ class AssembledBlock(ABC):
                 present &= (of != place) | (np.diff(offsets) != document.null_size)
         return binary_array(data, offsets, None if present.all() else present)
 
-    def _write(self, programs: Programs, document: Assembly, records: Callable[[], npt.NDArray[np.int32]]) -> None:
-        programs.literal(document.opening)
+    def pieces(self, document: Assembly, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
+        """A document with its holes filled; `records` are those that have it."""
+        made: Pieces = [(document.opening, 0)]
         for literal, hole in document.steps:
-            programs.literal(literal)
             found = self._found.get(hole.key)
             if found is None:
                 found = self.filled(hole, records)
                 if hole.key is not None:
                     self._found[hole.key] = found
-            if isinstance(found, bytes):
-                programs.literal(found)
-            else:
-                programs.fragment(found, hole.by)
-        programs.literal(document.closing)
+            made.append((literal, 0))
+            made += found if isinstance(found, list) else [(found, hole.by)]
+        made.append((document.closing, 0))
+        return made
 
     @abstractmethod
-    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes:
-        """The fragment of a hole's column, or the literal where all records have one value. `records` are those of the
-        hole's document."""
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
+        """The fragment of a hole's column, or the literal where all records have one value; several of them where one
+        hole has several. `records` are those of the hole's document."""
+
+
+def add(programs: Programs, pieces: Pieces) -> None:
+    """Write pieces to the program that was begun last."""
+    for piece, by in pieces:
+        if isinstance(piece, bytes):
+            programs.literal(piece)
+        else:
+            programs.fragment(piece, by)
 
 
 def _records(of: npt.NDArray[np.int32], place: int) -> npt.NDArray[np.int32]:

@@ -54,6 +54,10 @@ class Refused(Exception):
         self.row = row
 
 
+ANY_TOPIC = "*"
+"""What `Transform.route` gives where the topic depends on a record's values: no topic has this name."""
+
+
 class Transform(Protocol):
     """What one word of a configuration's `transforms` does to records. It is hashable, and pickled to the workers.
 
@@ -62,21 +66,40 @@ class Transform(Protocol):
     `negate`. It raises ConfigError for an option that is unknown or wrong. Equal options have to give equal transforms.
 
     A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
-    `event.format` and gives the transform for that form of events. One whose headers Debezium adds to the record that
-    it is given, and not to a copy, has a method `shared_headers`, which takes the layout of a delete and gives its
-    headers after that: the delete's tombstone has them from the start, where the transform is the first one.
+    `event.format` and gives the transform for that form of events. One that adds headers to the record that it is
+    given, and not to a copy, as some of Debezium's do, has a method `shared`; see behind_delete. One that depends on
+    whether the converter shows nulls as defaults has a method `with_nulls`, which takes that.
     """
 
     def __hash__(self) -> int: ...
 
     def route(self, topic: str) -> str:
-        """The topic that records for `topic` go to, where their layouts do not say otherwise. Tables that share one are
-        read by one task, so that the order of the topic holds. Planner, worker."""
+        """The topic that records for `topic` go to, ANY_TOPIC where values choose it. Tables that share one are read by
+        one task, so that the order of the topic holds. Planner, worker."""
         ...
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         """The record's layout as it is to be, its topic too. Worker. Raises Refused."""
         ...
+
+
+Shared = tuple[RecordLayout, bool]
+"""A delete with the headers that a transform has added to it, and whether the next transform is given the same record,
+and not a copy of it."""
+
+
+def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Iterable[Any]) -> RecordLayout:
+    """The tombstone with what the first transforms have added to the headers of its delete.
+
+    Debezium's two records have their headers in one place, and the delete has passed when the tombstone comes.
+    """
+    for transform in transforms:
+        if not hasattr(transform, "shared"):
+            break
+        delete, goes_on = transform.shared(delete)
+        if not goes_on:
+            break
+    return replace(tombstone, headers=delete.headers)
 
 
 def routed(topic: str, transforms: Iterable[Transform]) -> str:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tailrace.columns.logical import STRING, LogicalType, array
 from tailrace.records.layout import AsWritten, Computed, Constant, Header, ImageColumn, Node, RecordLayout, Struct
+from tailrace.records.transform import Shared
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import as_optional, is_envelope, op_of, with_headers
 
@@ -71,6 +72,10 @@ class ExtractChangedRecordState:
 
     def route(self, topic: str) -> str:
         return topic
+
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
+        return self.rewrite(record), True
 
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         if not is_envelope(record):

@@ -52,7 +52,7 @@ class DocumentEventRouter:
         return self.router.places_times
 
     def route(self, topic: str) -> str:
-        return topic
+        return self.router.route(topic)
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if record.value is None or not is_envelope(record) or op_of(record.value) not in ("c", "r"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from tailrace.columns.logical import ABSENT, LogicalType
@@ -16,10 +16,19 @@ from tailrace.transforms.parts import KEY, VALUE, copied, is_missing, part, requ
 
 @dataclass(frozen=True, slots=True)
 class Flatten:
-    """See tailrace.records.transform.Transform."""
+    """See tailrace.records.transform.Transform.
+
+    `fills` tells that the fields of a struct that is null are shown as their defaults, as the converter shows nulls;
+    other fields that are null have theirs in any case.
+    """
 
     which: str
     delimiter: str
+    fills: bool = True
+
+    def with_nulls(self, filled: bool) -> Flatten:
+        """The transform for a converter that shows nulls as defaults, or leaves them."""
+        return replace(self, fills=filled)
 
     def route(self, topic: str) -> str:
         return topic
@@ -35,6 +44,7 @@ class Flatten:
         return with_part(record, self.which, copied(struct, members, "Flatten"))
 
     def _flat(self, node: Node, prefix: str, optional: bool) -> Iterator[Member]:
+        is_null = isinstance(opened(node), Constant)
         for name, inner in _fields(node):
             path = prefix + name
             kind = inner.type
@@ -43,6 +53,8 @@ class Flatten:
             may_be_null = optional or kind.optional
             if kind.connect == "struct":
                 yield from self._flat(inner, path + self.delimiter, may_be_null)
+            elif is_null and not self.fills:
+                yield Member(path, Constant(None, kind.with_optional(may_be_null)))
             else:
                 yield Member(path, _leaf(inner) if may_be_null == kind.optional else _optional(inner))
 

@@ -80,6 +80,8 @@ def _scalar(value: Any) -> LogicalType:
 
 def together(kinds: list[LogicalType]) -> LogicalType:
     """The one type of several elements. Structs that differ become one, which is not optional. Raises Unclear."""
+    # a null, where nulls count, says nothing of the type that other elements have
+    kinds = [kind for kind in kinds if kind != _NULL] or kinds
     first = kinds[0]
     if all(kind == first for kind in kinds):
         return first

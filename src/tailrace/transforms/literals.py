@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,8 @@ from tailrace.columns.logical import (
     INT64,
     STRING,
     LogicalType,
+    array,
+    mapping,
     semantic,
 )
 from tailrace.records.layout import Constant
@@ -57,23 +59,115 @@ _TEMPORAL: tuple[tuple[re.Pattern[str], LogicalType, Callable[[str], int]], ...]
 
 
 def literal(text: str) -> Constant:
-    """The value that a text stands for: a boolean, a number, a date, a time, a timestamp, or itself.
+    """The value that a text stands for: a boolean, a number, a date, a time, a timestamp, a list, a map, or itself.
 
-    Raises ValueError, in words that follow the text's name, for null, lists and maps.
+    Raises ValueError, in words that follow the text's name, for null, and for lists and maps without one type.
     """
     token = text.strip()
     if token == "null":
         raise ValueError("is null, which is not supported")
+    if token[:1] in ("[", "{"):
+        # what cannot be read as a list or a map is a text, brackets and all
+        try:
+            return _Nested(token).value()
+        except _NotNested:
+            return Constant(text, STRING)
+    return _scalar(token) or _temporal(token) or Constant(text, STRING)
+
+
+def _scalar(token: str) -> Constant | None:
+    """A boolean or a number; None for other words."""
     if token in ("true", "false"):
         return Constant(token == "true", BOOLEAN)
-    for pattern, kind, value in _TEMPORAL:
-        if pattern.fullmatch(token):
-            return Constant(value(token), kind)
-    if _NUMBER.fullmatch(token) and token[0] != ".":
-        return _number(token)
-    if token[:1] in ("[", "{") and token[-1:] in ("]", "}"):
-        raise ValueError("is a list or a map, which is not supported")
-    return Constant(text, STRING)
+    return _number(token) if _NUMBER.fullmatch(token) and token[0] != "." else None
+
+
+def _temporal(token: str) -> Constant | None:
+    """A date, a time or a timestamp; None for other words."""
+    return next((Constant(value(token), kind) for pattern, kind, value in _TEMPORAL if pattern.fullmatch(token)), None)
+
+
+class _NotNested(Exception):
+    """A text that is no list and no map."""
+
+
+class _Nested:
+    """Reads lists and maps whose parts are numbers, booleans, quoted texts, lists and maps. What a quoted text escapes
+    stays as it is written, and what follows the last bracket is not read, as in Kafka Connect."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def value(self) -> Constant:
+        """The next value. Raises _NotNested, and ValueError as `literal` does."""
+        if self._skip("["):
+            values = list(self._parts("]", lambda: (None, self.value())))
+            kind, shown = _alike([value for _, value in values])
+            return Constant(shown, array(kind))
+        if self._skip("{"):
+            pairs = list(self._parts("}", self._pair))
+            kind, shown = _alike([value for _, value in pairs])
+            names = [str(key.value) for key, _ in pairs if key is not None]
+            return Constant(dict(zip(names, shown, strict=True)), mapping(kind))
+        found = _PART.match(self._text, self._at)
+        if found is None:
+            raise _NotNested
+        self._at = found.end()
+        if found["text"] is not None:
+            return _temporal(found["text"]) or Constant(found["text"], STRING)
+        if found["word"] == "null":
+            raise ValueError("has a null in a list or a map, which is not supported")
+        scalar = _scalar(found["word"])
+        if scalar is None:
+            raise _NotNested
+        return scalar
+
+    def _parts(self, end: str, part: Callable[[], tuple[Constant | None, Constant]]) -> Iterator[_Pair]:
+        while not self._skip(end):
+            yield part()
+            if not self._skip(","):
+                if not self._skip(end):
+                    raise _NotNested
+                return
+
+    def _pair(self) -> _Pair:
+        key = self.value()
+        if not self._skip(":"):
+            raise _NotNested
+        if key.type != STRING:
+            raise ValueError("is a map whose keys are no texts, which is not supported")
+        return key, self.value()
+
+    def _skip(self, mark: str) -> bool:
+        while self._text[self._at : self._at + 1].isspace():
+            self._at += 1
+        found = self._text.startswith(mark, self._at)
+        self._at += found
+        return found
+
+
+_Pair = tuple[Constant | None, Constant]
+_PART = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"|(?P<word>[^\s\[\]{},:"]+)')
+_WIDER = (INT8, INT16, INT32, INT64, FLOAT, DOUBLE)
+
+
+def _alike(values: list[Constant]) -> tuple[LogicalType, list[Any]]:
+    """The one type of several values, and what they are in it: of numbers the widest."""
+    kinds = [value.type for value in values]
+    if kinds and all(kind in _WIDER for kind in kinds):
+        widest = max(kinds, key=_WIDER.index)
+        if widest in (FLOAT, DOUBLE):
+            single = widest == FLOAT
+            return widest, [_floating(Decimal(str(value.value)), single) for value in values]
+        return widest, [value.value for value in values]
+    if not kinds or any(kind != kinds[0] for kind in kinds):
+        raise ValueError("is a list or a map whose values have no common type, which is not supported")
+    return kinds[0], [value.value for value in values]
+
+
+def _floating(number: Decimal, single: bool) -> Any:
+    return _single(number) if single else Verbatim(java_number(repr(float(number))))
 
 
 def _number(token: str) -> Constant:
@@ -88,7 +182,7 @@ def _number(token: str) -> Constant:
     if exponent != 0 and abs(number) <= _LARGEST_FLOAT:
         return Constant(_single(number), FLOAT)
     if exponent != 0 and abs(number) <= _LARGEST_DOUBLE:
-        return Constant(Verbatim(java_number(repr(float(number)))), DOUBLE)
+        return Constant(_floating(number, False), DOUBLE)
     kind = LogicalType("bytes", _DATA + "Decimal", 1, (("scale", str(-exponent)),))
     return Constant(base64_text(unscaled_bytes(unscaled(number, -exponent))), kind)
 

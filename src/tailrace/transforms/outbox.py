@@ -16,7 +16,7 @@ from tailrace.config.expressions import compile_groups
 from tailrace.config.naming import substituted
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Header, Leaf, Member, Node, RecordLayout, Struct
-from tailrace.records.transform import LeftOut, Refused, Rewritten, Varying, by_distinct, either
+from tailrace.records.transform import ANY_TOPIC, LeftOut, Refused, Rewritten, Varying, by_distinct, either
 from tailrace.transforms import json_shapes
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import is_envelope, op_of, opened
@@ -151,7 +151,7 @@ class EventRouter:
         return bool(self.timestamp)
 
     def route(self, topic: str) -> str:
-        return topic
+        return ANY_TOPIC
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if record.value is None:

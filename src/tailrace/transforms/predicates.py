@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import BOOLEAN
 from tailrace.config.expressions import Expression, compile_expression
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout, Struct
-from tailrace.records.transform import Rewritten, Transform, Varying, by_distinct
+from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
+from tailrace.records.transform import Rewritten, Shared, Transform, Varying, by_distinct
 
 
 class Predicate(Protocol):
@@ -111,13 +111,15 @@ class Conditional:
             return self._by(record, answer)
         return Varying(answer, partial(self._by, record))
 
-    def shared_headers(self, record: RecordLayout) -> tuple[Header, ...]:
-        """See tailrace.records.transform.Transform."""
-        shared = getattr(self.transform, "shared_headers", None)
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
         answer = self.predicate.of(record)
-        if shared is None or not isinstance(answer, bool) or answer == self.negate:
-            return record.headers
-        return tuple(shared(record))
+        if not isinstance(answer, bool):
+            return record, False
+        if answer == self.negate:
+            return record, True
+        found: Shared = self.transform.shared(record) if hasattr(self.transform, "shared") else (record, False)
+        return found
 
     def _by(self, record: RecordLayout, answer: Any) -> Rewritten:
         return self.transform.rewrite(record) if bool(answer) != self.negate else record

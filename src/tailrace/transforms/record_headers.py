@@ -80,7 +80,9 @@ class DropHeaders:
 def insert_header(options: Mapping[str, str]) -> InsertHeader:
     """The transform with these options."""
     given = Given(options)
-    found = InsertHeader(given.required("header"), given.required("value.literal"))
+    # an empty text is a value
+    text = given.verbatim("value.literal", "") if "value.literal" in options else given.required("value.literal")
+    found = InsertHeader(given.required("header"), text)
     given.done()
     try:
         made = literal(found.text)

@@ -66,11 +66,12 @@ class Step:
 def run(step: Step, kinds: Sequence[LogicalType], null_is_zero: bool, where: str, *inputs: pa.Array) -> pa.Array:
     """The values of a step over its inputs, whose types are `kinds`. Raises Refused; `where` names the option."""
     count = len(inputs[0])
-    columns = [_column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
+    columns = [column(kind, values) for kind, values in zip(kinds, inputs, strict=True)]
     return Run(null_is_zero, where).of(step, columns, np.arange(count))
 
 
-def _column(kind: LogicalType, values: pa.Array) -> pa.Array:
+def column(kind: LogicalType, values: pa.Array) -> pa.Array:
+    """The values of an input as events show them."""
     return texts(kind, values) if kind.connect == "string" else plain(values)
 
 

@@ -5,8 +5,7 @@ Whatever depends on the layout alone (the operation, the topic, whether there is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,78 +14,34 @@ import numpy as np
 from tailrace.columns.logical import BOOLEAN as BOOLEAN_TYPE
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.config.expressions import compile_expression
-from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout, Struct
+from tailrace.records.layout import Computed, Node, RecordLayout
 from tailrace.records.transform import Refused
 from tailrace.transforms import script_run
-from tailrace.transforms.nodes import opened, part_of
-from tailrace.transforms.parts import as_shown
+from tailrace.transforms.nodes import part_of
+from tailrace.transforms.record_terms import (
+    NULL,
+    NUMBERS,
+    OTHER,
+    Block,
+    Headers,
+    HeaderValue,
+    Known,
+    Schema,
+    Term,
+    Terms,
+    Value,
+    kind_of,
+)
 from tailrace.transforms.script_run import BOOLEAN, CALLED, COMPARED, DECIMAL, FLOATING, TEXT, WHOLE, Step
-from tailrace.transforms.script_syntax import GROOVY, JAVASCRIPT, Tree
-
-OTHER, NULL = "other", "null"
-_NUMBERS = (WHOLE, FLOATING, DECIMAL)
-_KINDS = {
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), WHOLE),
-    **dict.fromkeys(("float", "double"), FLOATING),
-    "boolean": BOOLEAN,
-    "string": TEXT,
-}
-_DECIMAL, _VARIABLE = "org.apache.kafka.connect.data.Decimal", "io.debezium.data.VariableScaleDecimal"
+from tailrace.transforms.script_syntax import JAVASCRIPT, Tree
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A value that all records of the layout have."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A value that differs from record to record."""
-
-    step: Step
-    nullable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A struct of the record."""
-
-    node: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """The schema of a part of the record; with a name, the field of that schema."""
-
-    type: LogicalType
-    field: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Headers:
-    """The record's headers."""
-
-    found: tuple[Header, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderValue:
-    """One of them."""
-
-    node: Node
-
-
-Term = Known | Value | Block | Schema | Headers | HeaderValue
-
-
-class Meaning:
-    """A condition over the records of a layout; `where` names its option in messages."""
+class Meaning(Terms):
+    """A condition in Groovy or JavaScript over the records of a layout; `where` names its option in messages."""
 
     def __init__(self, record: RecordLayout, language: str, where: str) -> None:
-        self._record, self._language, self._where = record, language, where
-        self._inputs: list[Node] = []
+        super().__init__(record, where)
+        self._language = language
 
     def boolean(self, tree: Tree) -> bool | Computed:
         """The condition's answer. Raises Refused."""
@@ -95,7 +50,7 @@ class Meaning:
             return found.value
         if not isinstance(found, Value) or found.step.of != BOOLEAN:
             raise Refused(f"{self._where} gives no boolean")
-        return self._computed(Step("result", BOOLEAN, "the result", (found.step,), at=tree.at), BOOLEAN_TYPE)
+        return self.computed(Step("result", BOOLEAN, "the result", (found.step,), at=tree.at), BOOLEAN_TYPE)
 
     def text(self, tree: Tree) -> str | Computed | None:
         """The text that an expression gives, None for null. Raises Refused."""
@@ -104,16 +59,10 @@ class Meaning:
             return found.value
         if not isinstance(found, Value) or found.step.of not in (TEXT, NULL):
             raise Refused(f"{self._where} gives no text")
-        return self._computed(found.step, STRING.with_optional(True))
+        return self.computed(found.step, STRING.with_optional(True))
 
-    def _computed(self, step: Step, kind: LogicalType) -> Computed:
-        kinds = tuple(node.type for node in self._inputs)
-        zero = self._language == JAVASCRIPT
-        function = partial(script_run.run, step, kinds, zero, self._where)
-        return Computed(tuple(map(as_shown, self._inputs)), function, kind)
-
-    def _refuse(self, what: str, tree: Tree) -> Refused:
-        return Refused(f"{self._where} {what} at character {tree.at + 1}")
+    def _function(self, step: Step, kinds: tuple[LogicalType, ...]) -> Callable[..., Any]:
+        return partial(script_run.run, step, kinds, self._language == JAVASCRIPT, self._where)
 
     # --- parts of the record -------------------------------------------------------------------------------------
 
@@ -142,34 +91,18 @@ class Meaning:
     def _variable(self, name: str) -> Term:
         record = self._record
         if name == "topic":
-            return Known(record.topic) if isinstance(record.topic, str) else self._of(record.topic)
+            return Known(record.topic) if isinstance(record.topic, str) else self.of(record.topic)
         if name in ("header", "headers"):
             return Headers(record.headers)
         node = record.key if name.startswith("key") else record.value
         if node is None:
             return Known(None)
-        return Schema(node.type) if name.endswith("Schema") else self._of(node)
-
-    def _of(self, node: Node) -> Term:
-        """A part of the record."""
-        node = opened(node)
-        kind = node.type
-        if isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool | int)):
-            return Known(node.value)
-        if isinstance(node, Constant) and kind.connect == "string":
-            return Known(node.value)
-        if isinstance(node, Struct) or (kind.connect == "struct" and kind.name != _VARIABLE):
-            return Block(node)
-        place = next((at for at, known in enumerate(self._inputs) if known is node), len(self._inputs))
-        if place == len(self._inputs):
-            self._inputs.append(node)
-        of = DECIMAL if kind.name == _DECIMAL else _KINDS.get(kind.connect, OTHER)
-        return Value(Step("input", of, literal=place), kind.optional)
+        return Schema(node.type) if name.endswith("Schema") else self.of(node)
 
     def _constant(self, tree: Tree) -> Any:
         found = self._term(tree)
         if not isinstance(found, Known):
-            raise self._refuse("needs a constant", tree)
+            raise self.refuse("needs a constant", tree)
         return found.value
 
     def _member(self, tree: Tree) -> Term:
@@ -177,30 +110,25 @@ class Meaning:
         if isinstance(target, Known) and target.value is None:
             if tree.kind.startswith("safe"):
                 return target
-            raise self._refuse(f"takes {name} of null", tree)
+            raise self.refuse(f"takes {name} of null", tree)
         match target:
             case Block():
                 return self._part(target.node, name, tree)
             case Headers():
-                return self._header(target, name)
+                return self.header(target, name)
             case HeaderValue() if name == "value":
-                return self._of(target.node)
+                return self.of(target.node)
             case HeaderValue() | Schema() if name in ("schema", "name", "version"):
                 return self._of_schema(target, name, (), tree)
             case Value() if name == "length" and target.step.of == TEXT:
                 return self._made("call", WHOLE, name, (target,), tree, ())
-        raise self._refuse(f"does not understand {name}", tree)
+        raise self.refuse(f"does not understand {name}", tree)
 
     def _part(self, node: Node, name: Any, tree: Tree) -> Term:
         found = part_of(node, name) if isinstance(name, str) else None
         if found is None:
-            raise self._refuse(f"finds no field {name}", tree)
-        return self._of(found)
-
-    @staticmethod
-    def _header(headers: Headers, name: Any) -> Term:
-        found = [header.node for header in headers.found if header.name == name]
-        return HeaderValue(found[-1]) if found else Known(None)
+            raise self.refuse(f"finds no field {name}", tree)
+        return self.of(found)
 
     # --- methods -------------------------------------------------------------------------------------------------
 
@@ -209,7 +137,7 @@ class Meaning:
         if not isinstance(asked, Value) or not asked.nullable:
             return found
         null = self._made("null", BOOLEAN, "==", (asked,), tree)
-        return self._made("choice", _of(found), "?:", (null, Known(otherwise), found), tree)
+        return self._made("choice", kind_of(found), "?:", (null, Known(otherwise), found), tree)
 
     def _call(self, tree: Tree) -> Term:
         target = self._term(tree.parts[0])
@@ -222,10 +150,10 @@ class Meaning:
         if isinstance(target, Known) and target.value is None:
             if tree.kind.startswith("safe"):
                 return target
-            raise self._refuse(f"uses {name} of null", tree)
+            raise self.refuse(f"uses {name} of null", tree)
         if name in ("contains", "includes") and isinstance(target, Known) and isinstance(target.value, list):
             return self._among(self._term(tree.parts[1]), target.value, tree)
-        if name == "equals" and _of(target) == TEXT:
+        if name == "equals" and kind_of(target) == TEXT:
             return self._equal(target, self._term(tree.parts[1]), tree)
         arguments = tuple(self._constant(part) for part in tree.parts[1:])
         match target:
@@ -236,22 +164,22 @@ class Meaning:
             case Headers() if name == "containsKey":
                 return Known(any(header.name == arguments[0] for header in target.found))
             case Headers() if name == "get":
-                return self._header(target, arguments[0])
+                return self.header(target, arguments[0])
             case HeaderValue() if name == "value":
-                return self._of(target.node)
+                return self.of(target.node)
             case HeaderValue() | Schema():
                 return self._of_schema(target, name, arguments, tree)
             case Known() if name == "size" and isinstance(target.value, list):
                 return Known(len(target.value))
             case Known() | Value():
                 return self._of_text(target, name, arguments, tree)
-        raise self._refuse(f"does not understand {name}", tree)
+        raise self.refuse(f"does not understand {name}", tree)
 
     def _of_schema(self, target: HeaderValue | Schema, name: str, arguments: tuple[Any, ...], tree: Tree) -> Term:
         if isinstance(target, HeaderValue):
             if name == "schema":
                 return Schema(target.node.type)
-            raise self._refuse(f"does not understand {name}", tree)
+            raise self.refuse(f"does not understand {name}", tree)
         match name:
             case "field" if not target.field:
                 found = next((field for field in target.type.fields if field.name == arguments[0]), None)
@@ -266,20 +194,20 @@ class Meaning:
                 return Known(target.type.version)
             case "isOptional" if not target.field:
                 return Known(target.type.optional)
-        raise self._refuse(f"does not understand {name}", tree)
+        raise self.refuse(f"does not understand {name}", tree)
 
     def _of_text(self, target: Known | Value, name: str, arguments: tuple[Any, ...], tree: Tree) -> Term:
-        if name == "toString" and _of(target) in (TEXT, WHOLE, BOOLEAN):
-            return target if _of(target) == TEXT else self._made("join", TEXT, name, (target,), tree)
+        if name == "toString" and kind_of(target) in (TEXT, WHOLE, BOOLEAN):
+            return target if kind_of(target) == TEXT else self._made("join", TEXT, name, (target,), tree)
         name = {"includes": "contains", "size": "length"}.get(name, name)
         wanted = int if name == "substring" else str
-        if _of(target) != TEXT or name not in CALLED or not all(isinstance(one, wanted) for one in arguments):
-            raise self._refuse(f"does not understand {name}", tree)
+        if kind_of(target) != TEXT or name not in CALLED or not all(isinstance(one, wanted) for one in arguments):
+            raise self.refuse(f"does not understand {name}", tree)
         if name == "matches":
             try:
                 compile_expression(arguments[0], ignore_case=False)
             except ValueError:
-                raise self._refuse("has no regular expression", tree) from None
+                raise self.refuse("has no regular expression", tree) from None
         if name == "length":
             of = WHOLE
         else:
@@ -295,16 +223,16 @@ class Meaning:
         left, right = self._term(first), self._term(second)
         if sign == "in":
             if not isinstance(right, Known) or not isinstance(right.value, list):
-                raise self._refuse("understands in before a list alone", tree)
+                raise self.refuse("understands in before a list alone", tree)
             return self._among(left, right.value, tree)
         if sign == "==~":
             if not isinstance(right, Known) or not isinstance(right.value, str):
-                raise self._refuse("needs a constant", tree)
+                raise self.refuse("needs a constant", tree)
             # null matches nothing
             text = self._column(left, tree)
             return (
                 Known(False)
-                if _of(text) == NULL
+                if kind_of(text) == NULL
                 else self._unless_null(text, self._of_text(text, "matches", (right.value,), tree), False, tree)
             )
         if sign == "==":
@@ -314,21 +242,21 @@ class Meaning:
             return self._made("not", BOOLEAN, "!", (found,), tree)
         if sign in COMPARED:
             pair = self._column(left, tree), self._column(right, tree)
-            if not _alike(*map(_of, pair)) or BOOLEAN in map(_of, pair):
-                raise self._refuse(f"compares what has no order by {sign}", tree)
+            if not _alike(*map(kind_of, pair)) or BOOLEAN in map(kind_of, pair):
+                raise self.refuse(f"compares what has no order by {sign}", tree)
             return self._made("compare", BOOLEAN, sign, pair, tree)
-        if sign == "+" and TEXT in (_of(left), _of(right)):
+        if sign == "+" and TEXT in (kind_of(left), kind_of(right)):
             pair = self._column(left, tree), self._column(right, tree)
-            if any(_of(one) in (FLOATING, OTHER) and self._language == JAVASCRIPT for one in pair):
-                raise self._refuse("joins a number with a fraction to a text", tree)
+            if any(kind_of(one) in (FLOATING, OTHER) and self._language == JAVASCRIPT for one in pair):
+                raise self.refuse("joins a number with a fraction to a text", tree)
             return self._made("join", TEXT, sign, pair, tree)
         return self._count(sign, left, right, tree)
 
     def _count(self, sign: str, left: Term, right: Term, tree: Tree) -> Term:
         pair = self._column(left, tree), self._column(right, tree)
-        kinds = [_of(one) for one in pair]
-        if not set(kinds) <= {*_NUMBERS, NULL}:
-            raise self._refuse(f"counts with what is no number by {sign}", tree)
+        kinds = [kind_of(one) for one in pair]
+        if not set(kinds) <= {*NUMBERS, NULL}:
+            raise self.refuse(f"counts with what is no number by {sign}", tree)
         of = next((kind for kind in (FLOATING, DECIMAL) if kind in kinds), WHOLE)
         return self._made("count", of, sign, pair, tree)
 
@@ -348,9 +276,9 @@ class Meaning:
         if isinstance(first, Known):
             return self._term(yes if _truth(first.value) else no)
         pair = self._guarded(yes, NULL), self._guarded(no, NULL)
-        kinds = {_of(one) for one in pair} - {NULL}
+        kinds = {kind_of(one) for one in pair} - {NULL}
         if len(kinds) > 1 or OTHER in kinds:
-            raise self._refuse("gives values of two kinds", tree)
+            raise self.refuse("gives values of two kinds", tree)
         return self._made("choice", next(iter(kinds), NULL), "?:", (first, *pair), tree)
 
     def _guarded(self, tree: Tree, of: str) -> Known | Value:
@@ -370,12 +298,15 @@ class Meaning:
     def _column(self, term: Term, tree: Tree) -> Known | Value:
         if isinstance(term, Known | Value) and not (isinstance(term, Known) and isinstance(term.value, list)):
             return term
-        raise self._refuse("uses a whole part of the record as a value", tree)
+        raise self.refuse("uses a whole part of the record as a value", tree)
 
     def _among(self, left: Term, items: list[Any], tree: Tree) -> Term:
         found = self._column(left, tree)
-        if any(item is None or not _alike(_of(Known(item)), _of(found)) for item in items) or _of(found) == DECIMAL:
-            raise self._refuse("looks for a value in a list of others", tree)
+        if (
+            any(item is None or not _alike(kind_of(Known(item)), kind_of(found)) for item in items)
+            or kind_of(found) == DECIMAL
+        ):
+            raise self.refuse("looks for a value in a list of others", tree)
         if isinstance(found, Known):
             return Known(found.value in items)
         return self._made("among", BOOLEAN, "in", (found,), tree, items)
@@ -389,9 +320,9 @@ class Meaning:
                     return Known(False)
                 return self._made("null", BOOLEAN, "==", (other,), tree)
         pair = self._column(left, tree), self._column(right, tree)
-        kinds = [_of(one) for one in pair]
+        kinds = [kind_of(one) for one in pair]
         if not _alike(*kinds) or OTHER in kinds:
-            raise self._refuse("compares values of two kinds", tree)
+            raise self.refuse("compares values of two kinds", tree)
         return self._made("equal", BOOLEAN, "==", pair, tree)
 
     def _made(
@@ -401,9 +332,9 @@ class Meaning:
         steps = []
         for part in parts:
             assert isinstance(part, Known | Value)
-            steps.append(Step("literal", _of(part), literal=part.value) if isinstance(part, Known) else part.step)
+            steps.append(Step("literal", kind_of(part), literal=part.value) if isinstance(part, Known) else part.step)
         if any(step.of == OTHER for step in steps) and kind != "null":
-            raise self._refuse(f"does not understand {name} of such a value", tree)
+            raise self.refuse(f"does not understand {name} of such a value", tree)
         step = Step(kind, of, name, tuple(steps), literal, tree.at)
         if all(isinstance(part, Known) for part in parts):
             run = script_run.Run(self._language == JAVASCRIPT, self._where)
@@ -411,29 +342,8 @@ class Meaning:
         return Value(step)
 
 
-def _of(term: Term) -> str:
-    """What the values of a term are."""
-    if isinstance(term, Value):
-        return term.step.of
-    value = term.value if isinstance(term, Known) else ...
-    match value:
-        case None:
-            return NULL
-        case bool():
-            return BOOLEAN
-        case int():
-            return WHOLE
-        case float():
-            return FLOATING
-        case Decimal():
-            return DECIMAL
-        case str():
-            return TEXT
-    return OTHER
-
-
 def _alike(left: str, right: str) -> bool:
-    return NULL in (left, right) or left == right or (left in _NUMBERS and right in _NUMBERS)
+    return NULL in (left, right) or left == right or (left in NUMBERS and right in NUMBERS)
 
 
 def _truth(value: Any) -> bool:
@@ -442,12 +352,3 @@ def _truth(value: Any) -> bool:
 
 def _as_boolean(value: Value) -> Value:
     return value if value.step.of == BOOLEAN else Value(Step("truth", BOOLEAN, "&&", (value.step,)))
-
-
-LANGUAGES = {
-    "jsr223.groovy": GROOVY,
-    "groovy": GROOVY,
-    "jsr223.graal.js": JAVASCRIPT,
-    "graal.js": JAVASCRIPT,
-}
-"""The words of the option `language`."""

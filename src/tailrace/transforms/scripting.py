@@ -1,4 +1,4 @@
-"""Filter and ContentBasedRouter: records kept, and topics chosen, by a condition in Groovy or JavaScript."""
+"""Filter and ContentBasedRouter: records kept, and topics chosen, by a condition in Groovy, JavaScript or SQL."""
 
 from __future__ import annotations
 
@@ -13,12 +13,24 @@ from tailrace.columns.logical import STRING
 from tailrace.config.expressions import compile_expression
 from tailrace.errors import ConfigError
 from tailrace.records.layout import Computed, Constant, RecordLayout
-from tailrace.records.transform import Rewritten, Transform, Varying, kept
+from tailrace.records.transform import ANY_TOPIC, Rewritten, Transform, Varying, kept
 from tailrace.transforms.given import Given
 from tailrace.transforms.predicates import Conditional, TopicNameMatches, is_null
-from tailrace.transforms.script_syntax import NotUnderstood, Tree, parse
-from tailrace.transforms.script_terms import LANGUAGES, Meaning
+from tailrace.transforms.script_syntax import GROOVY, JAVASCRIPT, NotUnderstood, Tree, parse
+from tailrace.transforms.script_terms import Meaning
+from tailrace.transforms.sql_syntax import parse_sql
+from tailrace.transforms.sql_terms import SqlMeaning
 
+_SQL = "sql"
+_LANGUAGES = {
+    "jsr223.groovy": GROOVY,
+    "groovy": GROOVY,
+    "jsr223.graal.js": JAVASCRIPT,
+    "graal.js": JAVASCRIPT,
+    "sql": _SQL,
+    "spark.sql": _SQL,
+}
+"""The words of the option `language`."""
 _KEEP, _DROP, _EVALUATE = "keep", "drop", "evaluate"
 
 
@@ -35,8 +47,10 @@ class Script:
     where: str
     nulls: str
 
-    def meaning(self, record: RecordLayout) -> Meaning:
+    def meaning(self, record: RecordLayout) -> Meaning | SqlMeaning:
         """The condition over records of this layout."""
+        if self.language == _SQL:
+            return SqlMeaning(record, self.where)
         return Meaning(record, self.language, self.where)
 
 
@@ -66,7 +80,7 @@ class ContentBasedRouter:
     script: Script
 
     def route(self, topic: str) -> str:
-        return topic
+        return ANY_TOPIC
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         return _by_null(self.script, record, self._routed)
@@ -103,13 +117,13 @@ def _chosen(
 
 def _script(given: Given, option: str, name: str) -> Script:
     word = given.required("language")
-    if word.lower() not in LANGUAGES:
-        known = "jsr223.groovy and jsr223.graal.js"
+    if word.lower() not in _LANGUAGES:
+        known = "jsr223.groovy, jsr223.graal.js and spark.sql"
         raise ConfigError(f"language = {word} is not supported: conditions are in {known}.")
-    language = LANGUAGES[word.lower()]
+    language = _LANGUAGES[word.lower()]
     text = given.required(option)
     try:
-        tree = parse(text, language)
+        tree = parse_sql(text) if language == _SQL else parse(text, language)
     except NotUnderstood as fault:
         raise ConfigError(f"{option}: {fault}.") from None
     nulls = given.word("null.handling.mode", _KEEP, (_KEEP, _DROP, _EVALUATE))

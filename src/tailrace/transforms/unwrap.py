@@ -22,7 +22,7 @@ from tailrace.records.layout import (
     RecordLayout,
     Struct,
 )
-from tailrace.records.transform import Refused, Rewritten, Varying
+from tailrace.records.transform import ANY_TOPIC, Refused, Rewritten, Shared, Varying
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import as_optional, at, is_envelope, op_of, with_defaults, with_headers
 
@@ -119,7 +119,7 @@ class ExtractNewRecordState:
         return replace(self, deletes="drop" if older else "null", keeps_tombstones=older and self.keeps_tombstones)
 
     def route(self, topic: str) -> str:
-        return topic
+        return ANY_TOPIC if self.route_by else topic
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         if record.value is None:
@@ -131,19 +131,19 @@ class ExtractNewRecordState:
         op = op_of(envelope)
         if op == "t":
             return None
-        record = replace(record, headers=self.shared_headers(record))
+        record, _ = self.shared(record)
         row = envelope.part("before" if op == "d" else "after")
         if row is None:
             raise Refused(f"ExtractNewRecordState finds no field {'before' if op == 'd' else 'after'}")
         return self._deleted(record, envelope, row) if op == "d" else self._changed(record, envelope, row)
 
-    def shared_headers(self, record: RecordLayout) -> tuple[Header, ...]:
-        """The record's headers with those that are added; a tombstone begins with those of its delete."""
+    def shared(self, record: RecordLayout) -> Shared:
+        """See records.transform.behind_delete."""
         if not is_envelope(record):
-            return record.headers
+            return record, True
         assert isinstance(record.value, Struct)
         added = ((reference.name, reference.of(record.value)) for reference in self.headers)
-        return (*record.headers, *(Header(name, node) for name, node in added if node is not None))
+        return with_headers(record, *(Header(name, node) for name, node in added if node is not None)), False
 
     def _tombstone(self, record: RecordLayout) -> RecordLayout | None:
         if not self.keeps_tombstones:

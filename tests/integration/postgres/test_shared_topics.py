@@ -93,6 +93,41 @@ def test_rows_that_move_between_partitions_stay_in_their_shared_topic(
     assert max(tasks) == 1 if order == "topic" else max(tasks) > 1
 
 
+@pytest.mark.parametrize(
+    "transform",
+    [
+        {"type": "ContentBasedRouter", "language": "jsr223.groovy", "topic.expression": "'t-' + value.after.kind"},
+        {"type": "ExtractNewRecordState", "route.by.field": "kind"},
+        {"type": "io.debezium.transforms.outbox.EventRouter", "route.by.field": "kind"},
+    ],
+    ids=["ContentBasedRouter", "ExtractNewRecordState", "EventRouter"],
+)
+def test_records_that_values_send_to_one_topic_stay_in_order(
+    database: Database, query: Any, monkeypatch: pytest.MonkeyPatch, transform: dict[str, str]
+) -> None:
+    monkeypatch.setattr(segments, "SMALL_BATCH_ROWS", 1)
+    columns = "id int primary key, kind text, aggregateid text, payload text"
+    database.execute(f"create table one ({columns})", f"create table two ({columns})")
+    options = {f"transforms.t.{name}": text for name, text in transform.items()}
+    plain = {"snapshot.mode": "no_data", "key.converter.schemas.enable": "false"}
+    one = query(**plain, **options, transforms="t", **{"value.converter.schemas.enable": "false"})
+    tasks_rows(one)
+    for number in range(20):
+        table = ("one", "two")[number % 2]
+        database.execute(f"insert into {table} values ({number}, 'x', '', '{number}')")
+    target, is_read, found = database.flushed(), False, []
+    topics: dict[str, list[int]] = {}
+    while found or not is_read:
+        is_read = has_read(one.planner, target)
+        found = tasks_rows(one)
+        for rows in reversed(found):
+            for row in rows:
+                topics.setdefault(row["topic"], []).append(row["position"])
+    (positions,) = topics.values()
+    assert len(positions) == 20
+    assert positions == sorted(positions)
+
+
 def test_a_truncate_of_several_tables_stands_between_their_changes(database: Database, query: Any) -> None:
     partitions(database, 2)
     one = query(**ROUTED, **{"skipped.operations": "none"})

@@ -82,7 +82,7 @@ def test_all_faults_come_in_one_message() -> None:
         ("heartbeat.interval.ms", "-1", "must be at least 0"),
         ("post.processors", "reselector", "is not supported: there are no post-processors"),
         ("transforms", "unwrap", "transforms.unwrap.type is missing"),
-        ("key.converter", "io.confluent.connect.protobuf.ProtobufConverter", "keys are written by"),
+        ("key.converter", "io.apicurio.registry.utils.converter.ProtobufConverter", "keys are written by"),
         ("slot.name", "Not-Legal", "lower-case letters"),
         ("database.port", "70000", "must lie between 1 and 65535"),
         ("skipped.operations", "c,x", "knows c, u, d, t and none, not x"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailrace.config import files
+from tailrace.config.formats import Format, part_format
 from tailrace.config.properties import parse_properties
 from tailrace.config.secrets import resolve
 from tailrace.connectors import registry
@@ -320,10 +321,17 @@ def test_a_plain_connector_may_name_a_sink_beside_its_options(tmp_path: Path) ->
     assert run.checkpoint == Path("/c")
 
 
+def test_protobuf_of_a_server_is_confluents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "x")
+    registry_of = "debezium.format.value=protobuf\ndebezium.format.value.schema.registry.url=http://r\n"
+    run = registry.read(write(tmp_path, "application.properties", f"{SERVER}{registry_of}"))
+    assert part_format(run.source, "value") == Format("protobuf", "value", (("schema.registry.url", "http://r"),))
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ("debezium.format.value=protobuf", "debezium.format.value = protobuf is not supported"),
+        ("debezium.format.value=clientprovided", "debezium.format.value = clientprovided is not supported"),
         ("debezium.format.value=yaml", "is not a format"),
         ("debezium.transforms=unwrap", "transforms.unwrap.type is missing"),
         ("debezium.predicates=p", "predicates.p.type is missing"),

@@ -44,7 +44,7 @@ def faults(*steps: Mapping[str, str], predicates: Mapping[str, Mapping[str, str]
 
 def settings(options: Mapping[str, Any], **more: Any) -> EventSettings:
     """Settings with these transforms, as they come to a worker."""
-    found = transforms(options)
+    found = transforms({"replace.null.with.default": more.get("replace_null_with_default", True), **options})
     assert not found.faults
     shown = {"key_schemas_enable": False, "value_schemas_enable": False, "header_schemas_enable": False}
     chosen = event_settings(

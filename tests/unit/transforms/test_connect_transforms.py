@@ -124,6 +124,15 @@ def test_headers_are_inserted_moved_and_dropped() -> None:
         ("03:04:05.006Z", "int32", 11_045_006),
         ("2020-01-02T03:04:05.678Z", "int64", 1_577_934_245_678),
         ("12 apples", "string", "12 apples"),
+        ("", "string", ""),
+        ("[1, 300]", "array", [1, 300]),
+        ("[1,1.5]", "array", [1.0, 1.5]),
+        ('["a",]', "array", ["a"]),
+        ("[1,,2]", "string", "[1,,2]"),
+        ("[a,b]", "string", "[a,b]"),
+        ('["2020-01-02"]', "array", [18_263]),
+        ('{"a":1,"b":300}', "map", {"a": 1, "b": 300}),
+        ('{"a":{"b":[true]}}', "map", {"a": {"b": [True]}}),
     ],
 )
 def test_a_literal_has_the_type_that_connect_finds(text: str, kind: str, value: Any) -> None:
@@ -145,6 +154,14 @@ def test_structs_are_flattened() -> None:
 def test_a_null_that_has_a_default_is_flat_as_its_default() -> None:
     (found,) = rows(of("Flatten$Value"), schema=GOODS, changes=ROWS[:1])
     assert (found["value"]["before.note"], found["value"]["after.note"]) == ("none", "x")
+
+
+def test_a_struct_that_is_null_is_flat_as_nulls_where_the_converter_leaves_them() -> None:
+    """As Kafka Connect 2.8, 3.6 and 4.3 do: a null beside other fields has its default all the same."""
+    changes: tuple[Change, ...] = (("c", None, ["1", "A", None, None, None, None, None]),)
+    (found,) = rows(of("Flatten$Value"), schema=GOODS, changes=changes, replace_null_with_default=False)
+    assert (found["value"]["before.note"], found["value"]["after.note"]) == (None, "none")
+    assert found["value"]["before.id"] is None
 
 
 def test_parts_are_hoisted_and_schemas_are_named() -> None:
@@ -273,7 +290,9 @@ def test_other_records_pass_through_chains_too() -> None:
         (of("InsertField$Value"), "It inserts no field"),
         (of("InsertField$Value", offset_field="o"), "offset.field is for sink connectors alone"),
         (of("InsertField$Value", static_field="o!"), "static.field must have a value"),
-        (of("InsertHeader", header="h", value_literal="[1,2]"), "value.literal is a list or a map"),
+        (of("InsertHeader", header="h", value_literal='[1,"a"]'), "value.literal is a list or a map whose values have"),
+        (of("InsertHeader", header="h", value_literal="{1:2}"), "value.literal is a map whose keys are no texts"),
+        (of("InsertHeader", header="h", value_literal="[null]"), "value.literal has a null in a list"),
         (of("InsertHeader", header="h", value_literal="null"), "value.literal is null"),
         (of("HeaderFrom$Key", fields="a", headers="b,c", operation="copy"), "must have the same number of names"),
         (of("HeaderFrom$Key", fields="a", headers="b"), "It needs the option operation"),

@@ -53,7 +53,8 @@ def values_fragment(values: pa.Array) -> Fragment:
     if pa.types.is_decimal(values.type) and 0 <= values.type.scale <= _MOST_PLACES:
         numbers = ColumnPlan(0, "", "", BYTES, fixed(values.type.scale, values.type.precision), b"null", b"null")
         return column_fragment(numbers, values.cast(pa.string()), None)[0]
-    return strings_fragment([dumps(shown(value)).encode() for value in values.to_pylist()])
+    # the keys of maps are texts
+    return strings_fragment([dumps(shown(value)).encode() for value in values.to_pylist(maps_as_pydicts="strict")])
 
 
 def _doubles(values: pa.Array) -> Fragment:

@@ -6,12 +6,13 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tailrace.errors import ConfigError, RegistryError
 from tailrace.formats.registry import apicurio, confluent
 from tailrace.formats.registry.base import Client, Unanswered
 from tailrace.formats.registry.options import Access, Registry
+from tailrace.formats.registry.proto_shape import proto_shape
 from tailrace.formats.registry.shape import shape
 
 _TRIES, _WAIT = 3, 0.3
@@ -21,12 +22,13 @@ _known: dict[tuple[Registry, str, str], int] = {}
 _clients: dict[tuple[str, Access], Client] = {}
 
 
-def prefix(registry: Registry, topic: str, schema: str, record: str | None) -> bytes:
+def prefix(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> bytes:
     """What stands before the bytes of records of this schema: a zero byte and the schema's id.
 
-    `record` is the schema's full name, None where it is no record. Raises RegistryError where there is no id to be had.
+    `record` is the schema's full name, None where it is no record; `kind` is what the registry calls the language of
+    schemas. Raises RegistryError where there is no id to be had.
     """
-    number = schema_id(registry, topic, schema, record)
+    number = schema_id(registry, topic, schema, record, kind)
     return struct.pack(">bi" if registry.width == 4 else ">bq", 0, number)
 
 
@@ -65,7 +67,7 @@ def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
     if not registry.latest:
         return _answer(lambda: client.find(registry, subject, schema, kind), registry)
     number, text = _answer(lambda: client.latest(registry, subject), registry)
-    if not same(text, schema):
+    if not same(text, schema, kind):
         raise RegistryError(
             f"The latest schema of the subject {subject} has other fields than the records.",
             "Register the schema that the records have, or let the converter do it.",
@@ -73,9 +75,10 @@ def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
     return number
 
 
-def same(one: str, other: str) -> bool:
+def same(one: str, other: str, kind: str) -> bool:
     """Whether bytes by one schema are bytes by the other: they have the same types and fields in the same order."""
-    return bool(shape(one) == shape(other))
+    found: Callable[[str], Any] = proto_shape if kind == "PROTOBUF" else shape
+    return bool(found(one) == found(other))
 
 
 def _answer(ask: Callable[[], _Found], registry: Registry) -> _Found:

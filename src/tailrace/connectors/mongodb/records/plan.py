@@ -14,7 +14,7 @@ from tailrace.events import names
 from tailrace.events.headers import context
 from tailrace.events.table_plan import AnyPlan, compiled_record
 from tailrace.records.layout import RecordLayout
-from tailrace.records.transform import LeftOut, rewritten
+from tailrace.records.transform import LeftOut, behind_delete, rewritten
 
 TOMBSTONE = 0
 
@@ -46,7 +46,8 @@ class CollectionPlan:
         op = "tombstone" if code == TOMBSTONE else chr(code)
         value = None if code == TOMBSTONE else value_layout(self.namespace, self.settings, op)
         topic, key = names.own_topic(events, table_id(self.namespace)), key_layout(self.namespace, self.settings)
-        return RecordLayout(op, topic, key, value, context(events))
+        made = RecordLayout(op, topic, key, value, context(events))
+        return behind_delete(made, self._record(ord("d")), events.transforms) if code == TOMBSTONE else made
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,133 @@
+"""What binary encodings share: their blocks, which ask each encoding only for pieces of values. Worker."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.assembly.programs import Fragment, Programs
+from tailrace.buffers import binary_array, text_buffers
+from tailrace.formats.arrow import computed, image_values, read_json
+from tailrace.formats.assembled import AssembledBlock, Hole, Pieces
+from tailrace.formats.json.pieces import spread
+from tailrace.formats.leaves import takes_arrow
+from tailrace.records.columns import Same, Written
+from tailrace.records.layout import CHANGE, RECORD, Column, Computed, ImageColumn, Text
+from tailrace.values.arrow import arrow_type_of
+from tailrace.values.fragments import column_fragment, integers_fragment
+
+
+@dataclass(frozen=True, slots=True)
+class ByTopic:
+    """The way of a hole at the head of records whose topic is computed: `head` makes what stands there."""
+
+    head: Callable[[str], bytes]
+
+
+class BinaryBlock(AssembledBlock):
+    """A block whose holes are written as pieces, one for each value. See formats.base.Block."""
+
+    @abstractmethod
+    def array_piece(self, values: pa.Array, way: Any) -> Fragment:
+        """The pieces of an array's values, whose type is any that holds values of the hole's schema."""
+
+    @abstractmethod
+    def json_piece(self, written: Fragment, way: Any) -> Fragment:
+        """The pieces of values that are JSON already."""
+
+    @abstractmethod
+    def constant_piece(self, value: Any, way: Any) -> bytes:
+        """The piece of a value in the form that it has in JSON."""
+
+    @abstractmethod
+    def kept_key(self, leaf: Column, way: Any) -> Hashable:
+        """By what the pieces of a column of transactions or markers are found again in further blocks."""
+
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
+        leaf = hole.leaf
+        if isinstance(hole.way, ByTopic):
+            return self._heads(leaf, hole.way, records())
+        if isinstance(leaf, ImageColumn):
+            return self.image(leaf, hole.way)
+        if isinstance(leaf, Column):
+            return self._column(leaf, hole.way)
+        if isinstance(leaf, Text):
+            return self.array_piece(self._text(leaf), hole.way)
+        places = records()
+        return self._spread(self.array_piece(computed(leaf, self._columns, places), hole.way), places)
+
+    def image(self, leaf: ImageColumn, way: Any) -> Fragment:
+        """The pieces of a column of an image."""
+        plan = leaf.column
+        if takes_arrow(plan.schema, arrow_type_of(plan.schema)):
+            return self.array_piece(image_values(leaf, self._columns), way)
+        texts = self._columns.texts(leaf)
+        column = texts.texts
+        if plan.shape is not None and not plan.conversion.by_value:
+            column = plan.shape.column(column)
+        fragment, lost = column_fragment(plan, column, texts.unavailable)
+        if lost:
+            self._columns.lost(plan, lost)
+        return self.json_piece(fragment, way)
+
+    def _column(self, leaf: Column, way: Any) -> Fragment | bytes:
+        values = self._columns.values(leaf)
+        if isinstance(values, Same):
+            return self.constant_piece(values.value, way)
+        if isinstance(values, Written):
+            return self.json_piece(values.json, way)
+        if leaf.by in (CHANGE, RECORD):
+            return self.array_piece(values, way)
+        kept, key = self._columns.kept, self.kept_key(leaf, way)
+        if key not in kept:
+            kept[key] = self.array_piece(values, way)
+        found: Fragment = kept[key]
+        return found
+
+    def _text(self, leaf: Text) -> pa.Array:
+        """A text of several parts for each record, put together as records are."""
+        programs = Programs()
+        programs.begin()
+        for part in leaf.parts:
+            if isinstance(part, str):
+                programs.literal(part.encode())
+                continue
+            found = self._inner(part)
+            if isinstance(found, bytes):
+                programs.literal(found)
+            else:
+                programs.fragment(found, part.by)
+        programs.end()
+        index = self._columns.index
+        return binary_array(*programs.run(np.zeros(index.shape[1], np.uint16), index)).cast(pa.string())
+
+    def _inner(self, part: Column) -> Fragment | bytes:
+        """What a column's values are within a text: numbers in digits, a null as the word."""
+        values = self._columns.values(part)
+        if isinstance(values, Same):
+            return ("null" if values.value is None else str(values.value)).encode()
+        if isinstance(values, Written):
+            values = read_json(values.json, part.type)
+        if pa.types.is_int64(values.type) and not values.null_count:
+            return integers_fragment(values.to_numpy())
+        return Fragment(*text_buffers(pc.fill_null(values.cast(pa.string()), "null")))
+
+    def _heads(self, topic: Computed, way: ByTopic, places: npt.NDArray[np.int32]) -> Fragment:
+        """What names the schema, for records whose topic is computed: it may be another for each topic."""
+        topics = pc.dictionary_encode(computed(topic, self._columns, places))
+        known = [way.head(name) for name in topics.dictionary.to_pylist()]
+        parts = pa.array(known, pa.binary()).take(topics.indices)
+        return self._spread(Fragment(*text_buffers(parts)), places)
+
+    def _spread(self, piece: Fragment, places: npt.NDArray[np.int32]) -> Fragment:
+        """Pieces of these records as a fragment by record, which is empty for the others."""
+        parts = binary_array(piece.data, piece.offsets)
+        assert len(parts) == len(places)
+        return Fragment(*text_buffers(pc.fill_null(spread(parts, places, self._columns.index.shape[1]), b"")))

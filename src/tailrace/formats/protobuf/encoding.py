@@ -1,0 +1,179 @@
+"""The encoding Protobuf: a layout becomes literals with fields between them, behind what names its message. Worker.
+
+A struct with columns in it is measured first, since its size stands before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
+from tailrace.errors import ConfigError
+from tailrace.formats.assembled import Assembly, Hole, Pieces, add
+from tailrace.formats.base import Taken
+from tailrace.formats.binary import BinaryBlock, ByTopic
+from tailrace.formats.protobuf.options import Options, options_of
+from tailrace.formats.protobuf.pieces import array_piece, head_piece, json_piece
+from tailrace.formats.protobuf.schema import Rules, file_of
+from tailrace.formats.protobuf.values import RECORD_ITSELF, SIZED, Place, place_of, sized, tag, writer, zigzag
+from tailrace.formats.registry.ids import prefix
+from tailrace.records.columns import Columns
+from tailrace.records.layout import (
+    CHANGE,
+    RECORD,
+    Column,
+    Computed,
+    Constant,
+    ImageColumn,
+    Node,
+    RecordLayout,
+    Struct,
+    Text,
+)
+
+_NULL = b"\0"
+"""Stands for a whole value that is null: what no other value is, since fields have two bytes or none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A struct within a record, which is a field with this number."""
+
+    parts: Assembly
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Protobuf:
+    """See formats.base.Encoding. It needs its converter's options."""
+
+    options: Options | None = None
+
+    def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
+        """See formats.base.Configured."""
+        found, given = options_of(part, options)
+        return given.taken(Protobuf(found), keeps_nulls=found.nulls_stay)
+
+    def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Assembly | None:
+        if isinstance(layout, Constant) and layout.value is None:
+            return None
+        if self.options is None:
+            raise ConfigError(
+                "Protobuf needs the options of its converter.", "Name it in key.converter or value.converter."
+            )
+        registry, rules = self.options.registry, self.options.rules
+        file = file_of(layout.type, rules)
+        place = _places(file.place)
+
+        def head(topic: str) -> bytes:
+            return prefix(registry, topic, file.text, file.name, "PROTOBUF") + place
+
+        nullable = layout.type.optional and not isinstance(layout, Struct)
+        null_size = registry.width + 1 + len(place) + len(_NULL) if nullable else 0
+        parts = _record(layout, rules)
+        if isinstance(record.topic, str):
+            return Assembly.of(head(record.topic), parts, null_size)
+        return Assembly.of(b"", (Hole(record.topic, RECORD, ByTopic(head), None), *parts), null_size)
+
+    def block(self, columns: Columns) -> _Block:
+        assert self.options is not None
+        return _Block(columns, self.options.rules)
+
+    def one(self, layout: Node, schemas: bool, record: RecordLayout) -> bytes | None:
+        made = self.compile(layout, schemas, record)
+        return None if made is None else made.text
+
+
+def _places(place: int) -> bytes:
+    """Which message of its file a record is: how many places lead there, and these; one byte for the first."""
+    return zigzag(1) + zigzag(place) if place else zigzag(0)
+
+
+def _record(layout: Node, rules: Rules) -> Iterator[bytes | Hole]:
+    """The fields of a whole key or value; a value that is no struct is the field of a message of one."""
+    match layout:
+        case Struct():
+            yield from _fields(layout, rules)
+        case _ if layout.type.connect == "struct":
+            yield from _field(layout, Place(RECORD_ITSELF, layout.type, null=_NULL), rules)
+        case _:
+            place = replace(place_of(1, layout.type, Rules()), null=_NULL)
+            yield from _field(layout, place, rules)
+
+
+def _fields(struct: Struct, rules: Rules) -> Iterator[bytes | Hole]:
+    for number, member in enumerate(struct.members, 1):
+        yield from _field(member.node, place_of(number, member.node.type, rules), rules)
+
+
+def _field(node: Node, place: Place, rules: Rules) -> Iterator[bytes | Hole]:
+    match node:
+        case Constant():
+            yield writer(place, rules)(node.value)
+        case Struct():
+            inner = Assembly.of(b"", _fields(node, rules))
+            if inner.steps:
+                yield Hole(Inner(inner, place.number), RECORD, None, None)
+            else:
+                yield tag(place.number, SIZED) + sized(inner.text)
+        case ImageColumn():
+            # one column may stand twice, in fields that differ
+            column = (node.image, node.column.index, node.apart, node.column.null)
+            yield Hole(node, CHANGE, place, (*column, *_key("", place)))
+        case Column():
+            yield Hole(node, node.by, place, _key(node.name, place))
+        case Text() | Computed():
+            yield Hole(node, RECORD, place, None)
+
+
+def _key(name: str, place: Place) -> tuple[Hashable, ...]:
+    """By what the pieces of a column are found again."""
+    kind = place.kind
+    return "protobuf", name, kind.connect, kind.name, place.number, place.keeps, place.wrapped, place.null
+
+
+class _Block(BinaryBlock):
+    """See formats.base.Block."""
+
+    def __init__(self, columns: Columns, rules: Rules) -> None:
+        super().__init__(columns)
+        self._rules = rules
+
+    def array_piece(self, values: pa.Array, way: Place) -> Fragment:
+        return array_piece(values, way, self._rules)
+
+    def json_piece(self, written: Fragment, way: Place) -> Fragment:
+        return json_piece(written, way, self._rules)
+
+    def constant_piece(self, value: Any, way: Place) -> bytes:
+        return writer(way, self._rules)(value)
+
+    def kept_key(self, leaf: Column, way: Place) -> Hashable:
+        return _key(leaf.name, way)
+
+    def filled(self, hole: Hole, records: Callable[[], npt.NDArray[np.int32]]) -> Fragment | bytes | Pieces:
+        if isinstance(hole.leaf, Inner):
+            return self._inner_message(hole.leaf, records)
+        return super().filled(hole, records)
+
+    def _inner_message(self, inner: Inner, records: Callable[[], npt.NDArray[np.int32]]) -> Pieces:
+        """The fields of a struct behind its size, which differs from record to record."""
+        pieces = self.pieces(inner.parts, records)
+        index = self._columns.index
+        numbers = np.full(index.shape[1], NO_PROGRAM, np.uint16)
+        numbers[records()] = 0
+        programs = Programs()
+        programs.begin()
+        add(programs, pieces)
+        programs.end()
+        head = head_piece(programs.sizes(numbers, index), numbers == 0, inner.number)
+        return [(head, RECORD), *pieces]
+
+
+CONFLUENT = Protobuf()

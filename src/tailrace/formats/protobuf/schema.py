@@ -1,0 +1,213 @@
+"""Protobuf's schema of a logical type, as Confluent's converter makes it. Any process.
+
+A struct is a message, and structs within it are messages within that one. Fields are numbered in their order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import quote_plus
+
+from tailrace.columns.logical import STRING, LogicalType
+from tailrace.errors import ConversionError
+from tailrace.formats.protobuf.texts import Line, Message, message_text, wrappers_text
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+DATE = "org.apache.kafka.connect.data.Date"
+TIME = "org.apache.kafka.connect.data.Time"
+TIMESTAMP = "org.apache.kafka.connect.data.Timestamp"
+_MESSAGES = {
+    DECIMAL: ("confluent.type.Decimal", "confluent/type/decimal.proto"),
+    DATE: ("google.type.Date", "google/type/date.proto"),
+    TIME: ("google.type.TimeOfDay", "google/type/timeofday.proto"),
+    TIMESTAMP: ("google.protobuf.Timestamp", "google/protobuf/timestamp.proto"),
+}
+_SCALARS = {
+    "int8": ("int32", "Int32Value"),
+    "int16": ("int32", "Int32Value"),
+    "int32": ("int32", "Int32Value"),
+    "int64": ("int64", "Int64Value"),
+    "float": ("float", "FloatValue"),
+    "double": ("double", "DoubleValue"),
+    "boolean": ("bool", "BoolValue"),
+    "string": ("string", "StringValue"),
+    "bytes": ("bytes", "BytesValue"),
+}
+WRAPPERS = ("DoubleValue", "FloatValue", "Int64Value", "UInt64Value", "Int32Value", "UInt32Value", "BoolValue",
+            "StringValue", "BytesValue")  # fmt: skip
+"""The messages of google/protobuf/wrappers.proto in their order."""
+_UNNAMED = "ConnectDefault"
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SCRUBBED = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the converter's options say of messages: whether names that Protobuf does not allow are replaced
+    (`scrub.invalid.names`), whether fields that may be null are `optional` (`optional.for.nullables`), and whether they
+    are messages with a value (`wrapper.for.nullables`)."""
+
+    scrubs: bool = False
+    optionals: bool = False
+    wrappers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A schema as it is registered: its text, the full name of the records' message, and the places of messages that
+    lead to that one."""
+
+    text: str
+    name: str
+    place: int
+
+
+def file_of(schema: LogicalType, rules: Rules) -> File:
+    """The schema of records of a type. Raises ConversionError where Protobuf has none."""
+    if schema.connect in _SCALARS:
+        if schema.name in _MESSAGES:
+            raise _refused(f"a key or value that is a {schema.name} alone")
+        wrapper = _SCALARS[schema.connect][1]
+        return File(wrappers_text(WRAPPERS), f"google.protobuf.{wrapper}", WRAPPERS.index(wrapper))
+    if schema.connect != "struct":
+        raise _refused(f"a key or value that is a {schema.connect} alone")
+    maker = _Maker(rules)
+    space, _, short = maker.named(schema.name).rpartition(".")
+    message = maker.message(maker.allowed(short), schema)
+    text = message_text(space, maker.imports, message)
+    return File(text, f"{space}.{message.name}" if space else message.name, 0)
+
+
+def is_wrapped(kind: LogicalType, rules: Rules) -> bool:
+    """Whether values of a field are messages with a value."""
+    return rules.wrappers and kind.optional and kind.connect in _SCALARS and kind.name not in _MESSAGES
+
+
+def is_message(kind: LogicalType) -> bool:
+    """Whether the values of a plain type are a message, by its semantic name."""
+    return kind.name in _MESSAGES
+
+
+@dataclass(slots=True)
+class _Maker:
+    """The messages of one schema. Structs and maps without a name are numbered."""
+
+    rules: Rules
+    imports: list[str] = field(default_factory=list)
+    _unnamed: int = 0
+
+    def named(self, name: str | None) -> str:
+        if name:
+            return name
+        self._unnamed += 1
+        return f"{_UNNAMED}{self._unnamed}"
+
+    def allowed(self, name: str) -> str:
+        """A name as messages and fields have it."""
+        if self.rules.scrubs:
+            return scrubbed(name)
+        if not _NAME.fullmatch(name):
+            raise ConversionError(
+                f"{name} is no name that Protobuf allows.",
+                "Set scrub.invalid.names of the converter, or schema.name.adjustment.mode and "
+                "field.name.adjustment.mode of the connector to avro.",
+            )
+        return name
+
+    def message(self, name: str, schema: LogicalType) -> Message:
+        made = Message(name)
+        for number, part in enumerate(schema.fields, 1):
+            made.lines.append(self._line(made, schema, part.type, self.allowed(part.name), number))
+        names = [line.name for line in made.lines]
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise _refused(f"two fields with the name {twice} in one message")
+        return made
+
+    def _line(self, made: Message, own: LogicalType, kind: LogicalType, name: str, number: int) -> Line:
+        label = ""
+        if kind.connect == "array":
+            assert kind.items is not None
+            label, kind = "repeated", kind.items
+            if kind.connect in ("array", "map"):
+                raise _refused(f"the list {name}, whose items are lists or maps")
+        elif kind.connect == "map":
+            label = "repeated"
+        elif self.rules.optionals and kind.optional:
+            label = "optional"
+        if kind.connect == "struct":
+            return Line(label, self._struct(made, own, kind, name), name, number)
+        if kind.connect == "map":
+            return Line(label, self._map(made, kind), name, number)
+        if kind.name in _MESSAGES:
+            found, place = _MESSAGES[kind.name]
+            self._import(place)
+            return Line(label, found, name, number, _decimal(kind) if kind.name == DECIMAL else ())
+        plain, wrapper = _SCALARS[kind.connect]
+        parameters = (("connect.type", kind.connect),) if kind.connect in ("int8", "int16") else ()
+        if is_wrapped(kind, self.rules):
+            self._import("google/protobuf/wrappers.proto")
+            return Line(label, f"google.protobuf.{wrapper}", name, number, parameters)
+        return Line(label, plain, name, number, parameters)
+
+    def _struct(self, made: Message, own: LogicalType, kind: LogicalType, name: str) -> str:
+        """The name of a struct's message, which is within the one that has it."""
+        short = self.allowed(self.named(kind.name).rpartition(".")[2])
+        if short == name:
+            short += "Message"
+        found = own if short == made.name else made.inner[short][0] if short in made.inner else None
+        if found is None:
+            made.inner[short] = kind, self.message(short, kind)
+        elif found.fields != kind.fields:
+            raise _refused(f"two structs with different fields that are both called {short} in one message")
+        return short
+
+    def _map(self, made: Message, kind: LogicalType) -> str:
+        assert kind.items is not None
+        short = self.allowed(self.named(kind.name).rpartition(".")[2])
+        if "_" in short:
+            short = "".join(word.capitalize() for word in short.split("_"))
+        short += "Entry"
+        if short in made.inner:
+            raise _refused(f"two maps that are both called {short} in one message")
+        entry = Message(short)
+        for number, (name, part) in enumerate((("key", kind.keys or STRING), ("value", kind.items)), 1):
+            line = self._line(entry, kind, part, name, number)
+            label = "" if line.label == "optional" else line.label
+            entry.lines.append(Line(label, line.type, name, number))
+        made.inner[short] = kind, entry
+        return short
+
+    def _import(self, place: str) -> None:
+        if place not in self.imports:
+            self.imports.append(place)
+
+
+def scrubbed(name: str) -> str:
+    """A name with what Protobuf does not allow replaced, as Confluent does it: what a URL would escape is escaped, and
+    its signs become `_`."""
+    if _SCRUBBED.fullmatch(name):
+        return name
+    escaped = quote_plus(name, safe="*").replace("~", "%7E")
+    if escaped[:1].isdigit() or escaped[:1] == "_":
+        escaped = "x" + escaped
+    return "".join(char if char.isalnum() or char == "_" else "_" for char in escaped)
+
+
+def digits(kind: LogicalType) -> int:
+    """A decimal's scale."""
+    return int(dict(kind.parameters)["scale"])
+
+
+def _decimal(kind: LogicalType) -> tuple[tuple[str, str], ...]:
+    given = dict(kind.parameters)
+    known = (("precision", given.get("connect.decimal.precision")), ("scale", given.get("scale")))
+    return tuple((name, text) for name, text in known if text is not None)
+
+
+def _refused(what: str) -> ConversionError:
+    return ConversionError(
+        f"Protobuf cannot hold {what}.",
+        "Leave the column out (column.exclude.list), change it by a transform, or use another converter.",
+    )

@@ -1,0 +1,84 @@
+"""What of a Protobuf schema decides how its bytes are written. Any process."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+_TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|[\w.]+|\S', re.DOTALL)
+_LABELS = ("optional", "required", "repeated")
+_KNOWN = ("google.", "confluent.")
+_CLOSING = {"{": "}", "[": "]", "<": ">"}
+
+
+def proto_shape(text: str) -> Any:
+    """The messages in their order with their fields, and nothing else of a schema; other messages by their names."""
+    tokens = [token for token in _TOKEN.findall(text) if not token.startswith(("//", "/*"))]
+    return _Reader(tokens).messages()
+
+
+@dataclass(slots=True)
+class _Reader:
+    tokens: list[str]
+    at: int = 0
+    _lines: list[Any] = field(default_factory=list)
+
+    def messages(self) -> list[Any]:
+        """The messages up to the end of the text, or of the message that they are in; `_lines` has its fields."""
+        found: list[Any] = []
+        while self.at < len(self.tokens) and self._token != "}":
+            if self._token == "message":
+                name = self.tokens[self.at + 1]
+                inside = _Reader(self.tokens, self.at + 3)
+                messages = inside.messages()
+                self.at = inside.at + 1
+                found.append([name, sorted(inside._lines), messages])
+            elif self._token == "oneof":
+                inside = _Reader(self.tokens, self.at + 3)
+                inside.messages()
+                self.at = inside.at + 1
+                self._lines += inside._lines
+            else:
+                self._statement()
+        return found
+
+    @property
+    def _token(self) -> str:
+        return self.tokens[self.at]
+
+    def _statement(self) -> None:
+        """A field, or anything else up to its semicolon or the end of its braces."""
+        words: list[str] = []
+        while self.at < len(self.tokens) and self._token != ";":
+            if self._token in _CLOSING:
+                skipped = self._skip()
+                if skipped[0] == "<":
+                    words[-1] += "".join(skipped)
+                elif skipped[0] == "{":
+                    break
+            else:
+                words.append(self._token)
+                self.at += 1
+        else:
+            self.at += 1
+        label = words.pop(0) if words and words[0] in _LABELS else ""
+        if len(words) == 4 and words[2] == "=" and words[3].isdigit():
+            self._lines.append([int(words[3]), label, _name(words[0]), words[1]])
+
+    def _skip(self) -> list[str]:
+        """The tokens of braces, up to those that close them."""
+        first, depth = self.at, 0
+        opening, closing = self._token, _CLOSING[self._token]
+        while self.at < len(self.tokens):
+            depth += (self._token == opening) - (self._token == closing)
+            self.at += 1
+            if not depth:
+                break
+        return self.tokens[first : self.at]
+
+
+def _name(kind: str) -> str:
+    """What a field's type is called: messages of the schema's own by their last name."""
+    kind = kind.removeprefix(".")
+    return kind if kind.startswith(_KNOWN) else kind.rpartition(".")[2]
