@@ -160,7 +160,7 @@ class Pipeline:
     def options(self) -> dict[str, str]:
         """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
         source = self.run.source
-        columns = read_columns(self.sink, transforms(source).transforms)
+        columns = read_columns(self.sink, transforms(source, source.traits.transforms).transforms)
         if self._reselects:
             columns = (*columns, RESELECTED)
         texts = source.texts | {"row.columns": ",".join(columns)}

@@ -86,9 +86,9 @@ FURTHER: Mapping[str, pa.DataType] = {**PLACES, RESELECTED: pa.int32()}
 _ALWAYS = ("key", "value")
 
 
-def made_columns(wanted: Iterable[str], needed: Iterable[str] = ()) -> tuple[str, ...]:
-    """The columns that tasks make where the query wants `wanted`, and its transform reads `needed`: `wanted` first."""
-    return tuple(dict.fromkeys((*wanted, *_ALWAYS, *needed)))
+def made_columns(wanted: Iterable[str]) -> tuple[str, ...]:
+    """The columns that tasks make where the query wants `wanted`, which come first."""
+    return tuple(dict.fromkeys((*wanted, *_ALWAYS)))
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,6 @@ from typing import Any
 from tailrace.config import columns, connect, naming, processors, rows, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
-from tailrace.config.formats import format_of
 from tailrace.config.option import Kind, Option
 from tailrace.config.outcome import Outcome, attributed
 from tailrace.config.transforms import transforms
@@ -149,12 +148,9 @@ def examine(
     for name, text in given.items():
         reading.take(name, text)
     values = reading.settle()
-    if traits.rewrites_layouts:
-        chain = transforms(values)
-        reading.faults += chain.faults
-        reading.notices += chain.notices
-    else:
-        reading.faults += _before_transforms(values)
+    chain = transforms(values, traits.transforms)
+    reading.faults += chain.faults
+    reading.notices += chain.notices
     outcomes, rest = attributed(reading.told(), reading.faults, unknown)
     left = {*rest, *(fault for fault in reading.faults if not _is_of(fault, unknown))}
     faults = tuple(fault for fault in reading.faults if fault in left)
@@ -167,15 +163,6 @@ def examine(
 
 def _is_of(fault: str, names: Collection[str]) -> bool:
     return any(fault.startswith((f"{name} ", f"{name}:")) for name in names)
-
-
-def _before_transforms(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the formats of a connector that has transforms of its own, which take JSON."""
-    if not values["transforms"]:
-        return []
-    named = (f"{part}.converter" for part in ("key", "value"))
-    return [f"{name} = {values[name]} is not supported: the transform takes JSON" for name in named
-            if format_of(values[name]) != "json"]  # fmt: skip
 
 
 def config_error(faults: Sequence[str]) -> ConfigError:

@@ -50,8 +50,8 @@ class Traits:
     blocks show, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
-    records of schema changes do. `rewrites_layouts` that `transforms` are those of
-    `tailrace.config.transforms`; else they are the connector's own, which take JSON.
+    records of schema changes do. `transforms` are the places of those that it brings itself, as
+    `module:attribute`, by the text of `transforms.<name>.type`; they go before those of `tailrace.config.transforms`.
     """
 
     connector: str
@@ -60,7 +60,7 @@ class Traits:
     system_tables: re.Pattern[str] | None = None
     several_databases: bool = False
     schema_changes_name_database: bool = True
-    rewrites_layouts: bool = True
+    transforms: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

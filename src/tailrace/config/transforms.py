@@ -100,12 +100,13 @@ class Made(NamedTuple):
     notices: list[str]
 
 
-def transforms(values: Mapping[str, Any]) -> Made:
-    """The transforms that `values`, a configuration's, name."""
+def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Made:
+    """The transforms that `values`, a configuration's, name; `own` are the places of the connector's own, by type."""
     faults: list[str] = []
     predicates = _parts(values, "predicates", PREDICATES, ("of_topic", "of"), faults)
     conditions: dict[str, tuple[str, bool]] = {}
-    made = _parts(values, "transforms", KNOWN, ("route", "rewrite"), faults, conditions)
+    known = KNOWN.beside(own) if own else KNOWN
+    made = _parts(values, "transforms", known, ("route", "rewrite"), faults, conditions)
     notices = [f"transforms.{name}: {text}" for name, one in made.items() for text in getattr(one, "notices", ())]
     for name, (predicate, negate) in conditions.items():
         if predicate not in (values.get("predicates") or []):

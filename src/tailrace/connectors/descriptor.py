@@ -6,7 +6,7 @@ first asked for: whoever asks for one connector imports no other, and who only r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tailrace.config.connector import Options, Traits
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tailrace.config import Config
     from tailrace.connectors.captured import Capturing
     from tailrace.connectors.findings import Finding
@@ -23,18 +21,9 @@ if TYPE_CHECKING:
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
     from tailrace.log.planner import Planner
+    from tailrace.records.layout import RecordLayout, Struct
+    from tailrace.records.transform import Rewritten
     from tailrace.snapshot.signals import Signal
-
-
-class Transform(Protocol):
-    """What a configuration's `transforms` make of the batches of a task. Picklable, worker.
-
-    `columns` are those of the row that it reads; the others may be missing.
-    """
-
-    columns: tuple[str, ...]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]: ...
 
 
 class Prerequisites(Protocol):
@@ -49,27 +38,12 @@ class Prerequisites(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
-    """Whether keys, values and headers carry their schemas: the converters' schemas.enable."""
-
-    key: bool = True
-    value: bool = True
-    header: bool = True
-
-
 class Documents(Protocol):
     """The part that makes documents of events, where a database holds documents. See `tailrace.transforms`."""
 
-    def transform(self, config: Config) -> Transform | None:
-        """What the configuration's `transforms` ask for, None where it has none. Any process."""
-        ...
-
-    def unwrapping(self, options: Mapping[str, str], event_format: str, schemas: Schemas) -> Any:
-        """ExtractNewDocumentState with options of its own, without any prefix; its `changed` takes one record. Driver.
-
-        Raises ConfigError.
-        """
+    def opened(self, record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
+        """What `made` gives of each struct that the documents after changes are: the records of an event by the shapes
+        of these. A field of the name `text` that is a document is indented JSON there. Worker. Raises Refused."""
         ...
 
     def read(self, text: str) -> Any:

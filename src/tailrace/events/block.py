@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,31 +17,15 @@ from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
 from tailrace.events.form import Records as Shown
 from tailrace.events.form import SourceForm
-from tailrace.events.headers import header_column
+from tailrace.events.kind_columns import KindColumns, repeated
 from tailrace.events.kinds import Drop, KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
 from tailrace.events.typed import Kinds, TypedBlock, typed_rows_of
-from tailrace.formats.arrow import array_of, computed
-from tailrace.records.columns import Indexes, Same, Texts
-from tailrace.records.layout import (
-    BEFORE,
-    CHANGE,
-    MARKER,
-    RECORD,
-    SOURCE,
-    TRANSACTION,
-    Column,
-    Computed,
-    ImageColumn,
-    Leaf,
-)
+from tailrace.formats.arrow import array_of
+from tailrace.records.columns import Same, Texts
+from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
 from tailrace.values.conversion import ColumnPlan
-
-_Part = TypeVar("_Part")
-MAX_RECORDS = 8_192
-# For so many records a column is made, and not cut from one that is kept for more.
-_FEW = 256
 
 
 class BatchColumns:
@@ -190,9 +174,7 @@ class Block:
         settings, commit_us = self.settings, self.batch.transactions.commit_us
         blocks = formats.Blocks(self)
         makers: dict[str, Callable[[], pa.Array]] = {
-            "topic": self._topics,
-            "headers": lambda: self._header_column(blocks),
-            "op": lambda: self._by_word([kind.op for kind in self._kinds]),
+            **self._by_kind().makers(blocks),
             "database": lambda: self._by_table(lambda plan: plan.table.database),
             "schema": lambda: self._by_table(lambda plan: plan.table.schema),
             "table": lambda: self._by_table(lambda plan: plan.table.table),
@@ -203,18 +185,13 @@ class Block:
             "snapshot": self._markers,
         }
         if settings.typed is not None:
+            # records that are no changes alone have bytes as their value
+            del makers["value"]
             encoded = blocks.of(formats.find(settings.value_encoding))
             return typed_rows_of(settings, TypedBlock(self, self._typed_kinds(), encoded, settings.typed), makers)
         return rows_of(
             settings.columns,
-            makers
-            | {
-                "key": lambda: self._key_column(blocks),
-                "value": lambda: self._value_column(blocks),
-                "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
-                "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
-                "reselected": self._reselected,
-            },
+            makers | {"reselected": self._reselected},
         )
 
     def _typed_kinds(self) -> Kinds:
@@ -222,65 +199,20 @@ class Block:
         keys, values = [kind.key for kind in kinds], [kind.value for kind in kinds]
         return Kinds(plan.table, plan.columns, keys, values, [kind.shows_after for kind in kinds])
 
-    def _key_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.key_encoding)
-        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self.of)
-
-    def _value_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.value_encoding)
-        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self.of)
-
-    def _header_column(self, blocks: formats.Blocks) -> pa.Array:
-        kinds, encoding = [kind.headers for kind in self._kinds], formats.find(self.settings.header_format)
-        return header_column(kinds, self.of, lambda: blocks.of(encoding))
+    def _by_kind(self) -> KindColumns:
+        return KindColumns(self._kinds, self.of, self, self.settings)
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
         """The keys and the values of the records as their formats make them. Raises Refused."""
         blocks = formats.Blocks(self)
-        return self._key_column(blocks), self._value_column(blocks)
+        columns = self._by_kind()
+        return columns.keys(blocks), columns.values(blocks)
 
     def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
         """What `text` says of each record's table."""
         if self.table is None:
-            return _constant(text(self.plans[0]), len(self.change))
+            return repeated(text(self.plans[0]), len(self.change))
         return pa.array([text(plan) for plan in self.plans], pa.string()).take(pa.array(self.table))
-
-    def _by_word(self, words: Sequence[str]) -> pa.Array:
-        """The word of each record's kind; constant in most blocks."""
-        if len(set(words)) <= 1:
-            return _constant(words[0] if words else "", len(self.change))
-        return pa.array(words, pa.string()).take(pa.array(self.of))
-
-    def _by_leaf(self, leaves: Sequence[Leaf | None], of: pa.DataType) -> pa.Array:
-        """The values of each record's leaf; null where its kind has none."""
-        if all(leaf is None for leaf in leaves):
-            return pa.nulls(len(self.change), of)
-
-        def made(leaf: Leaf | None, records: Indexes) -> pa.Array:
-            return pa.nulls(len(records), of) if leaf is None else array_of(leaf, self, records).cast(of)
-
-        return self._by_kind(leaves, made)
-
-    def _topics(self) -> pa.Array:
-        topics = [kind.topic for kind in self._kinds]
-        words = [topic for topic in topics if isinstance(topic, str)]
-        if len(words) == len(topics):
-            return self._by_word(words)
-
-        def made(topic: str | Computed, records: Indexes) -> pa.Array:
-            return _constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records)
-
-        return self._by_kind(topics, made)
-
-    def _by_kind(self, parts: Sequence[_Part], made: Callable[[_Part, Indexes], pa.Array]) -> pa.Array:
-        """What is made of each kind's part for its records, in the order of the records."""
-        if len(parts) == 1:
-            return made(parts[0], self.index[RECORD])
-        records = [np.flatnonzero(self.of == number).astype(np.int32) for number in range(len(parts))]
-        found = [made(part, those) for part, those in zip(parts, records, strict=True)]
-        places = np.empty(len(self.change), np.int32)
-        places[np.concatenate(records)] = self.index[RECORD]
-        return pa.concat_arrays(found).take(pa.array(places))
 
     def _reselected(self) -> pa.Array:
         """How many values of each record were read again; null in a delete's, and where none was wanted."""
@@ -299,24 +231,10 @@ class Block:
 
     def _markers(self) -> pa.Array:
         if self.batch.marker is None:
-            return _constant("false", len(self.change))
+            return repeated("false", len(self.change))
         return _marker_names().take(pa.array(self.index[MARKER]))
 
 
 @lru_cache(maxsize=1)
 def _marker_names() -> pa.Array:
     return pa.array([marker.name.lower() for marker in Marker], pa.string())
-
-
-@lru_cache(maxsize=256)
-def _repeated(text: str) -> pa.Array:
-    return pa.array([text] * MAX_RECORDS, pa.string())
-
-
-@lru_cache(maxsize=8_192)
-def _scalar(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.string())
-
-
-def _constant(text: str, count: int) -> pa.Array:
-    return _repeated(text).slice(0, count) if _FEW < count <= MAX_RECORDS else pa.repeat(_scalar(text), count)

@@ -129,6 +129,27 @@ def reason_of(fault: Refused | RefusedChange | ConversionError) -> str:
     return fault.message.rstrip(".") if isinstance(fault, ConversionError) else fault.reason
 
 
+def by_op(
+    change: Int32s, op: npt.NDArray[np.uint8], kind: Callable[[int], AnyPlan | LeftOut | None]
+) -> KnownRecords:  # fmt: skip
+    """Records whose kind follows from `op` alone, without those that a transform leaves out; `kind` gives the kind."""
+    kinds: list[AnyPlan] = []
+    left_out: list[tuple[LeftOut, int]] = []
+    counts = np.bincount(op, minlength=256)
+    number = np.full(256, -1, np.int32)
+    for code in np.flatnonzero(counts).tolist():
+        try:
+            found = kind(code)
+        except Refused as fault:
+            raise RefusedChange(fault.reason, int(change[np.flatnonzero(op == code)[0]])) from None
+        if isinstance(found, LeftOut):
+            left_out.append((found, int(counts[code])))
+        elif found is not None:
+            number[code] = len(kinds)
+            kinds.append(found)
+    return KnownRecords(change, op, kinds, number[op], tuple(left_out)).delivered()
+
+
 def told_apart(
     records: KnownRecords, values: Callable[[Node, Int32s], pa.Array], drop: Drop | None = None
 ) -> KnownRecords:

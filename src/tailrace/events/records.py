@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from tailrace.buffers import ExceedsArrow, text_buffers
 from tailrace.columns import ChangeBatch
 from tailrace.errors import ConversionError
-from tailrace.events.block import MAX_RECORDS, BatchColumns, Block
+from tailrace.events.block import BatchColumns, Block
 from tailrace.events.expansion import expand
 from tailrace.events.form import SourceForm
+from tailrace.events.kind_columns import MAX_RECORDS
 from tailrace.events.kinds import Drop, KnownRecords, RefusedChange, by_kind, reason_of, tell_left_out
 from tailrace.events.quarantine import (
     Dropped,

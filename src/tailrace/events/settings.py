@@ -230,7 +230,7 @@ class EventSettings:
             field_name_adjustment_mode=chosen("field.name.adjustment.mode", "none"),
             converting_failure_mode=options.get("event.converting.failure.handling.mode") or "warn",
             processing_failure_mode=_processing(options.get("event.processing.failure.handling.mode") or "fail"),
-            tolerant=traits.rewrites_layouts and options.get("errors.tolerance") == "all",
+            tolerant=options.get("errors.tolerance") == "all",
             quarantine_topic=options.get("event.quarantine.topic") or "",
             most_change_bytes=chosen("event.max.change.bytes", 0),
             run_id=run_id or str(options.get("run.id") or ""),
@@ -243,7 +243,7 @@ class EventSettings:
             schema_changes_name_database=traits.schema_changes_name_database,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
-            transforms=transforms(options).transforms if traits.rewrites_layouts else (),
+            transforms=transforms(options, traits.transforms).transforms,
         )
 
 

@@ -13,7 +13,6 @@ from tailrace.columns.row import made_columns
 from tailrace.columns.typed import TypedRows
 from tailrace.config import Config
 from tailrace.connectors import registry
-from tailrace.connectors.descriptor import Transform
 from tailrace.errors import ConfigError
 from tailrace.spark.ahead import ahead
 
@@ -39,15 +38,14 @@ class SnapshotReader(DataSourceReader):
     config: Config | None
     run_id: str
     columns: tuple[str, ...]
-    transform: Transform | None = None
     typed: TypedRows | None = None
 
     def __getstate__(self) -> Any:
         # Workers get a copy that can only read: neither connections nor secrets go with it.
-        return (self.columns, self.transform)
+        return self.columns
 
     def __setstate__(self, state: Any) -> None:
-        self.columns, self.transform = state
+        self.columns = state
         self.config, self.run_id, self.typed = None, "", None
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -61,17 +59,14 @@ class SnapshotReader(DataSourceReader):
         if self.typed is not None:
             settings = settings.as_typed(self.typed, self.columns)
         else:
-            needed = () if self.transform is None else self.transform.columns
-            settings = replace(settings, columns=made_columns(self.columns, needed))
+            settings = replace(settings, columns=made_columns(self.columns))
         return [ReadPartition(task) for task in tasks_of(self.config, settings)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task. Worker."""
         # where there are no rows, Spark makes a partition of its own
         if isinstance(partition, ReadPartition):
-            batches = partition.task.read()
-            rows = batches if self.transform is None else self.transform(batches)
-            yield from ahead(batch.select(self.columns) for batch in rows)
+            yield from ahead(batch.select(self.columns) for batch in partition.task.read())
 
 
 def demand(config: Config) -> None:

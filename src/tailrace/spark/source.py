@@ -30,7 +30,7 @@ from tailrace.columns.typed import TypedRows
 from tailrace.config import Config
 from tailrace.config.rows import is_typed
 from tailrace.connectors import registry
-from tailrace.connectors.descriptor import Descriptor, Transform
+from tailrace.connectors.descriptor import Descriptor
 from tailrace.log.planner import Planner, Task
 from tailrace.spark.ahead import ahead
 from tailrace.spark.batch import SnapshotReader, demand
@@ -66,19 +66,16 @@ class TaskPartition(InputPartition):
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
 
-    def __init__(
-        self, config: Config, run_id: str, transform: Transform | None = None, typed: TypedRows | None = None
-    ) -> None:
+    def __init__(self, config: Config, run_id: str, typed: TypedRows | None = None) -> None:
         self._config = config
         self._run_id = run_id
-        self._transform = transform
         self._typed = typed
         self._columns = columns_of(config) if typed is None or typed.schema is None else tuple(typed.schema.names)
         self._planner: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy that can only read: neither connections nor secrets go with it.
-        kept = {"_run_id": self._run_id, "_transform": self._transform, "_columns": self._columns}
+        kept = {"_run_id": self._run_id, "_columns": self._columns}
         return {"_config": None, "_planner": None, "_typed": None, **kept}
 
     def _plan(self) -> Planner:
@@ -89,8 +86,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._typed is not None:
                 settings = settings.as_typed(self._typed, self._columns)
             else:
-                needed = () if self._transform is None else self._transform.columns
-                settings = replace(settings, columns=made_columns(self._columns, needed))
+                settings = replace(settings, columns=made_columns(self._columns))
             self._planner = registry.find(self._config.connector).load_planner()(self._config, settings)
         return self._planner
 
@@ -135,9 +131,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow record batches of the columns that the query wants. Worker."""
         assert isinstance(partition, TaskPartition)
-        batches = partition.task.read()
-        rows = batches if self._transform is None else self._transform(batches)
-        yield from ahead(batch.select(self._columns) for batch in rows)
+        yield from ahead(batch.select(self._columns) for batch in partition.task.read())
         _settle()
 
     def stop(self) -> None:
@@ -193,7 +187,7 @@ class ChangeDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
         if not is_typed(self._config):
-            return ChangeStreamReader(self._config, new_run_id(), self.transform())
+            return ChangeStreamReader(self._config, new_run_id())
         from tailrace.spark.typed import declared
 
         return ChangeStreamReader(self._config, new_run_id(), typed=declared(schema))
@@ -201,16 +195,11 @@ class ChangeDataSource(DataSource):
     def reader(self, schema: StructType) -> SnapshotReader:
         demand(self._config)
         if not is_typed(self._config):
-            return SnapshotReader(self._config, new_run_id(), columns_of(self._config), self.transform())
+            return SnapshotReader(self._config, new_run_id(), columns_of(self._config))
         from tailrace.spark.typed import declared
 
         typed = declared(schema)
         return SnapshotReader(self._config, new_run_id(), tuple(schema.names), typed=typed)
-
-    def transform(self) -> Transform | None:
-        """What the options' `transforms` ask for, None where they ask for nothing."""
-        documents = registry.find(self.connector).load_documents()
-        return None if documents is None else documents.transform(self._config)
 
 
 def data_source(descriptor: Descriptor) -> type[ChangeDataSource]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from tailrace.config.connector import Draft
 from tailrace.config.rows import is_typed
-from tailrace.connectors.mongodb.documents.options import unwrap
 from tailrace.connectors.mongodb.values.shell_json import strict_json
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]/,;:\s@]+)(?::[0-9]{1,5})?"
@@ -97,10 +96,6 @@ def settle(draft: Draft) -> None:
     if not values["topic.prefix"]:
         draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
-    given = {name: text for name, text in values.items() if name.lower().startswith("transforms.")}
-    transform, faults = unwrap(values["transforms"], given, draft.event_format)
-    draft.faults += faults
-    draft.notices += transform.notices if transform is not None else ()
 
 
 def _server(draft: Draft) -> Iterator[str]:
