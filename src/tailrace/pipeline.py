@@ -97,7 +97,7 @@ class Pipeline:
         try:
             if self._spark is None:
                 self._spark = session(
-                    self._conf,
+                    {**self.sink.settings, **(self._conf or {})},
                     jars=self.sink.jars,
                     log_level=self._log_level,
                     master=self._master or LOCAL,
@@ -123,9 +123,9 @@ class Pipeline:
         source = self.run.source
         made = transforms(source).transforms
         texts = source.texts | {"row.columns": ",".join(read_columns(self.sink, made))}
-        if not source.is_set("event.order"):
-            texts["event.order"] = self.sink.order
-        return texts
+        defaults = {"event.order": self.sink.order, **self.sink.source_defaults()}
+        texts |= {name: text for name, text in defaults.items() if not source.is_set(name)}
+        return texts | self.sink.source_options()
 
     def _started(self, spark: SparkSession, available_now: bool) -> StreamingQuery:
         from tailrace.spark import options

@@ -52,7 +52,8 @@ class Traits:
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
     records of schema changes do. `rewrites_layouts` that `transforms` are those of
-    `tailrace.config.transforms`; else they are the connector's own, which take JSON.
+    `tailrace.config.transforms`; else they are the connector's own, which take JSON. `gives_blocks` that its changes
+    can be had as blocks of typed rows (`tailrace.columns.blocks`).
     """
 
     connector: str
@@ -62,6 +63,7 @@ class Traits:
     several_databases: bool = False
     schema_changes_name_database: bool = True
     rewrites_layouts: bool = True
+    gives_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,9 @@ OWN = (
     Option("row.columns", Kind.LIST,
            "Columns of the rows of spark.readStream, in this order; the others are neither made nor sent. Unset: all. "
            "`tailrace run` refuses it: there the sink says what it reads.", check=_row_columns),
+    Option("row.blocks", Kind.TEXT,
+           "For the sink of tables, which sets it: the rows of a table are put together, the last change of each key or "
+           "every change. `tailrace run` refuses it.", choices=("last", "every")),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

@@ -58,7 +58,7 @@ class EventSettings:
     event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
     row that tasks make, in their order, `key_format`, `value_format` and `header_format` are the formats that
     key.converter, value.converter and header.converter name, with their options, `transforms` is what transforms names,
-    made of its options, and `several_databases` and `schema_changes_name_database` are traits of the connector.
+    made of its options, `blocks` what the option row.blocks says ("" for rows of records), and `several_databases` and `schema_changes_name_database` are traits of the connector.
     """
 
     logical_name: str
@@ -105,6 +105,7 @@ class EventSettings:
     shaping: Shaping = field(default_factory=Shaping)
     columns: tuple[str, ...] = COLUMNS
     transforms: tuple[Transform, ...] = ()
+    blocks: str = ""
 
     @property
     def row_schema(self) -> pa.Schema:
@@ -221,6 +222,7 @@ class EventSettings:
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
             transforms=transforms(options).transforms if traits.rewrites_layouts else (),
+            blocks=options.get("row.blocks") or "",
         )
 
 
