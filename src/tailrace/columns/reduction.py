@@ -19,10 +19,10 @@ def groups(columns: Sequence[pa.Array]) -> Int64s:
     assert columns
     found: Int64s = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        if pa.types.is_floating(column.type):
-            # the two zeros are one key
-            column = pc.add(column, pa.scalar(0, column.type))
-        codes = pc.dictionary_encode(column, null_encoding="encode")
+        # the two zeros are one key
+        floats = pa.types.is_floating(column.type)
+        compared = pc.add(column, pa.scalar(0, column.type)) if floats else column
+        codes = pc.dictionary_encode(compared, null_encoding="encode")
         values = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         found = np.unique(found * (len(codes.dictionary) + 1) + values, return_inverse=True)[1].astype(np.int64)
     return found

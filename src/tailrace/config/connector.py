@@ -226,8 +226,8 @@ OWN = (
            "Columns of the rows of spark.readStream, in this order; the others are neither made nor sent. Unset: all. "
            "`tailrace run` refuses it: there the sink says what it reads.", check=_row_columns),
     Option("row.blocks", Kind.TEXT,
-           "For the sink of tables, which sets it: the rows of a table are put together, the last change of each key or "
-           "every change. `tailrace run` refuses it.", choices=("last", "every")),
+           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key "
+           "or all. `tailrace run` refuses it.", choices=("last", "every")),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

@@ -34,7 +34,8 @@ Codes = npt.NDArray[np.uint8]
 
 _MOST_BYTES = 32 << 20
 _MOST_DIGITS = 38
-_INSERT, _UPDATE, _DELETE, _TRUNCATE = (ord(letter) for letter in "cudt")
+_INSERT, _DELETE, _TRUNCATE = (ord(letter) for letter in "cdt")
+_LETTERS = pa.array([chr(code) for code in range(128)], pa.string())
 
 
 def block_rows(
@@ -165,7 +166,7 @@ class _Work:
         own = {f"c{place}": values for place, values in enumerate(columns)}
         return pa.RecordBatch.from_pydict(
             {
-                "op": pa.array([chr(code) for code in kept.op.tolist()], pa.string()),
+                "op": _LETTERS.take(pa.array(kept.op)),
                 "position": self._positions(kept.change),
                 "ordinal": pa.array(self.batch.ordinal[kept.change], pa.int64()),
                 "part": pa.array(kept.part.astype(np.int8)),
@@ -287,7 +288,10 @@ def _listed(flags: list[Flags], count: int) -> pa.Array:
     found = np.array(flags) if flags else np.zeros((0, count), np.bool_)
     if not found.any():
         return pa.nulls(count, kind)
-    return pa.array([np.flatnonzero(row).tolist() or None for row in found.T], kind)
+    lists: list[list[int] | None] = [None] * count
+    for row in np.flatnonzero(found.any(axis=0)).tolist():
+        lists[row] = np.flatnonzero(found[:, row]).tolist()
+    return pa.array(lists, kind)
 
 
 def _block(
@@ -303,9 +307,7 @@ def _block(
     if batch.marker is not None and len(batch) and batch.marker[0] not in (Marker.FALSE, Marker.INCREMENTAL):
         snapshot = f"{first[0]}@{int(batch.transactions.commit_us[0])}"
     missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
-    head = Head(
-        table.database, table.schema, table.table, form, count, first, last, snapshot, truncate, missing, moved
-    )
+    head = Head(table.database, table.schema, table.table, form, count, first, last, snapshot, truncate, missing, moved)
     at = pa.array([int(batch.transactions.commit_us[batch.transaction[-1]])], pa.int64())
     return rows_of(
         settings.columns,

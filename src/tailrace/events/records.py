@@ -99,7 +99,8 @@ def rows_of_tables(
 ) -> list[pa.RecordBatch] | None:
     """The records of a batch of several tables, in order; None where one of them cannot become an event.
 
-    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here. Blocks are of one table.
+    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here. Blocks are
+    of one table each.
     """
     assert tables.of is not None
     if settings.blocks:

@@ -58,7 +58,8 @@ class EventSettings:
     event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
     row that tasks make, in their order, `key_format`, `value_format` and `header_format` are the formats that
     key.converter, value.converter and header.converter name, with their options, `transforms` is what transforms names,
-    made of its options, `blocks` what the option row.blocks says ("" for rows of records), and `several_databases` and `schema_changes_name_database` are traits of the connector.
+    made of its options, `blocks` what the option row.blocks says ("" for rows of records), and `several_databases` and
+    `schema_changes_name_database` are traits of the connector.
     """
 
     logical_name: str

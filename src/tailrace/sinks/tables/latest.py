@@ -74,4 +74,3 @@ class Latest:
         keeping = self._keeping
         merge = Merge(self.path, form, view, batch.missing, keeping.keeps_deletes, emptied, keeping.unknown)
         once.run(session, merge.text())
-

@@ -100,9 +100,7 @@ class ReadAt:
     tables: Mapping[str, DataFrame]
 
 
-def read_at(
-    spark: SparkSession, path: str, position: str | None = None, timestamp: datetime | None = None
-) -> ReadAt:
+def read_at(spark: SparkSession, path: str, position: str | None = None, timestamp: datetime | None = None) -> ReadAt:
     """The tables under `path`, where the sink has written them, at the newest recorded moment up to a position or time.
 
     Without both it is the newest moment of all. Only moments count at which no transaction was half written. Raises

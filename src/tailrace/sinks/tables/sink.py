@@ -59,7 +59,10 @@ class TablesSink(Sink):
     order = "key"
     delivery = "exactly once"
     jars = _JARS
-    settings: ClassVar[Mapping[str, str]] = {"spark.sql.extensions": _EXTENSION, "spark.sql.catalog.spark_catalog": _CATALOG}
+    settings: ClassVar[Mapping[str, str]] = {
+        "spark.sql.extensions": _EXTENSION,
+        "spark.sql.catalog.spark_catalog": _CATALOG,
+    }
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = Settings(self.name, options)
@@ -82,7 +85,9 @@ class TablesSink(Sink):
         self.names = given.text("table.name.format", "${schema}.${table}")
         for part in _PLACE.findall(self.names):
             if part not in _PARTS:
-                raise given.wrong("table.name.format", f"has ${{{part}}}: known are ${{database}}, ${{schema}}, ${{table}}")
+                raise given.wrong(
+                    "table.name.format", f"has ${{{part}}}: known are ${{database}}, ${{schema}}, ${{table}}"
+                )
 
     @property
     def folder(self) -> str:

@@ -140,9 +140,7 @@ UNKNOWN = "tailrace: neither the log nor the table has the value of column"
 def moved(path: str, form: Form, view: str) -> str:
     """The query that gives rows that had another key before the batch the values that the table has under that key."""
     first = quoted(form.names[form.key[0]])
-    joined = " and ".join(
-        f"o.{quoted(form.names[index])} = s.origin.k{place}" for place, index in enumerate(form.key)
-    )
+    joined = " and ".join(f"o.{quoted(form.names[index])} = s.origin.k{place}" for place, index in enumerate(form.key))
     parts = ["s.op", "s.position", "s.ordinal", "s.part", "s.at", f"if(o.{first} is null, s.missing, null) missing"]
     for place, name in enumerate(form.names):
         held = f"o.{first} is not null and array_contains(s.missing, {place})"

@@ -38,7 +38,7 @@ class Owner:
 
 
 class Target:
-    """One table at `path`, of the source's table `source`. `own` are the columns that it has beside those of the source.
+    """One table at `path`, of the source's table `source`. `own` are the columns that it has beside those.
 
     `prepare` comes first in each batch.
     """
@@ -105,7 +105,10 @@ class Target:
                     "by more than their case.",
                     "Leave one of them out with column.exclude.list.",
                 )
-        return [*((name, statements.type_of(kind)) for name, kind in zip(form.names, form.types, strict=True)), *self.own]
+        return [
+            *((name, statements.type_of(kind)) for name, kind in zip(form.names, form.types, strict=True)),
+            *self.own,
+        ]
 
     def _found(self) -> dict[str, str] | None:
         """The columns of the table that is there; None where there is none."""
