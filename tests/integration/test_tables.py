@@ -146,26 +146,26 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
         "insert into a values (101, 20); update b set v = v - 20 where id = 60; delete from b where id = 1001; "
         "update a set v = v + 5 where id = 1; commit"
     )
-    run, add, writes = once.Once.run, Positions.add, 0
+    run, add = once.Once.run, Positions.add
+    kills = {"MERGE": 1, "moment": 1}
 
-    def dies(at: int) -> None:
-        nonlocal writes
-        writes += 1
-        if writes == at:
-            raise RuntimeError("killed behind a write")
+    def dies(behind: str) -> None:
+        kills[behind] -= 1
+        if kills[behind] == 0:
+            raise RuntimeError(f"killed behind a {behind}")
 
     def ran(self: once.Once, session: SparkSession, statement: str) -> None:
         run(self, session, statement)
-        dies(1)
+        dies("MERGE")
 
     def added(self: Positions, *told: Any) -> None:
         add(self, *told)
-        dies(4)
+        dies("moment")
 
     monkeypatch.setattr(once.Once, "run", ran)
     monkeypatch.setattr(Positions, "add", added)
-    for _ in range(2):
-        with pytest.raises(Exception, match="killed behind a write"):
+    for behind in kills:
+        with pytest.raises(Exception, match=f"killed behind a {behind}"):
             made.run()
     made.run()
     made.equals("a", "b")
