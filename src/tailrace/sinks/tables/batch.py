@@ -77,13 +77,20 @@ class TableBatch:
         rows, form = self.opened(), self.form
         if self.truncate is not None and len(self.heads) > 1:
             position, ordinal = literal(self.truncate[0]), self.truncate[1]
-            rows = rows.where(f"position > {position} or (position = {position} and ordinal > {ordinal})")
+            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
+            rows = rows.where(
+                f"op <> 'r' and (position > {position} or (position = {position} and ordinal > {ordinal}))"
+            )
         if len(self.heads) == 1:
             return rows
-        keys = [f"c{index}" for index in form.key]
-        tasks = 1 if self.moved else self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
-        parted = rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, *keys)
-        return parted.mapInArrow(Reducing(form), _declared(form))
+        return self.parted(rows).mapInArrow(Reducing(form), _declared(form))
+
+    def parted(self, rows: DataFrame) -> DataFrame:
+        """Rows with all that belongs together in one partition."""
+        keys = [f"c{index}" for index in self.form.key]
+        together = self.moved or self.truncate is not None
+        tasks = 1 if together else self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
+        return rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, *keys)
 
 
 def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:

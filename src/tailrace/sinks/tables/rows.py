@@ -84,7 +84,7 @@ class Reducing:
 def reduced(rows: pa.Table, target: Form) -> pa.Table:
     """The last row of each key, of rows in order."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
-    group = groups([_comparable(key) for key in keys])
+    group = groups([comparable(key) for key in keys])
     previous = before(group)
     lists = rows["missing"].to_pylist() if rows["missing"].null_count < rows.num_rows else None
     left = lasts(group)
@@ -92,7 +92,7 @@ def reduced(rows: pa.Table, target: Form) -> pa.Table:
         return rows.take(pa.array(left))
     origins = rows["origin"].to_pylist() if rows["origin"].null_count < rows.num_rows else None
     if origins is not None:
-        _link(rows, keys, origins, previous)
+        link(rows, keys, origins, previous)
     deleted = np.array([op == "d" for op in rows["op"].to_pylist()])
     misses: Flags = np.zeros((len(target.names), rows.num_rows), np.bool_)
     for row, missed in enumerate(lists):
@@ -111,11 +111,12 @@ def reduced(rows: pa.Table, target: Form) -> pa.Table:
     return pa.table([columns[name] for name in rows.schema.names], schema=rows.schema)
 
 
-def _comparable(values: pa.Array) -> pa.Array:
+def comparable(values: pa.Array) -> pa.Array:
+    """A column of the key as one whose values can be told apart in one pass."""
     return pa.array([repr(value) for value in values.to_pylist()]) if pa.types.is_nested(values.type) else values
 
 
-def _link(rows: pa.Table, keys: Sequence[pa.Array], origins: Sequence[Any], previous: Int64s) -> None:
+def link(rows: pa.Table, keys: Sequence[pa.Array], origins: Sequence[Any], previous: Int64s) -> None:
     """Lead each row that had another key before its block to the last row of that key before the block."""
     known: dict[tuple[str, ...], list[int]] = {}
     shown = list(zip(*(key.to_pylist() for key in keys), strict=True))
