@@ -21,7 +21,7 @@ FORMATS = frozenset({"cloudevents", "connect"})
 MONGO_KNOBS = frozenset({"offsets", "idle", "format", "exit", "proxy"})
 """exit: the recorded connector ended with an error; proxy: it came through a proxy that shows a fed oplog."""
 
-_VARIABLE = re.compile(r"\$\{([A-Z]+)\}")
+_VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
 _VERSION = re.compile(r'"(?:iodebezium)?version":"(\d+\.\d+\.\d+\.\w+)"')
 
 

@@ -47,7 +47,10 @@ class AnyReader(wire.Reader):
         return found
 
     def within(self, event: object) -> object:
-        """The value itself; where it is a CloudEvent with Avro in it, that is opened in its place."""
+        """The value itself; where it is a CloudEvent with Avro in it, that is opened in its place, and where it names
+        its schema by a number, the schema stands there: the numbers are those of one registry."""
+        if isinstance(event, dict) and set(event) == {"schemaId", "payload"}:
+            event["schemaId"] = wire.quote(self.schemas()[int(str(event["schemaId"]))])
         if isinstance(event, dict) and "specversion" in event and event.get("datacontenttype") == '"application/avro"':
             data = base64.b64decode(event["data"].string)
             number = int.from_bytes(data[1:5], "big")

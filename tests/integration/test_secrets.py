@@ -390,7 +390,7 @@ def test_to_rows(commands: list[Command], sqlserver_told: Told, database: Databa
         unknown = {"debezium.sink.jdbc.schema.evolution": "none", "debezium.sink.jdbc.table.name.format": "nowhere"}
         ends(commands, tmp_path / "again", entries | unknown, 8)
     finally:
-        database.execute(f"drop role {role}")
+        database.execute(f"drop owned by {role} cascade; drop role {role}")
 
 
 def test_to_kafka(commands: list[Command], sqlserver_told: Told, kafka: Kafka, tmp_path: Path) -> None:

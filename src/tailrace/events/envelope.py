@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tailrace.columns import TableId, TableSchema
 from tailrace.columns.batch import Marker
@@ -125,13 +125,22 @@ class Envelopes:
             headers.append(Header(_NEW_KEY if kind.header == OF_AFTER else _OLD_KEY, other))
         key = None if kind.key == NO_IMAGE else self.key_layout(AFTER if kind.key == OF_AFTER else BEFORE)
         tombstone = kind.op == TOMBSTONE
-        return RecordLayout(
+        made = RecordLayout(
             "tombstone" if tombstone else chr(kind.op),
             names.own_topic(self.settings, self.table),
             key,
             None if tombstone else self.value_layout(kind),
             (*headers, *context(self.settings)),
         )
+        return self._behind_delete(made, kind) if tombstone else made
+
+    def _behind_delete(self, tombstone: RecordLayout, kind: Kind) -> RecordLayout:
+        """The tombstone with what the first transform has put into the headers of its delete: Debezium's two records
+        have their headers in one place."""
+        shared = getattr(next(iter(self.settings.transforms), None), "shared_headers", None)
+        if shared is None:
+            return tombstone
+        return replace(tombstone, headers=shared(self.record(replace(kind, op=ord("d"), before=True))))
 
     def key_layout(self, image: str) -> Struct | None:
         """The key of an image; None where the table has none."""

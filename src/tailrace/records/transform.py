@@ -62,7 +62,9 @@ class Transform(Protocol):
     `negate`. It raises ConfigError for an option that is unknown or wrong. Equal options have to give equal transforms.
 
     A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
-    `event.format` and gives the transform for that form of events.
+    `event.format` and gives the transform for that form of events. One whose headers Debezium adds to the record that
+    it is given, and not to a copy, has a method `shared_headers`, which takes the layout of a delete and gives its
+    headers after that: the delete's tombstone has them from the start, where the transform is the first one.
     """
 
     def __hash__(self) -> int: ...

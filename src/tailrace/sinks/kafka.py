@@ -69,6 +69,10 @@ _DATED = (
     f"'{TIMESTAMP_HEADER}', 'value', cast(cast(timestamp as string) as binary)))) end as headers"
 )
 
+_UNMET = "unmet"
+_BYTES = "org.apache.kafka.common.serialization.ByteArraySerializer"
+_AS_BYTES = {"kafka.key.serializer": _BYTES, "kafka.value.serializer": _BYTES}
+
 _INVALID_TOPIC = re.compile(r"\bInvalidTopicException: Invalid topics?:? \[?([^\n\]]+)")
 _REFUSED = re.compile(r"\borg\.apache\.kafka\.[\w.]*?(\w+Exception): ([^\n]+)")
 _HANDSHAKE = r"\b(?:[a-z]\w*\.)+(SSLHandshakeException): "
@@ -223,13 +227,10 @@ class _Creating:
             finally:
                 batch.unpersist()
             return
-        from pyspark.sql import Observation
         from pyspark.sql.functions import col, count_if
 
         known = col("topic").isin(*sorted(self._met))
-        seen = Observation()
-        self._write(batch.observe(seen, count_if(~known).alias("unmet")).where(known))
-        if seen.get["unmet"]:
+        if self._write(batch.observe(_UNMET, count_if(~known).alias(_UNMET)).where(known)):
             rest = batch.where(~known)
             self._meet(rest)
             self._write(rest)
@@ -239,8 +240,18 @@ class _Creating:
         self._topics.demand(batch.sparkSession, found)
         self._met |= found
 
-    def _write(self, batch: DataFrame) -> None:
-        # The session is the stream's own. By Spark's older interface, its default for Kafka, nothing could be observed.
-        batch.sparkSession.conf.set("spark.sql.sources.useV1SourceList", "")
-        writer = batch.write.format("kafka").mode("append").option("includeHeaders", "true")
-        writer.options(**self._options).save()
+    def _write(self, batch: DataFrame) -> int:
+        """Write what is there; how many records `_UNMET` has counted in the same pass, 0 where it does not count.
+
+        This is what Spark's connector does for `batch.write.format("kafka").save()`. By that call, the options of the
+        producer, passwords among them, would stand in the plan that Spark's pages and its log of events show; and by
+        the older interface, which hides them, nothing can be counted.
+        """
+        jvm: Any = batch.sparkSession._jvm
+        producer = jvm.java.util.HashMap()
+        for name, text in {**self._options, **_AS_BYTES}.items():
+            producer.put(name.removeprefix("kafka."), text)
+        execution = batch._jdf.queryExecution()
+        jvm.org.apache.spark.sql.kafka010.KafkaWriter.write(execution, producer, jvm.scala.Option.empty())
+        counted = execution.observedMetrics().get(_UNMET)
+        return int(counted.get().getLong(0)) if counted.isDefined() else 0

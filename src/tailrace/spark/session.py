@@ -30,8 +30,8 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.pollingDelay": "5ms",
     # A second copy of a slow task would send its records a second time, and out of order.
     "spark.speculation": "false",
-    "spark.redaction.regex": "(?i)secret|pass(word|phrase|wd)|pwd|token|(access|api|account|private)[._-]?key|jaas"
-    "|credential|user[.]?info|connection[.]?string",
+    "spark.redaction.regex": "(?i)secret|pass(word|phrase|wd)|pwd|token|(access|api|account|private|keystore)[._-]?key"
+    "|jaas|credential|user[.]?info|connection[.]?string",
 }
 """What every session gets; `config` may override each of them."""
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from tailrace.columns.logical import BOOLEAN
 from tailrace.config.expressions import Expression, compile_expression
 from tailrace.errors import ConfigError
-from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
+from tailrace.records.layout import Computed, Constant, Header, Node, RecordLayout, Struct
 from tailrace.records.transform import Rewritten, Transform, Varying, by_distinct
 
 
@@ -110,6 +110,14 @@ class Conditional:
         if isinstance(answer, bool):
             return self._by(record, answer)
         return Varying(answer, partial(self._by, record))
+
+    def shared_headers(self, record: RecordLayout) -> tuple[Header, ...]:
+        """See tailrace.records.transform.Transform."""
+        shared = getattr(self.transform, "shared_headers", None)
+        answer = self.predicate.of(record)
+        if shared is None or not isinstance(answer, bool) or answer == self.negate:
+            return record.headers
+        return tuple(shared(record))
 
     def _by(self, record: RecordLayout, answer: Any) -> Rewritten:
         return self.transform.rewrite(record) if bool(answer) != self.negate else record

@@ -131,12 +131,19 @@ class ExtractNewRecordState:
         op = op_of(envelope)
         if op == "t":
             return None
-        added = ((reference.name, reference.of(envelope)) for reference in self.headers)
-        record = with_headers(record, *(Header(name, node) for name, node in added if node is not None))
+        record = replace(record, headers=self.shared_headers(record))
         row = envelope.part("before" if op == "d" else "after")
         if row is None:
             raise Refused(f"ExtractNewRecordState finds no field {'before' if op == 'd' else 'after'}")
         return self._deleted(record, envelope, row) if op == "d" else self._changed(record, envelope, row)
+
+    def shared_headers(self, record: RecordLayout) -> tuple[Header, ...]:
+        """The record's headers with those that are added; a tombstone begins with those of its delete."""
+        if not is_envelope(record):
+            return record.headers
+        assert isinstance(record.value, Struct)
+        added = ((reference.name, reference.of(record.value)) for reference in self.headers)
+        return (*record.headers, *(Header(name, node) for name, node in added if node is not None))
 
     def _tombstone(self, record: RecordLayout) -> RecordLayout | None:
         if not self.keeps_tombstones:

@@ -173,3 +173,12 @@ def test_fields_that_a_header_names_are_dropped(
 def test_options_that_mean_nothing_are_refused(options: dict[str, str], said: str) -> None:
     (fault,) = faults([unwrap(**options)])
     assert said in fault
+
+
+def test_a_tombstone_has_the_headers_of_its_delete_too() -> None:
+    """Debezium's two records have their headers in one place, which the transform adds to."""
+    kept = unwrap(delete_tombstone_handling_mode="rewrite-with-tombstone", add_headers="op,table")
+    chosen = settings([kept], extended_headers_enabled=False)
+    (rows,) = to_rows(batch(CUSTOMERS, CHANGES[2:3]), chosen, FORM)
+    names = [[header["key"] for header in one] for one in rows["headers"].to_pylist()]
+    assert names == [["__op", "__table"], ["__op", "__table", "__op"]]

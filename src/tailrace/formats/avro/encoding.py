@@ -104,7 +104,9 @@ class Avro:
                 for member in node.members:
                     yield from self._parts(member.node, member.node.type)
             case ImageColumn():
-                yield Hole(node, CHANGE, schema, ("avro", node.image, node.column.index, node.apart, node.column.null))
+                # one column may stand twice, in a field that is optional and in one that is not
+                place = (node.image, node.column.index, node.apart, node.column.null)
+                yield Hole(node, CHANGE, schema, ("avro", *place, schema.connect, schema.name, branches(schema)))
             case Column():
                 yield Hole(node, node.by, schema, ("avro", node.name, schema.connect, branches(schema)))
             case Text():

@@ -1,0 +1,1 @@
+create table customers(id int primary key, name text);
