@@ -153,8 +153,7 @@ def test_names() -> None:
     ("options", "said"),
     [
         ({}, "needs debezium.sink.tables.path"),
-        ({"path": "/x", "mode": "history"}, "mode = history is not supported yet"),
-        ({"path": "/x", "mode": "newest"}, "mode must be one of latest, log"),
+        ({"path": "/x", "mode": "newest"}, "mode must be one of latest, history, log"),
         ({"path": "/x", "mode": "log", "upsert-keep-deletes": "true"}, "is for the mode latest alone"),
         ({"path": "/x", "table.name.format": "${topic}"}, "has ${topic}"),
         ({"path": "/x", "colour": "red"}, "has no option colour"),

@@ -1,4 +1,4 @@
-"""The mode `history`: every version of every row, with the positions and times from and to which it was there. Driver."""
+"""The mode `history`: every version of every row, with the places from and to which it was there. Driver."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ class Positions:
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once; `versions` are those of the tables that it has written."""
         session = spark.newSession()
+        session.conf.set("spark.sql.shuffle.partitions", "1")
         if self._versions is None:
             self._versions = self._known(session)
         self._versions |= versions

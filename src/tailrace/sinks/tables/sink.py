@@ -21,6 +21,7 @@ from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.latest import Keeping, Latest
 from tailrace.sinks.tables.log import Log
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
@@ -40,7 +41,7 @@ _JARS = (
     Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
 )
 _EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-_MODES = ("latest", "log")
+_MODES = ("latest", "history", "log")
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 _PARTS = ("database", "schema", "table")
 _CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
@@ -50,7 +51,8 @@ _UNKNOWN = re.compile(re.escape(statements.UNKNOWN) + r' \\?"(?P<column>.*?)\\?"
 class TablesSink(Sink):
     """One table of Delta Lake for each captured table, under `path`.
 
-    `mode` is `latest` (the rows that the source has) or `log` (every change, appended). The source is asked for blocks
+    `mode` is `latest` (the rows that the source has), `history` (every version of them) or `log` (every change,
+    appended). The source is asked for blocks
     of typed rows in place of events, so that what is said of events alone has no effect here.
     """
 
@@ -62,6 +64,8 @@ class TablesSink(Sink):
     settings: ClassVar[Mapping[str, str]] = {
         "spark.sql.extensions": _EXTENSION,
         "spark.sql.catalog.spark_catalog": _CATALOG,
+        # Delta reads the log of each table in so many tasks, 50 unless this is set: most of what a small batch takes.
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -71,9 +75,6 @@ class TablesSink(Sink):
              "added.default")
         )  # fmt: skip
         self.path = given.required("path").rstrip("/") or "/"
-        mode = given.text("mode", "latest").lower()
-        if mode == "history":
-            raise SinkError("debezium.sink.tables.mode = history is not supported yet.", "Use latest or log.")
         self.mode = given.choice("mode", "latest", _MODES)
         self.keeps_deletes = given.flag("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":
@@ -160,13 +161,17 @@ class TablesSink(Sink):
         return f"{self.path}/{statements.folder(_PLACE.sub(lambda found: named[found[1]], self.names))}"
 
 
+Kept = Latest | History | Log
+"""A table in one of the modes."""
+
+
 class Writer:
     """Writes batches: the tables of one side by side, then the row that makes them one moment."""
 
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
         self._owner = Owner(pipeline, sink.mode, sink.stops_at_defaults)
-        self._tables: dict[str, Latest | Log] = {}
+        self._tables: dict[str, Kept] = {}
         self._sources: dict[str, tuple[str, str, str]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline)
 
@@ -201,7 +206,7 @@ class Writer:
                 found = list(pool.map(lambda one: own(*one), work))
         return {table.path.removeprefix(f"{self._sink.path}/"): at for (_, table), at in zip(work, found, strict=True)}
 
-    def _table(self, part: TableBatch) -> Latest | Log:
+    def _table(self, part: TableBatch) -> Kept:
         path, source = self._sink.path_of(part.table), ".".join(part.table)
         other = self._sources.setdefault(path, part.table)
         if other != part.table or path == self._positions.path:
@@ -211,12 +216,16 @@ class Writer:
             )
         if path not in self._tables:
             keeping = Keeping(self._sink.keeps_deletes, self._sink.unknown)
-            made = Latest(path, source, self._owner, keeping) if self._sink.mode == "latest" else None
-            self._tables[path] = made or Log(path, source, self._owner)
+            kept: dict[str, Callable[[], Kept]] = {
+                "latest": lambda: Latest(path, source, self._owner, keeping),
+                "history": lambda: History(path, source, self._owner, self._sink.unknown),
+                "log": lambda: Log(path, source, self._owner),
+            }
+            self._tables[path] = kept[self._sink.mode]()
         return self._tables[path]
 
 
-def _in_own_session(part: TableBatch, table: Latest | Log) -> int:
+def _in_own_session(part: TableBatch, table: Kept) -> int:
     """Write one table's part of a batch. Delta reads settings of a write from the session."""
     session = part.frame.sparkSession.newSession()
     parallel = part.frame.sparkSession.sparkContext.defaultParallelism

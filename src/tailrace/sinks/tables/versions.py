@@ -129,9 +129,7 @@ def news(path: str, form: Form, view: str) -> str:
         f"to_json(struct(p.{quoted(name)})) <=> to_json(struct(s.c{place} as {quoted(name)}))"
         for place, name in enumerate(form.names)
     )
-    older = (
-        "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
-    )
+    older = "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
     return (
         f"select s.* from {view} s left join {at_path(path)} p on p.__valid_to is null and {_joined(form, True, 'p')} "
         f"where p.{first} is null or not ({older} or (s.op = 'r' and {same}))"
@@ -164,7 +162,8 @@ def _value(form: Form, place: int, unknown: str) -> str:
 def merge(path: str, form: Form, view: str, truncate: tuple[str, int, int] | None) -> str:
     """The statement that adds versions; `truncate` is the first truncate's position, ordinal and time in µs."""
     ends = ", ".join(
-        f"t.__valid_to{name} = s.{column}" for name, column in (("", "position"), ("_ordinal", "ordinal"), ("_at", "at"))
+        f"t.__valid_to{name} = s.{column}"
+        for name, column in (("", "position"), ("_ordinal", "ordinal"), ("_at", "at"))
     )
     own = ("s.position", "s.ordinal", "s.at", "s.to_position", "s.to_ordinal", "s.to_at")
     names = ", ".join([*map(quoted, form.names), *(name for name, _ in VALIDITY)])
