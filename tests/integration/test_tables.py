@@ -226,3 +226,48 @@ def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database)
     assert [(op, number) for op, number, _, _ in told[2:]] == [("u", 1), ("d", 1), ("c", 9), ("d", 2), ("t", None)]
     assert told[2][2:] == (5, ["big"])
     assert told[4][2:] == (5, ["big"])
+
+
+def test_history_has_every_version(lake: Callable[..., Lake], database: Database) -> None:
+    """The current versions are the source's rows, and each one ends where the next of its key begins."""
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, i, {BIG} from generate_series(1, 4) i",
+    )
+    made = lake(sink_tables_mode="history")
+    made.run()
+    made.run()
+    assert made.rows("public.t", "id, v, big", "__valid_to is null") == made.source("t")
+    database.execute(
+        "update t set v = 10 where id = 1", "update t set v = 11 where id = 1", "update t set id = 5 where id = 2",
+        "delete from t where id = 3", f"insert into t values (3, 33, {BIG})",
+    )  # fmt: skip
+    made.run()
+    assert made.rows("public.t", "id, v, big", "__valid_to is null") == made.source("t")
+    ended = made.rows("public.t", "id, v", "__valid_to is not null")
+    assert ended == [(1, 1), (1, 10), (2, 2), (3, 3)]
+    database.execute("update t set v = 12 where id = 1", "truncate t", "insert into t values (1, 13, 'x')")
+    made.run()
+    assert made.rows("public.t", "id, v, big", "__valid_to is null") == [(1, 13, "x")]
+    assert made.rows("public.t", "*", "__valid_from >= __valid_to") == []
+    versions = made.rows("public.t", "id, __valid_from, __valid_to", "id = 1")
+    starts, ends = {start for _, start, _ in versions}, {end for _, _, end in versions}
+    assert len(versions) == 5
+    # the version that the truncate has ended has none behind it
+    assert len(ends - starts - {None}) == 1
+
+
+def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Database) -> None:
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, i, {BIG} from generate_series(1, 2) i",
+    )
+    made = lake(source_snapshot_mode="no_data")
+    made.run()
+    database.execute("update t set v = 10 where id = 1")
+    assert "the value of the column big" in made.fails()
+    made.set(sink_tables_unknown_values="null")
+    made.run()
+    assert made.rows("public.t") == [(1, 10, None)]

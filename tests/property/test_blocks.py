@@ -18,6 +18,7 @@ from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
+from tailrace.sinks.tables.versions import Lasting
 from tests.event_settings import event_settings
 from tests.unit.events.changes import Change, batch, table
 
@@ -165,3 +166,70 @@ def test_every_change_is_kept_where_all_are_wanted(data: st.DataObject) -> None:
             old = held if row["part"] else replayed.get(row["c1"], (None, None))[1]
             replayed[row["c1"]] = (row["c0"], old if row["missing"] else row["c2"])
     assert replayed == source.rows
+
+
+Version = tuple[int, int | None, str | None, str, str | None]
+"""A key, the values of its row, and the positions from and to which it had them."""
+
+
+def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Version]:
+    """What the MERGE of versions does: see sinks.tables.versions."""
+    form = Head.of(found[-1]["key"]).form
+    opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
+    rows = [row for part in Lasting(form)(iter(opened.to_batches())) for row in part.to_pylist()]
+    current = {key: big for key, _, big, _, end in table if end is None}
+    truncate = min((row["position"] for row in rows if row["op"] == "t"), default=None)
+    ends = {row["c1"]: row["position"] for row in rows if row["opens"]}
+    after = [
+        (key, number, big, start, ends.get(key, truncate) if end is None else end)
+        for key, number, big, start, end in table
+    ]
+    for row in rows:
+        if row["op"] not in "dt":
+            big = row["c2"] if row["missing"] is None else current[row["origin"]["k0"]]
+            after.append((row["c1"], row["c0"], big, row["position"], row["to_position"]))
+    return after
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_versions_are_the_same_whatever_the_cuts(data: st.DataObject) -> None:
+    chosen = event_settings("server", "golden", blocks=EVERY, skipped_operations=frozenset())
+    source = drawn(data.draw)
+    count = len(source.changes)
+    cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=8)) | {count})
+    table: list[Version] = []
+    low, waiting = 0, []
+    for high in cuts:
+        waiting += blocks(source, low, high, chosen)
+        low = high
+        if high == count or data.draw(st.booleans()):
+            table, waiting = versioned(table, waiting), []
+    assert sorted(table, key=repr) == sorted(wanted_versions(source), key=repr)
+
+
+def wanted_versions(source: Source) -> list[Version]:
+    """The versions of all rows, one change after another."""
+    found: list[Version] = []
+    current: dict[int, tuple[int | None, str | None, str]] = {}
+
+    def end(key: int, at: str) -> str | None:
+        number, big, start = current.pop(key)
+        found.append((key, number, big, start, at))
+        return big
+
+    for place, ((op, before, after), carried) in enumerate(source.changes):
+        at = f"{FIRST + 10 * place:016X}"
+        big = None
+        if op == "t":
+            for key in list(current):
+                end(key, at)
+        elif op == "d" or before is not None:
+            assert before is not None
+            big = end(int(str(before[1])), at)
+        elif op == "u":
+            assert after is not None
+            big = end(int(str(after[1])), at)
+        if after is not None:
+            current[int(str(after[1]))] = (int(str(after[0])), after[2] if carried else big, at)
+    return found + [(key, number, big, start, None) for key, (number, big, start) in current.items()]

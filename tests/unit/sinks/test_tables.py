@@ -16,6 +16,7 @@ from tailrace import sinks
 from tailrace.columns.blocks import Form, Head, read, written
 from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
 from tailrace.errors import SinkError
+from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
 from tailrace.sinks.tables.statements import Merge, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
@@ -138,6 +139,16 @@ def test_deletes_that_stay_are_marked() -> None:
 
 def test_a_moved_row_is_filled_from_its_old_key() -> None:
     assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("/lake/t", FORM, "rows")
+
+
+def test_versions_end_where_the_next_begins() -> None:
+    text = versions.merge("/lake/t", FORM, "changes", None)
+    assert "on s.kind = 'end' and t.__valid_to is null and t.`id` = s.c0" in text
+    assert "not matched by source" not in text
+    assert "timestamp_micros(7)" in versions.merge("/lake/t", FORM, "changes", ("0A", 1, 7))
+    assert "raise_error" in versions.changes("/lake/t", FORM, "rows", "stop")
+    assert "raise_error" not in versions.changes("/lake/t", FORM, "rows", "null")
+    assert "s.op = 'r'" in versions.news("/lake/t", FORM, "rows")
 
 
 def test_names() -> None:
