@@ -223,8 +223,15 @@ class EventSettings:
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
             transforms=transforms(options).transforms if traits.rewrites_layouts else (),
-            blocks=options.get("row.blocks") or "",
+            blocks=_blocks(options),
         )
+
+
+def _blocks(options: Config) -> str:
+    blocks: str = options.get("row.blocks") or ""
+    if blocks and not options.traits.gives_blocks:
+        raise ConfigError(f"row.blocks is not supported for the connector {options.connector}.", "Leave it out.")
+    return blocks
 
 
 def _check_choices(options: Config) -> None:

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from tailrace import sinks
 from tailrace.columns.blocks import Form, Head, read, written
 from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
-from tailrace.errors import SinkError
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError, SinkError
+from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
 from tailrace.sinks.tables.statements import Merge, folder, moved, quoted
@@ -158,6 +160,38 @@ def test_names() -> None:
     assert place_text(("0A", 2)) < place_text(("0A", 10)) < place_text(("0B", 0))
     assert '"batch": 3' in metadata(3, "")
     assert row_schema(FORM).names[-3:] == ["c0", "c1", "c2"]
+
+
+POSTGRES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.dbname": "d"}
+ASIDE = {"event.processing.failure.handling.mode": "warn"}
+UNWRAP = {"transforms": "u", "transforms.u.type": "io.debezium.transforms.ExtractNewRecordState"}
+
+
+def test_what_the_source_cannot_give_is_refused() -> None:
+    for more, said in (
+        (UNWRAP, "takes no transforms"),
+        ({"skipped.operations": "d"}, "cannot do without"),
+        (ASIDE, "leave changes out"),
+    ):
+        with pytest.raises(SinkError, match=said):
+            sinks.open("tables", {"path": "/x"}, parse("postgres", POSTGRES | more))
+    mongo = {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"}
+    with pytest.raises(SinkError, match="not there for the connector mongodb"):
+        sinks.open("tables", {"path": "/x"}, parse("mongodb", mongo))
+    with pytest.raises(ConfigError, match=r"row\.blocks is not supported"):
+        EventSettings.from_options(parse("mongodb", mongo | {"row.blocks": "last"}))
+
+
+def test_what_the_sink_asks_of_the_source() -> None:
+    sink = sinks.open("tables", {"path": "/x/", "mode": "history"}, parse("postgres", POSTGRES))
+    assert sink.source_options() == {"row.blocks": "every"}
+    assert sink.source_defaults()["skipped.operations"] == "none"
+    assert sink.folder == "/x"
+    lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
+                        'the value of column "big" SQLSTATE: P0001')  # fmt: skip
+    assert "column big" in str(lost)
+    assert "Somebody else" in str(sink.failure("[DELTA_CONCURRENT_APPEND] …"))
+    assert sink.failure("something else") is None
 
 
 @pytest.mark.parametrize(

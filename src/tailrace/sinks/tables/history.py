@@ -38,8 +38,9 @@ class History:
         for form in batch.forms:
             target.prepare(form)
         once = Once(self._owner.pipeline, batch.number, metadata(batch.number, batch.snapshot))
+        written = target.written(batch.number)
         # Rows of one snapshot have different keys. Those of the next one may be there already.
-        if batch.snapshot != CHANGES and target.written in ("", batch.snapshot):
+        if batch.snapshot != CHANGES and written in ("", batch.snapshot):
             self._append(session, batch, once)
         else:
             self._merge(session, batch, once)

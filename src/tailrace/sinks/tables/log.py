@@ -42,6 +42,7 @@ class Log:
         self._target = target
         for form in batch.forms:
             target.prepare(form)
+        target.written(batch.number)
         form = batch.form
         names = ", ".join(map(statements.literal, form.names))
         own = (

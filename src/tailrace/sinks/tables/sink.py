@@ -43,6 +43,7 @@ _JARS = (
 _EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _MODES = ("latest", "history", "log")
 _PLACE = re.compile(r"\$\{([^}]*)\}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PARTS = ("database", "schema", "table")
 _CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
 _UNKNOWN = re.compile(re.escape(statements.UNKNOWN) + r' \\?"(?P<column>.*?)\\?"')
@@ -52,8 +53,8 @@ class TablesSink(Sink):
     """One table of Delta Lake for each captured table, under `path`.
 
     `mode` is `latest` (the rows that the source has), `history` (every version of them) or `log` (every change,
-    appended). The source is asked for blocks
-    of typed rows in place of events, so that what is said of events alone has no effect here.
+    appended). The source is asked for blocks of typed rows in place of events, so that what is said of events alone
+    has no effect here.
     """
 
     name = "tables"
@@ -74,7 +75,9 @@ class TablesSink(Sink):
             ("path", "mode", "upsert-keep-deletes", "table.name.format", "tables.at.once", "unknown.values",
              "added.default")
         )  # fmt: skip
-        self.path = given.required("path").rstrip("/") or "/"
+        path = given.required("path").rstrip("/") or "/"
+        # Delta Lake takes no path that is relative
+        self.path = path if _SCHEME.match(path) else str(Path(path).absolute())
         self.mode = given.choice("mode", "latest", _MODES)
         self.keeps_deletes = given.flag("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":
@@ -103,6 +106,10 @@ class TablesSink(Sink):
         self._describe = find(source.connector).load_describe()
         if source.get("transforms"):
             raise SinkError("The sink tables takes no transforms: they are of events.", "Leave transforms out.")
+        if source.get("event.processing.failure.handling.mode") not in (None, "fail"):
+            raise SinkError(
+                "event.processing.failure.handling.mode would leave changes out of the tables.", "Let it be fail."
+            )
         skipped = set(source.get("skipped.operations") or ()) if source.is_set("skipped.operations") else set()
         if skipped & set("cud"):
             raise SinkError(

@@ -67,23 +67,35 @@ class Target:
         if self._columns != dict(wanted):
             self._grow(form, dict(wanted))
 
-    @property
-    def written(self) -> str:
-        """What `note` was given at the last write that the table knows of; "" where nothing was written yet."""
+    def written(self, number: int) -> str:
+        """What `note` was given at the last write that the table knows of; "" where nothing was written yet.
+
+        Raises SinkError where that was a batch behind `number`, which is to be written.
+        """
         if self._written is None:
-            query = f"describe history {statements.at_path(self.path)}"
-            for row in self.spark.sql(query).select("operation", "userMetadata").collect():
+            query = f"describe history {statements.at_path(self.path)} limit {_COMMITS}"
+            rows = self.spark.sql(query).select("operation", "userMetadata").collect()
+            # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
+            self._written = "" if len(rows) < _COMMITS else _FOREIGN
+            for row in rows:
                 told = _told(row["userMetadata"])
                 if told is not None:
+                    self._demand_order(number, int(told.get("batch", 0)))
                     self._written = str(told.get("snapshot", ""))
                     break
                 if row["operation"] in ("MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE"):
-                    # somebody else's rows: what is known of the pipeline's own holds no more
                     self._written = _FOREIGN
                     break
-            else:
-                self._written = ""
         return self._written
+
+    def _demand_order(self, number: int, newest: int) -> None:
+        if newest > number:
+            # Delta would take the batches up to that one for done, whatever is in them
+            raise SinkError(
+                f"The table {self.path} holds batch {newest}, and its checkpoint is at batch {number}: it was put back "
+                "to an earlier state.",
+                "Name another path and another checkpoint.",
+            )
 
     def note(self, snapshot: str) -> None:
         """Keep in mind what was written last: the snapshot, "-" for changes."""
@@ -183,6 +195,7 @@ class Target:
 
 
 _FOREIGN = "?"
+_COMMITS = 20
 
 
 def metadata(batch: int, snapshot: str) -> str:
