@@ -13,7 +13,7 @@ from tailrace.sinks.tables.statements import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ROWS_OF_A_TASK = 500_000
+_ROWS_OF_A_TASK = 100_000
 CHANGES = "-"
 """In the place of a snapshot's name: changes of the log."""
 
