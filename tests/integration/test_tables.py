@@ -196,6 +196,7 @@ def test_columns_come_and_what_a_table_cannot_follow_stops(lake: Callable[..., L
     made.run()
     kept = made.rows("public.t", "id, v, `a b`, __deleted, __op")
     assert kept == [(1, 3, None, "false", "u"), (2, 2, None, "true", "d"), (3, 3, "new", "false", "c")]
+    database.execute("insert into t values (5, 5)")
     made.set(sink_tables_mode="log", sink_tables_upsert__keep__deletes="false")
     assert "of another mode: latest" in made.fails()
     made.set(sink_tables_mode="latest", sink_tables_upsert__keep__deletes="true")

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type
 
 from tailrace.columns.blocks import Form
 
@@ -44,6 +43,8 @@ def folder(name: str) -> str:
 
 def type_of(kind: pa.DataType) -> str:
     """Spark's type for a column."""
+    from pyspark.sql.pandas.types import from_arrow_type
+
     return str(from_arrow_type(kind, prefer_timestamp_ntz=True).simpleString())
 
 
