@@ -137,7 +137,7 @@ class Pipeline:
             if self._spark is None:
                 launched, self._launch = self._launch, None
                 self._spark = session(
-                    self._conf,
+                    {**self.sink.settings, **(self._conf or {})},
                     jars=self.sink.jars,
                     log_level=self._log_level,
                     master=self._master or LOCAL,
@@ -164,9 +164,9 @@ class Pipeline:
         if self._reselects:
             columns = (*columns, RESELECTED)
         texts = source.texts | {"row.columns": ",".join(columns)}
-        if not source.is_set("event.order"):
-            texts["event.order"] = self.sink.order
-        return texts
+        defaults = {"event.order": self.sink.order, **self.sink.source_defaults()}
+        texts |= {name: text for name, text in defaults.items() if not source.is_set(name)}
+        return texts | self.sink.source_options()
 
     @property
     def _reselects(self) -> bool:

@@ -52,6 +52,7 @@ class Traits:
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
     records of schema changes do. `transforms` are the places of those that it brings itself, as
     `module:attribute`, by the text of `transforms.<name>.type`; they go before those of `tailrace.config.transforms`.
+    `gives_blocks` says that its changes can be had as blocks of typed rows (`tailrace.columns.blocks`).
     """
 
     connector: str
@@ -61,6 +62,7 @@ class Traits:
     several_databases: bool = False
     schema_changes_name_database: bool = True
     transforms: Mapping[str, str] = field(default_factory=dict)
+    gives_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,9 @@ OWN = (
     Option("rows", Kind.TEXT,
            "What rows of spark.readStream hold: keys and values as bytes, or the table's columns in types of Spark's. "
            "`tailrace run` refuses it: there the sink says what it reads.", "bytes", choices=("bytes", "typed")),
+    Option("row.blocks", Kind.TEXT,
+           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key "
+           "or all. `tailrace run` refuses it.", choices=("last", "every")),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

@@ -80,6 +80,9 @@ def _numbered_rows(
         return
     plan = table_plan(batch.table, settings, form)
     warn_of_unknown(plan, batch)
+    if settings.blocks:
+        yield from block_rows(batch, plan, key_changes(batch, TablePlans.one(plan)), settings, form)
+        return
     work = _Work.of(batch, TablePlans.one(plan), settings, form, plan.has_key)
     most = settings.most_change_bytes
     size = _text_sizes(batch, most)
@@ -101,9 +104,12 @@ def rows_of_tables(
 ) -> list[pa.RecordBatch] | None:
     """The records of a batch of several tables, in order; None where one of them cannot become an event.
 
-    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here.
+    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here. Blocks are
+    of one table each.
     """
     assert tables.of is not None
+    if settings.blocks:
+        return None
     for plan in tables.plans:
         warn_of_unknown(plan, batch)
     has_key = np.array([plan.has_key for plan in tables.plans])[tables.of]

@@ -60,7 +60,8 @@ class EventSettings:
     columns say, `columns` are those of the row that tasks make, in their order, `key_format`, `value_format` and
     `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
     `transforms` is what transforms names, made of its options, `several_databases` and `schema_changes_name_database`
-    are traits of the connector, and `typed` says that rows are typed, None that keys and values are bytes.
+    are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, and `blocks` what
+    the option row.blocks says, "" for rows of records.
     """
 
     logical_name: str
@@ -110,6 +111,7 @@ class EventSettings:
     columns: tuple[str, ...] = COLUMNS
     transforms: tuple[Transform, ...] = ()
     typed: TypedRows | None = None
+    blocks: str = ""
 
     @property
     def row_schema(self) -> pa.Schema:
@@ -244,7 +246,15 @@ class EventSettings:
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
             transforms=transforms(options, traits.transforms).transforms,
+            blocks=_blocks(options),
         )
+
+
+def _blocks(options: Config) -> str:
+    blocks: str = options.get("row.blocks") or ""
+    if blocks and not options.traits.gives_blocks:
+        raise ConfigError(f"row.blocks is not supported for the connector {options.connector}.", "Leave it out.")
+    return blocks
 
 
 def _check_choices(options: Config) -> None:
