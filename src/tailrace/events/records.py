@@ -21,6 +21,7 @@ from tailrace.buffers import ExceedsArrow, text_buffers
 from tailrace.columns import ChangeBatch
 from tailrace.errors import ConversionError
 from tailrace.events.block import BatchColumns, Block
+from tailrace.events.blocks import block_rows
 from tailrace.events.expansion import expand
 from tailrace.events.form import SourceForm
 from tailrace.events.kind_columns import MAX_RECORDS

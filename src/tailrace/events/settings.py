@@ -60,8 +60,8 @@ class EventSettings:
     columns say, `columns` are those of the row that tasks make, in their order, `key_format`, `value_format` and
     `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
     `transforms` is what transforms names, made of its options, `several_databases` and `schema_changes_name_database`
-    are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, and `blocks` what
-    the option row.blocks says, "" for rows of records.
+    are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, and `blocks`
+    what the option row.blocks says, "" for rows of records.
     """
 
     logical_name: str
