@@ -177,12 +177,14 @@ def _table(table: TableSchema) -> dict[str, Any]:
 
 
 def _read_table(fields: dict[str, Any]) -> TableSchema:
+    own = fields.get("own")
     return TableSchema(
         **{
             **fields,
             "id": TableId(**fields["id"]),
             "columns": tuple(_column(column) for column in fields["columns"]),
             "key": tuple(fields["key"]),
+            "own": None if own is None else tuple(own),
         }
     )
 
@@ -194,5 +196,6 @@ def _column(fields: dict[str, Any]) -> Column:
             **fields,
             "enum_labels": tuple(fields.get("enum_labels", ())),
             "element": None if element is None else _column(element),
+            "fields": tuple(_column(part) for part in fields.get("fields", ())),
         }
     )
