@@ -16,8 +16,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 SERVER = "tdsserver"
 """The SQL Server of tests, a directory beside this one; its own tests are the last process's."""
-LANES = (("golden", "spark", "e2e", "chaos"), ("contract", "extending", "integration"))
-"""The directories of each process but the last one, which has all others: the tests without a Spark or a server."""
+LANES = (("golden", "e2e"), ("contract", "extending", "integration"))
+"""The directories of each process but the last one, which has all others: most of them need no Spark and no server."""
 QUICK = (("unit",),)
 """The same for the tests of `--quick`."""
 NOTHING_COLLECTED = 5

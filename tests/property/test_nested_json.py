@@ -124,7 +124,9 @@ _NESTED = pa.struct([
 ])  # fmt: skip
 _INNER = st.fixed_dictionaries({"s": st.none() | _TEXTS, "n": st.none() | st.integers(-(1 << 63), (1 << 63) - 1)})
 # The plain way has the fewest digits of all; Java had more before 19 for some, as those of a whole number.
-_DOUBLES = st.floats().filter(lambda number: not np.isfinite(number) or java_number(repr(number)) == double_text(number))
+_DOUBLES = st.floats().filter(
+    lambda number: not np.isfinite(number) or java_number(repr(number)) == double_text(number)
+)
 _ROWS = st.none() | st.fixed_dictionaries({
     "i": st.none() | st.integers(-9, 9), 't"': st.none() | _TEXTS, "b": st.none() | st.booleans(),
     "d": st.none() | _DOUBLES, "l": st.none() | st.lists(st.none() | _INNER, max_size=3),
