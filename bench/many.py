@@ -21,6 +21,7 @@ from bench.drain import frame
 from bench.follow import delivered, ended, ended_at, newest, told_by
 from bench.workload import Workload, wait
 from tailrace.connectors.postgres.protocol.position import lsn_value
+from tailrace.spark import archive
 
 TABLES = 1_000
 ROWS = 10
@@ -89,8 +90,10 @@ def options(workload: Workload, more: Mapping[str, str]) -> dict[str, str]:
 def snapshot(workload: Workload) -> float:
     """Seconds that `tailrace run` takes for all tables, from the start of its process to its end; rows go to files.
 
+    The machine has its class archive, as `tailrace warm` makes it.
     Raises RuntimeError when it fails or rows are missing.
     """
+    archive.make()
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         out, file = Path(folder) / "out", Path(folder) / "application.properties"
         source = options(workload, {"snapshot.mode": "initial_only", "connector.class": "postgres"})

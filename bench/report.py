@@ -12,6 +12,9 @@ from typing import Any
 RECEIVE, PEEK, COPY = "pg_recvlogical", "psql_peek", "psql_copy"
 """The baselines, as cases."""
 
+PLAIN, PLAIN_SCHEMAS = "json", "json_schemas"
+"""The cases that transforms and encodings are compared with: without schemas in records, and with them."""
+
 MIB = 1 << 20
 
 
@@ -70,14 +73,7 @@ def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
         found[f"{name}_events_per_cpu_second"] = _median(run.rows / run.total_cpu for run in runs if run.total_cpu)
         found[f"{name}_peak_rss_mib"] = max(run.python_mib for run in runs)
         found[f"{name}_peak_rss_jvm_mib"] = max(run.jvm_mib for run in runs)
-        for infix, baselines in (("", (RECEIVE, COPY)), ("_peek", (PEEK,))):
-            pairs = [(run, base) for run in runs if (base := _baseline(measurements, run, baselines)) is not None]
-            if pairs:
-                found[f"{name}{infix}_ratio"] = _median(base / run.seconds for run, base in pairs)
-            if pairs and not infix:
-                found[f"{name}_steady_ratio"] = _median(
-                    base / run.steady_seconds for run, base in pairs if run.steady_seconds
-                )
+        found |= _ratios(name, runs, measurements)
     if "stream_noop_events_per_cpu_second" in found:
         found["events_per_cpu_second"] = found["stream_noop_events_per_cpu_second"]
     own = [run for run in measurements if not run.is_baseline]
@@ -88,6 +84,22 @@ def figures(measurements: Sequence[Measurement]) -> dict[str, float]:
     return found
 
 
+def _ratios(name: str, runs: Sequence[Measurement], measurements: Sequence[Measurement]) -> dict[str, float]:
+    """The ratios of a case to the baselines in its groups, or to plain JSON there."""
+    found: dict[str, float] = {}
+    if runs[0].case in (PLAIN, PLAIN_SCHEMAS):
+        return found
+    for infix, baselines in (("", (RECEIVE, COPY, PLAIN, PLAIN_SCHEMAS)), ("_peek", (PEEK,))):
+        pairs = [(run, base) for run in runs if (base := _baseline(measurements, run, baselines)) is not None]
+        if pairs:
+            found[f"{name}{infix}_ratio"] = _median(base.seconds / run.seconds for run, base in pairs)
+        if pairs and not infix:
+            found[f"{name}_steady_ratio"] = _median(
+                base.steady_seconds / run.steady_seconds for run, base in pairs if run.steady_seconds
+            )
+    return found
+
+
 def _by_name(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]]:
     groups: dict[str, list[Measurement]] = {}
     for measurement in measurements:
@@ -95,12 +107,23 @@ def _by_name(measurements: Sequence[Measurement]) -> dict[str, list[Measurement]
     return groups
 
 
-def _baseline(measurements: Sequence[Measurement], run: Measurement, cases: Sequence[str]) -> float | None:
-    """The mean seconds of the baselines `cases` in the group of `run`; None when there are none."""
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What a case is compared with. A baseline has no batches: its `steady_seconds` are all of its time."""
+
+    seconds: float
+    steady_seconds: float
+
+
+def _baseline(measurements: Sequence[Measurement], run: Measurement, cases: Sequence[str]) -> _Base | None:
+    """The means of the baselines `cases` in the group of `run`; None when there are none."""
     near = (run.phase, run.round, run.group)
     same = [other for other in measurements if other.case in cases]
-    seconds = [other.seconds for other in same if (other.phase, other.round, other.group) == near]
-    return statistics.fmean(seconds) if seconds else None
+    found = [other for other in same if (other.phase, other.round, other.group) == near]
+    if not found:
+        return None
+    steady = (other.seconds if other.steady_seconds is None else other.steady_seconds for other in found)
+    return _Base(statistics.fmean(other.seconds for other in found), statistics.fmean(steady))
 
 
 def _median(values: Iterable[float]) -> float:

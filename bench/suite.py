@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, changetables, drain, incremental, latency, many, mongodb, tables
-from bench.report import COPY, MIB, PEEK, RECEIVE, Measurement
+from bench import baseline, chains, changetables, drain, incremental, latency, many, mongodb, records, tables, writers
+from bench.report import COPY, MIB, PEEK, PLAIN, PLAIN_SCHEMAS, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
+from tests.servers.registry import Registry
 
-PHASES = ("stream", "update", "snapshot", "wide", "types", "latency", "incremental", "many", "changetables", "mongodb")
+PHASES = (
+    "stream", "transforms", "records", "update", "snapshot", "wide", "types", "latency", "incremental", "many",
+    "changetables", "mongodb", "writers",
+)  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
 WARM_ROUNDS = 2
@@ -66,8 +70,8 @@ class Suite:
         """Run the phases in their own order; each needs the rows that the first inserts."""
         self.workload.create(BENCH)
         self._warm(phases)
-        if set(phases) & {"stream", "update", "snapshot", "incremental"}:
-            self._stream("stream" in phases)
+        if set(phases) & {"stream", "transforms", "update", "snapshot", "incremental"}:
+            self._stream(phases)
         if "snapshot" in phases:
             self._snapshot()
         if "update" in phases:
@@ -88,6 +92,10 @@ class Suite:
         if "mongodb" in phases:
             self.extra |= mongodb.measure(self.spark, max(self.rows // 5, 3), self.repeat, self.say)
             self.say(f"mongodb: {self.extra['mongodb_ratio']:.2f} of a bare cursor")
+        if "records" in phases:
+            self.extra |= records.measure(self.say)
+        if "writers" in phases:
+            self.extra |= writers.measure(self.spark, self.workload, self.repeat, self.say)
 
     def _warm(self, phases: tuple[str, ...]) -> None:
         """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""
@@ -106,29 +114,63 @@ class Suite:
         if "snapshot" in phases:
             self._expect(drain.to_noop(self.spark, self._snapshot_options("warm")), WARM_ROWS)
 
-    def _stream(self, measured: bool) -> None:
+    def _stream(self, phases: tuple[str, ...]) -> None:
         with self._slot("bench_insert"):
             self.say(f"inserting {self.rows:,} rows")
             self.workload.insert(BENCH, self.rows)
             backlog = self._backlog("bench_insert", BENCH.name, self.rows)
-            for number in range(WARM_ROUNDS if measured else 0):
-                self.say(f"warm-up {number + 1} of {WARM_ROUNDS} with the whole backlog")
-                for name in CASES:
-                    self._noop("bench_insert", name)()
-                self._kafka("bench_insert", "", {})()
-            for number in range(self.repeat if measured else 0):
-                noop = {f"noop{name}": self._noop("bench_insert", name) for name in CASES}
-                kafka = {f"kafka{name}": self._kafka("bench_insert", name, {}) for name in CASES}
-                plain = {
-                    f"kafka{name}_default_producer": self._kafka("bench_insert", name, PLAIN_PRODUCER)
-                    for name in ORDERS
-                }
-                self._baselines("stream", number, backlog, "noop")
-                self._group("stream", number, "noop", noop, backlog.size)
-                # The runs in the middle are the later ones of the first group and the earlier ones of the second.
-                self._baselines("stream", number, backlog, "noop", "kafka")
-                self._group("stream", number, "kafka", kafka | plain, backlog.size)
-                self._baselines("stream", number, backlog, "kafka")
+            if "stream" in phases:
+                self._drains(backlog)
+            if "transforms" in phases:
+                self._transforms(backlog)
+
+    def _drains(self, backlog: Backlog) -> None:
+        """The backlog to both sinks, in every case."""
+        for number in range(WARM_ROUNDS):
+            self.say(f"warm-up {number + 1} of {WARM_ROUNDS} with the whole backlog")
+            for name in CASES:
+                self._noop("bench_insert", name)()
+            self._kafka("bench_insert", "", {})()
+        for number in range(self.repeat):
+            noop = {f"noop{name}": self._noop("bench_insert", name) for name in CASES}
+            kafka = {f"kafka{name}": self._kafka("bench_insert", name, {}) for name in CASES}
+            plain = {
+                f"kafka{name}_default_producer": self._kafka("bench_insert", name, PLAIN_PRODUCER) for name in ORDERS
+            }
+            self._baselines("stream", number, backlog, "noop")
+            self._group("stream", number, "noop", noop, backlog.size)
+            # The runs in the middle are the later ones of the first group and the earlier ones of the second.
+            self._baselines("stream", number, backlog, "noop", "kafka")
+            self._group("stream", number, "kafka", kafka | plain, backlog.size)
+            self._baselines("stream", number, backlog, "kafka")
+
+    def _transforms(self, backlog: Backlog) -> None:
+        """Each chain between two drains of plain JSON, which the next chain shares; those with schemas between such."""
+        with Registry() as registry:
+            cases = {**chains.CHAINS, chains.AVRO: chains.avro(registry.address)}
+            parts = {PLAIN: cases, PLAIN_SCHEMAS: chains.WITH_SCHEMAS}
+            plain = {PLAIN: chains.Chain({}), PLAIN_SCHEMAS: chains.Chain(chains.SCHEMAS)}
+            reads = {name: self._chain(backlog, chain) for of in (plain, *parts.values()) for name, chain in of.items()}
+            for number in range(WARM_ROUNDS):
+                self.say(f"warm-up {number + 1} of {WARM_ROUNDS} of transforms")
+                for read in reads.values():
+                    read()
+            for number in range(self.repeat):
+                for beside, of in parts.items():
+                    names = _turned(of, number)
+                    self._measured("transforms", number, beside, reads[beside], backlog.size, names[0])
+                    for place, name in enumerate(names):
+                        self._measured("transforms", number, name, reads[name], backlog.size, name)
+                        following = names[place : place + 2]
+                        self._measured("transforms", number, beside, reads[beside], backlog.size, *following)
+
+    def _chain(self, backlog: Backlog, chain: chains.Chain) -> Callable[[], drain.Drained]:
+        def read() -> drain.Drained:
+            with self.workload.copy_of(backlog.slot) as copy:
+                settings = self._log_options(BENCH.name, copy, {**CASES[""], **chain.options})
+                return self._expect(drain.to_noop(self.spark, settings), backlog.rows // chain.one_of)
+
+        return read
 
     def _update(self) -> None:
         rows = self.rows // 2
@@ -274,14 +316,16 @@ class Suite:
     def _group(
         self, phase: str, number: int, group: str, cases: Mapping[str, Callable[[], drain.Drained]], size: int = 0
     ) -> None:
-        # Each round begins with another case: the JVM compiles on, so whoever comes first is the slowest.
-        names = sorted(cases)
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
-            read = cases[name]
-            with Meter(self.workload.server.pid) as meter:
-                drained = read()
-            usage = meter.usage
+        for name in _turned(cases, number):
+            self._measured(phase, number, name, cases[name], size, group)
+
+    def _measured(
+        self, phase: str, number: int, name: str, read: Callable[[], drain.Drained], size: int, *groups: str
+    ) -> None:
+        with Meter(self.workload.server.pid) as meter:
+            drained = read()
+        usage = meter.usage
+        for group in groups:
             self._add(
                 Measurement(
                     phase,
@@ -300,7 +344,8 @@ class Suite:
                     drained.batches,
                     usage.shared_python_bytes / MIB,
                     size,
-                )
+                ),
+                group == groups[0],
             )
 
     def _baselines(self, phase: str, number: int, backlog: Backlog, *groups: str) -> None:
@@ -364,3 +409,10 @@ class Suite:
         if drained.rows != rows:
             raise RuntimeError(f"the query delivered {drained.rows} of {rows} events")
         return drained
+
+
+def _turned(cases: Iterable[str], number: int) -> list[str]:
+    """The cases of a round, each of which begins with another: the JVM compiles on, so whoever is first is slowest."""
+    names = sorted(cases)
+    first = number % len(names)
+    return names[first:] + names[:first]

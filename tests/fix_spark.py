@@ -11,18 +11,22 @@ from pyspark.sql import SparkSession
 from tailrace.errors import PrerequisiteError
 from tailrace.jar import Jar
 from tailrace.sinks.kafka import KafkaSink
+from tailrace.sinks.tables.sink import TablesSink
 from tailrace.spark.jars import files_of
 from tailrace.spark.session import session
 
 
 def start(warehouse: Path) -> SparkSession:
-    """A session of two cores, with the Kafka sink where its jars can be had."""
-    jars: tuple[Jar, ...] = KafkaSink.jars
-    try:
-        files_of(jars)
-    except PrerequisiteError:
-        jars = ()
+    """A session of two cores, with the sinks kafka and tables where their jars can be had."""
     config = {"spark.sql.warehouse.dir": str(warehouse), "spark.sql.shuffle.partitions": "2"}
+    jars: tuple[Jar, ...] = ()
+    for sink in (KafkaSink, TablesSink):
+        try:
+            files_of(sink.jars)
+        except PrerequisiteError:
+            continue
+        jars += sink.jars
+        config |= sink.settings
     return session(config, jars=jars, app_name="tailrace tests", master="local[2]")
 
 

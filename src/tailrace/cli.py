@@ -1,4 +1,4 @@
-"""The `tailrace` command: run, check, migrate, signal, demo, version.
+"""The `tailrace` command: run, check, migrate, signal, warm, demo, version.
 
 Exit codes are those of `tailrace.errors`, 0 and 130.
 """
@@ -99,6 +99,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_file(signals)
     signals.set_defaults(command=_signal)
 
+    warm = commands.add_parser("warm", parents=[shared], help="make later starts of Spark shorter, by a class archive")
+    warm.set_defaults(command=_warm)
+
     demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
     demo.add_argument("--keep", metavar="DIR", help="write the events, the checkpoint and the settings there")
     demo.add_argument("--fast", action="store_true", help="leave out the pauses between the steps")
@@ -177,28 +180,38 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--master is given, and spark-submit has named a master already.", "Leave out the second.")
     with _Interruption() as interruption:
         from tailrace.pipeline import Pipeline
-        from tailrace.spark.processes import jvm_lost
 
         # What ends the query is logged here, so Spark's own log only doubles it.
         pipeline = Pipeline(run, log_level="warn" if arguments.debug else "off", master=master, conf=conf)
-        # Asked before Spark starts: most failures then show within a second.
-        for finding in find(run.source.connector).load_prerequisites().demand(run.source):
-            # The source names the tables itself, at each start.
-            if finding.level == "warning" and finding.subject in ("slot", "senders"):
-                logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
         try:
-            try:
-                _follow(pipeline, arguments.once, interruption)
-            finally:
-                pipeline.stop()
-        except Exception as error:
-            # A supervisor signals every process of a service: what then fails, fails because the others end too.
-            if not interruption.asked:
-                known = jvm_lost(error) or pipeline.cause(error)
-                if known is None or known is error:
-                    raise
-                raise known from error
+            # Spark's JVM starts while the server is asked. Most failures show within a second, and end it.
+            pipeline.begin()
+            for finding in find(run.source.connector).load_prerequisites().demand(run.source):
+                # The source names the tables itself, at each start.
+                if finding.level == "warning" and finding.subject in ("slot", "senders"):
+                    logging.getLogger("tailrace").warning("%s %s", finding.text, finding.remedy)
+            _deliver(pipeline, arguments.once, interruption)
+        finally:
+            pipeline.stop()
     return 0
+
+
+def _deliver(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
+    """Run the pipeline to its end. Raises what ended it, as the deliberate error that it is, where it is one."""
+    try:
+        try:
+            _follow(pipeline, once, interruption)
+        finally:
+            pipeline.stop()
+    except Exception as error:
+        from tailrace.spark.processes import jvm_lost
+
+        # A supervisor signals every process of a service: what then fails, fails because the others end too.
+        if not interruption.asked:
+            known = jvm_lost(error) or pipeline.cause(error)
+            if known is None or known is error:
+                raise
+            raise known from error
 
 
 def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
@@ -214,7 +227,7 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
     line = StatusLine(find(pipeline.run.source.connector).load_describe())
     # Records and a line that rewrites itself do not share a terminal.
     shown = not (pipeline.sink.prints and sys.stdout.isatty() and sys.stderr.isatty())
-    with _progress(pipeline, line) as ended:
+    with _progress(pipeline, line, interruption.wake) as ended:
         while query.isActive and not interruption.wait(0.5):
             if shown:
                 line.update(None)
@@ -228,8 +241,9 @@ def _follow(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None
 
 
 @contextmanager
-def _progress(pipeline: Pipeline, line: StatusLine) -> Iterator[threading.Event]:
-    """Feed every progress record of the query to `line`; the event is set when Spark says that the query ended."""
+def _progress(pipeline: Pipeline, line: StatusLine, wake: Callable[[], None]) -> Iterator[threading.Event]:
+    """Feed every progress record of the query to `line`; the event is set, and `wake` called, when Spark says that the
+    query ended."""
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     ended = threading.Event()
@@ -246,6 +260,7 @@ def _progress(pipeline: Pipeline, line: StatusLine) -> Iterator[threading.Event]
 
         def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
             ended.set()
+            wake()
 
     listener = Listener()
     streams = pipeline.spark.streams
@@ -282,6 +297,13 @@ def _migrate(arguments: argparse.Namespace) -> int:
 def _signal(arguments: argparse.Namespace) -> int:
     signalled = signalling.from_arguments(arguments)
     print(signalling.send(_read(arguments).source, signalled, arguments.channel))
+    return 0
+
+
+def _warm(arguments: argparse.Namespace) -> int:
+    from tailrace.spark import archive
+
+    print(archive.make())
     return 0
 
 
@@ -345,7 +367,8 @@ class _Interruption:
     """
 
     def __init__(self, leave: Callable[[int], Any] = os._exit) -> None:
-        self._event = threading.Event()
+        self._woken = threading.Event()
+        self._is_asked = False
         self._leave = leave
         self._running = False
         self._before: dict[signal.Signals, Any] = {}
@@ -365,17 +388,24 @@ class _Interruption:
 
     @property
     def asked(self) -> bool:
-        return self._event.is_set()
+        return self._is_asked
 
     def wait(self, seconds: float) -> bool:
-        """Wait for a signal; whether one came."""
-        return self._event.wait(seconds)
+        """Wait for a signal, or until `wake` is called; whether a signal came."""
+        if self._woken.wait(seconds) and not self._is_asked:
+            self._woken.clear()
+        return self._is_asked
+
+    def wake(self) -> None:
+        """End the wait that is on, or the next one. Any thread."""
+        self._woken.set()
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._event.is_set():
+        if self._is_asked:
             # The JVM ends when the pipe from this process closes.
             self._leave(INTERRUPTED)
-        self._event.set()
+        self._is_asked = True
+        self._woken.set()
         if not self._running:
             raise SystemExit(0)
 

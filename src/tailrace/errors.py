@@ -8,7 +8,8 @@
     ├── PositionLost             5   slot gone, recreated or ahead of the checkpoint: what was lost, what to do
     ├── DecodeError              6   bytes of the log that do not follow the protocol; carries the offset
     ├── ConversionError          7   a value that its column type does not allow; names table, column, position
-    │   └── TransformError       7   a record that a transform cannot take; names transform, field, table, position
+    │   ├── TransformError       7   a record that a transform cannot take; names transform, field, table, position
+    │   └── SchemaChanged        7   a change that the schema of typed rows does not hold; names table, column, position
     ├── SinkError                8   the sink is unknown or refuses the records
     ├── JvmLost                  9   Spark's JVM has ended: killed, or out of memory
     ├── ProcessLost             10   the planner or a worker of Spark has ended: killed, or out of memory
@@ -81,6 +82,10 @@ class ConversionError(TailraceError):
 
 class TransformError(ConversionError):
     """A transform cannot take a record, or a value of it."""
+
+
+class SchemaChanged(ConversionError):
+    """A table has changed since typed rows were declared, and a row of it does not fit them any more."""
 
 
 class SinkError(TailraceError):

@@ -35,6 +35,10 @@ class Extensions:
         others = {point.name for point in self._points()}
         return (*self.places, *sorted(others.difference(self.places)))
 
+    def beside(self, places: Mapping[str, str]) -> Extensions:
+        """The same with further parts of our own, which go before those of the same name."""
+        return Extensions(self._group, self.kind, {**self.places, **places}, self._error)
+
     def own(self, name: str) -> Any:
         """Our own part called `name`."""
         module, _, attribute = self.places[name].partition(":")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import expr
-from pyspark.sql.streaming.query import StreamingQuery
+from typing import TYPE_CHECKING, Any
 
 from tailrace import sinks
-from tailrace.columns.row import COLUMNS, PLACES
+from tailrace.columns.row import COLUMNS, PLACES, RESELECTED
 from tailrace.config.files import RunConfig
 from tailrace.config.transforms import transforms
 from tailrace.connectors.registry import find
@@ -21,8 +17,17 @@ from tailrace.snapshot.mode import snapshot_mode
 from tailrace.spark.lock import CheckpointLock
 from tailrace.status import METRIC
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tailrace.spark.gateway import Launch
+
 # What the metrics of the status are computed of.
 _OBSERVED = ("op", "source_ts")
+
+# Where a post-processor reads values again: how many, and the events whose row was gone or could not be read.
+_RESELECTIONS = ("sum(reselected) as reselected", "count_if(reselected = 0) as not_reselected")
 
 _PLACED = {"partition": "places_partitions", "timestamp": "places_times"}
 """What a transform says of itself that fills a column of PLACES."""
@@ -63,6 +68,8 @@ class Pipeline:
         self.query: StreamingQuery | None = None
         self._spark = spark
         self._lock = CheckpointLock(run.checkpoint) if run.checkpoint is not None else None
+        self._launch: Launch | None = None
+        self._is_begun = False
         self._log_level = log_level
         self._master = master
         self._conf = conf
@@ -74,6 +81,41 @@ class Pipeline:
         if self._spark is None:
             raise TailraceError("The pipeline has no Spark session.", "Start it first.")
         return self._spark
+
+    def begin(self) -> None:
+        """Take the lock, and start the JVM of an own session without waiting for it. May come twice; `stop` ends both.
+
+        `start` does this too: a caller who has something to do meanwhile calls it before. Raises as `start` does.
+        """
+        from tailrace.spark.cluster import LOCAL
+        from tailrace.spark.session import launch
+
+        if self._is_begun:
+            return
+        if self._lock is not None:
+            self._lock.acquire()
+        self._is_begun = True
+        try:
+            if self._spark is None:
+                self._launch = launch(
+                    self._conf,
+                    jars=self.sink.jars,
+                    log_level=self._log_level,
+                    master=self._master or LOCAL,
+                    keep=() if self._lock is None else self._lock.files,
+                )
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        """Give the lock up, and end a JVM that has no session yet."""
+        if self._launch is not None:
+            self._launch.abandon()
+            self._launch = None
+        self._is_begun = False
+        if self._lock is not None:
+            self._lock.release()
 
     def start(self, available_now: bool = False) -> StreamingQuery:
         """Start the query; with `available_now` it ends by itself after what the log holds at this moment.
@@ -90,18 +132,16 @@ class Pipeline:
 
         if self.query is not None:
             raise TailraceError("The pipeline was started before.", "Make a new one.")
-        keep: tuple[int, ...] = ()
-        if self._lock is not None:
-            self._lock.acquire()
-            keep = self._lock.files
+        self.begin()
         try:
             if self._spark is None:
+                launched, self._launch = self._launch, None
                 self._spark = session(
-                    self._conf,
+                    {**self.sink.settings, **(self._conf or {})},
                     jars=self.sink.jars,
                     log_level=self._log_level,
                     master=self._master or LOCAL,
-                    keep=keep,
+                    launched=launched,
                 )
                 warm(self._spark, find(self.run.source.connector).loaded)
             if self.sink.folder is not None:
@@ -109,8 +149,7 @@ class Pipeline:
             register(self._spark)
             self.query = self._started(self._spark, available_now)
         except BaseException:
-            if self._lock is not None:
-                self._lock.release()
+            self._give_up()
             raise
         return self.query
 
@@ -121,19 +160,29 @@ class Pipeline:
     def options(self) -> dict[str, str]:
         """The source's options: those of the configuration, and what the sink needs. Holds the secrets."""
         source = self.run.source
-        made = transforms(source).transforms
-        texts = source.texts | {"row.columns": ",".join(read_columns(self.sink, made))}
-        if not source.is_set("event.order"):
-            texts["event.order"] = self.sink.order
-        return texts
+        columns = read_columns(self.sink, transforms(source, source.traits.transforms).transforms)
+        if self._reselects:
+            columns = (*columns, RESELECTED)
+        texts = source.texts | {"row.columns": ",".join(columns)}
+        defaults = {"event.order": self.sink.order, **self.sink.source_defaults()}
+        texts |= {name: text for name, text in defaults.items() if not source.is_set(name)}
+        return texts | self.sink.source_options()
+
+    @property
+    def _reselects(self) -> bool:
+        return bool(self.run.source.get("post.processors"))
 
     def _started(self, spark: SparkSession, available_now: bool) -> StreamingQuery:
+        from pyspark.sql.functions import expr
+
         from tailrace.spark import options
 
         source = self.run.source
         frame = spark.readStream.format(find(source.connector).format).options(**options(self.options())).load()
-        aside = expr("count_if(op = 'quarantine') as quarantined")
-        frame = frame.observe(METRIC, expr("max(unix_micros(source_ts)) as newest_us"), aside)
+        metrics = ["max(unix_micros(source_ts)) as newest_us", "count_if(op = 'quarantine') as quarantined"]
+        if self._reselects:
+            metrics += _RESELECTIONS
+        frame = frame.observe(METRIC, *map(expr, metrics))
         trigger = self._trigger(available_now)
         return self.sink.start(frame, self.run.checkpoint_location, trigger, self.run.name)
 
@@ -156,5 +205,4 @@ class Pipeline:
                     self._spark.stop()
                     self._spark = None
             finally:
-                if self._lock is not None:
-                    self._lock.release()
+                self._give_up()

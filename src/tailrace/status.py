@@ -29,7 +29,8 @@ Describe = Callable[[Offsets, Offsets], SourceStatus]
 
 METRIC = "tailrace"
 """Name of the observed metric: its field `newest_us` is the newest `source_ts` of the batch, in µs since 1970 UTC, and
-`quarantined` the number of its changes that were put aside."""
+`quarantined` the number of its changes that were put aside; where a post-processor reads values again, `reselected` is
+how many, and `not_reselected` the number of events whose row was gone or could not be read."""
 
 INTERVAL_S = 10.0
 """How often a line is written where the output is no terminal."""
@@ -43,7 +44,8 @@ class Status:
     of the log that are still to read and `lag_s` how long before the batch began its newest commit was made, in
     seconds, both None when not known; `position` how far the log was read; `snapshot` how much of a snapshot is read,
     while one runs; `tables` how far its tables are; `quarantined` the changes that were put aside; `unchanged` the
-    updates that were left out since the start because they change nothing that is shown.
+    updates that were left out since the start because they change nothing that is shown; `reselected` the values that
+    were read again from their tables, `not_reselected` the events for which that was not possible.
     """
 
     batch: int
@@ -56,6 +58,8 @@ class Status:
     tables: tuple[TableProgress, ...] = ()
     quarantined: int = 0
     unchanged: int = 0
+    reselected: int = 0
+    not_reselected: int = 0
 
     @classmethod
     def of(cls, progress: Mapping[str, Any], describe: Describe) -> Status:
@@ -83,6 +87,8 @@ class Status:
             tables=described.tables,
             quarantined=_observed(progress, "quarantined") or 0,
             unchanged=int(newest.get("unchanged", 0)),
+            reselected=_observed(progress, "reselected") or 0,
+            not_reselected=_observed(progress, "not_reselected") or 0,
         )
 
     def line(self, total: int) -> str:
@@ -101,6 +107,10 @@ class Status:
             parts.append(f"{self.quarantined:,} put aside")
         if self.unchanged:
             parts.append(f"{self.unchanged:,} unchanged left out")
+        if self.reselected:
+            parts.append(f"{self.reselected:,} values read again")
+        if self.not_reselected:
+            parts.append(f"{self.not_reselected:,} events not read again")
         parts.append(f"batch {self.batch}")
         if self.position:
             parts.append(f"at {self.position}")

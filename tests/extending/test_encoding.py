@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace import formats
-from tailrace.connectors.mongodb.documents.options import CLASS
 from tailrace.connectors.mongodb.records.records import numbered_rows
 from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.registry import from_entries, parse
@@ -24,6 +23,7 @@ from tests.unit.mongodb.test_placing import packed, settings
 PACKAGES = Path(__file__).parent
 MONGODB = {"mongodb.connection.string": "mongodb://h", "topic.prefix": "p", "key.converter": "pairs"}
 POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+CLASS = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
 
 
 @pytest.fixture
@@ -50,8 +50,18 @@ def test_a_configuration_names_it_for_keys_and_values() -> None:
     with pytest.raises(ConfigError, match=r"headers are written by"):
         parse("postgres", POSTGRES | {"header.converter": "pairs"})
     assert parse("mongodb", MONGODB)["key.converter"] == "pairs"
-    with pytest.raises(ConfigError, match=r"key\.converter = pairs is not supported: the transform takes JSON"):
-        parse("mongodb", MONGODB | {"transforms": "unwrap", "transforms.unwrap.type": CLASS})
+
+
+@pytest.mark.usefixtures("_pairs")
+def test_it_writes_the_fields_of_documents() -> None:
+    given = settings(value_converter="pairs", value_converter_schemas_enable="false", transforms="unwrap",
+                     transforms_unwrap_type=CLASS)  # fmt: skip
+    documents = [{"_id": 1, "v": 1.5, "list": [1, 2]}, {"_id": 2, "in": {"w": "x"}}]
+    segment = read_documents(("d", "a"), *packed(documents), 1 << 40, 1)
+    ((rows, _),) = numbered_rows(segment, given)
+    found = [set(row["value"].decode().splitlines()) for row in rows.to_pylist()]
+    assert {"_id=1", "v=1.5", "list=[1, 2]"} <= found[0]
+    assert {"_id=2", "in.w=x"} <= found[1]
 
 
 @pytest.mark.usefixtures("_pairs")

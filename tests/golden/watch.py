@@ -90,7 +90,7 @@ def _watched(base: type[ChangeDataSource], question: Path, answer: Path) -> type
             return PREFIX + base.name()
 
         def streamReader(self, schema: StructType) -> ChangeStreamReader:
-            reader = WatchedReader(self._config, new_run_id(), self.transform())
+            reader = WatchedReader(self._config, new_run_id())
             reader.question, reader.answer = question, answer
             return reader
 

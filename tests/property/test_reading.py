@@ -87,6 +87,8 @@ class Simulation:
         )
         self.feed = feed
         self.reader = reader = LogReader(feed)
+        # no thread opens a session
+        reader._has_begun = True
         self.left: list[tuple[bytes, int]] | None = None
         # whoever waits for the reader lets it read
         reader.spool.wait = lambda *_: self.read(3)  # type: ignore[method-assign]

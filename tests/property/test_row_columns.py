@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tailrace.columns import COLUMNS, ROW_SCHEMA, Boundary, ChangeBatch, Column, TableId, TableSchema
 from tailrace.columns.batch import LogicalMessage
 from tailrace.columns.row import made_columns, row_schema
-from tailrace.connectors.mongodb.documents.entrance import transform
 from tailrace.connectors.mongodb.records import partition
 from tailrace.connectors.mongodb.records.segment import OPLOG
 from tailrace.connectors.postgres.log.form import FORM
@@ -128,35 +127,6 @@ def test_what_is_put_aside_does_not_depend_on_the_columns() -> None:
     limit = replace(PLAIN, most_change_bytes=1, columns=made_columns(("op",)))
     found = read(("op",), list(to_rows(batch, limit, FORM)))
     assert [row["op"] for rows in found for row in rows.to_pylist()] == ["quarantine"] * 50
-
-
-def test_a_transform_reads_columns_that_the_query_does_not_want() -> None:
-    options = {
-        "mongodb.connection.string": "mongodb://h/?replicaSet=r",
-        "topic.prefix": "p",
-        "transforms": "u",
-        "transforms.u.type": "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState",
-        "transforms.u.delete.tombstone.handling.mode": "drop",
-        "key.converter.schemas.enable": "false",
-        "value.converter.schemas.enable": "false",
-        "row.columns": "ordinal,value",
-    }
-    config = parse("mongodb", options)
-    unwrapping = transform(config)
-    assert unwrapping is not None
-    made = made_columns(config["row.columns"], unwrapping.columns)
-    assert made == ("ordinal", "value", "key", "op", "headers")
-    value = b'{"before":null,"after":"{\\"_id\\": 1,\\"a\\": 2}","op":"c","source":{}}'
-    rows = [
-        {"ordinal": 1, "key": b'{"id":"1"}', "value": value, "op": "c"},
-        {"ordinal": 2, "key": b'{"id":"1"}', "value": None, "op": "tombstone"},
-        {"ordinal": 3, "key": b"{}", "value": b"{}", "op": "heartbeat"},
-    ]
-    reader = ChangeStreamReader(config, "run", unwrapping)
-    batch = pa.RecordBatch.from_pylist(rows, schema=row_schema(made))
-    (found,) = reader.read(TaskPartition(Rows(batch)))
-    assert found.schema.names == ["ordinal", "value"]
-    assert found.to_pylist() == [{"ordinal": 1, "value": b'{"_id":1,"a":2}'}, {"ordinal": 3, "value": b"{}"}]
 
 
 def test_spark_is_told_the_columns_in_their_order() -> None:

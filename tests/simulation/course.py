@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from random import Random
 from typing import Generic, Protocol, TypeVar
 
+from tailrace.config import Config
+from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost
+from tailrace.events.settings import EventSettings
 from tailrace.log.planner import Planner
 from tests.simulation.spark import Checkpoint, Limits, Meaning, Query
 from tests.simulation.world import Process, World, noting
@@ -24,6 +28,17 @@ Counts = tuple[int, int, bool, int]
 AnyCheckpoint = TypeVar("AnyCheckpoint", bound=Checkpoint)
 
 
+def configured(connector: str, options: Mapping[str, str]) -> tuple[Config, EventSettings]:
+    """What the options mean. Histories share the few configurations that they draw: nobody changes one."""
+    return _configured(connector, tuple(options.items()))
+
+
+@functools.cache
+def _configured(connector: str, options: tuple[tuple[str, str], ...]) -> tuple[Config, EventSettings]:
+    config = parse(connector, dict(options))
+    return config, EventSettings.from_options(config, "00000000-0000-7000-8000-000000000000")
+
+
 class Course(ABC, Generic[AnyCheckpoint]):
     """One history from its seed. What it draws from `rng`, it draws in the same order each time."""
 
@@ -34,6 +49,8 @@ class Course(ABC, Generic[AnyCheckpoint]):
     """How probable it is that the same planner is asked again after a call that has failed."""
     interruption = 0.0
     """How probable it is that a query is killed between the plan of a batch and its first reading."""
+    available = 0.2
+    """How many of the queries run with AvailableNow."""
     limits: tuple[Limits, ...] = ((None, 1 << 30), (3, 1 << 30), (None, 200), (1, 1 << 30))
 
     def __init__(self, seed: int, checkpoint: AnyCheckpoint) -> None:
@@ -103,7 +120,7 @@ class Course(ABC, Generic[AnyCheckpoint]):
             lambda: (None, 1 << 30) if self.is_calm else limits,
             lambda: self.persistence > 0 and self.rng.random() < self.persistence,
             self._planned,
-            available_now=self.rng.random() < 0.2,
+            available_now=self.rng.random() < self.available,
         )
         self.note_present()
         process.start(self.query.run, "query")

@@ -1,9 +1,11 @@
-"""Histories of tables in which something is frequent that others have seldom."""
+"""Histories in which something is frequent that others have seldom."""
 
 from __future__ import annotations
 
 from tailrace.connectors.postgres.snapshot.tasks import ReadTask, SnapshotTask
+from tests.simulation.history import History
 from tests.simulation.log import BEGIN_LSN
+from tests.simulation.mongodb import MongoHistory
 from tests.simulation.rows import RowsHistory
 from tests.simulation.server import SLOT, Slot
 from tests.simulation.sessions import TableSession
@@ -75,3 +77,34 @@ class WindowsHistory(RowsHistory):
 
     def _options(self) -> dict[str, str]:
         return super()._options() | {"snapshot.mode": "no_data"}
+
+
+class SignallingHistory(MongoHistory):
+    """One of a change stream, with signals, whose queries are killed when a batch has been planned."""
+
+    oplogs, signalled = 0.0, 1.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.interruption, self.signals, self.faults.signal = 0.2, 10, 0.1
+
+
+class TailingHistory(MongoHistory):
+    """One whose oplog is read while nothing fails, so that its tails begin anew as it is written."""
+
+    oplogs = 1.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.server.odds.act, self.server.odds.replicates = 0.5, 1.0
+
+
+class PromotedHistory(History):
+    """One whose standby takes over far behind what has been read, before a query with AvailableNow."""
+
+    available = 0.9
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.faults.promotion, self.faults.kill, self.server.odds.jump = 0.015, 0.05, 0.1
+        self.faults.disk = self.server.odds.fails = self.server.odds.catalog = 0.0

@@ -28,12 +28,10 @@ from tailrace.connectors.mongodb.records.tasks import LogTask
 from tailrace.connectors.mongodb.server.outside import Outside
 from tailrace.connectors.mongodb.snapshot import chunks
 from tailrace.connectors.mongodb.snapshot.chunks import SnapshotTask
-from tailrace.connectors.registry import parse
 from tailrace.errors import ConnectionFailed, PositionLost, SpoolFailed
-from tailrace.events.settings import EventSettings
 from tailrace.log.beside import BoundaryTask
 from tailrace.log.planner import Offset
-from tests.simulation.course import TURNS, Course
+from tests.simulation.course import TURNS, Course, configured
 from tests.simulation.disk import Disk
 from tests.simulation.mongo_client import Client
 from tests.simulation.mongod import CAPTURED, SIGNALS, Odds, Server
@@ -79,6 +77,10 @@ class MongoHistory(Course[Checkpoint]):
 
     expected = (ConnectionFailed, SpoolFailed)
     persistence = 0.4
+    oplogs = 0.4
+    """How many histories read the oplog."""
+    signalled = 0.5
+    """How many of the others have signals."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, Checkpoint())
@@ -93,14 +95,13 @@ class MongoHistory(Course[Checkpoint]):
         )
         self.interruption = rng.choice([0.0, 0.05, 0.2])
         self.server = Server(rng, odds, lambda: self.world.now)
-        self.reads_oplog = rng.random() < 0.4
+        self.reads_oplog = rng.random() < self.oplogs
         self.target: Namespace = (
             ("", "") if self.reads_oplog else rng.choice([("", ""), ("", ""), ("d", ""), ("d", "a")])
         )
-        self.has_signals = not self.reads_oplog and not self.target[1] and rng.random() < 0.5
+        self.has_signals = not self.reads_oplog and not self.target[1] and rng.random() < self.signalled
         self.takes_snapshot = rng.random() < 0.5
-        self.config = parse("mongodb", self._options())
-        self.settings = EventSettings.from_options(self.config, "run")
+        self.config, self.settings = configured("mongodb", self._options())
         self.begins: tuple[int, int] | None = None
         self.state: dict[Namespace, dict[int | str, int]] = {name: {} for name in CAPTURED}
         self.asked: dict[Namespace, set[int | str]] = {}

@@ -168,6 +168,11 @@ def a_session_begins_behind_an_open_transaction() -> contextlib.AbstractContextM
     return replaced(feed.PostgresFeed, "_read_to", wrong)
 
 
+def a_log_counts_as_read_before_it_is_known() -> contextlib.AbstractContextManager[None]:
+    """An AvailableNow query asks nobody whose log it is where the position is ahead of the server's end."""
+    return replaced(reader.LogReader, "has_read", lambda self, target: self._feed.has_read(target))
+
+
 def the_open_transaction_outlives_its_session() -> contextlib.AbstractContextManager[None]:
     """A new session goes on with the transaction that the last one was inside of."""
     return replaced(indexing.Indexer, "reset", lambda self: None)
@@ -410,5 +415,6 @@ MUTANTS: tuple[Mutant, ...] = (
     a_cut_goes_back,
     a_batch_without_rows_ends_the_query,
     a_session_begins_behind_an_open_transaction,
+    a_log_counts_as_read_before_it_is_known,
     the_open_transaction_outlives_its_session,
 )

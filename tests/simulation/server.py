@@ -6,6 +6,7 @@ step at which others may go first, the session may be lost, or the process may b
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -85,8 +86,8 @@ class Server:
         """How often the log has lost its end."""
         self.broken: list[str] = []
         """What clients have done that they must not."""
-        self.told = BEGIN_LSN
-        """The furthest LSN that any client has been told."""
+        self.told, self.told_timelines = BEGIN_LSN, set[int]()
+        """The furthest LSN that any client has been told, and the timelines."""
 
     # --- the log ---
 
@@ -282,13 +283,10 @@ class Session:
     def execute(self, statement: str | bytes, values: Sequence[Any] = (), *, binary: bool = False) -> Rows:
         text = statement.decode() if isinstance(statement, bytes) else statement
         self.call(text[:_PIECE])
-        for part, answer in self.server.answers:
-            if part in text:
-                found = Rows(list(answer(self, text, values)))
-                # the statement may be done, and its answer lost
-                self.call(text[:_PIECE])
-                return found
-        raise NotImplementedError(text)
+        found = Rows(list(_answer(self.server.answers, text)(self, text, values)))
+        # the statement may be done, and its answer lost
+        self.call(text[:_PIECE])
+        return found
 
     # --- libpq's replication protocol ---
 
@@ -527,9 +525,23 @@ def _advance(session: Session, text: str, values: Sequence[Any]) -> list[tuple[A
     return [()]
 
 
+def _identify(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    session.server.told_timelines.add(session.server.timeline)
+    return [("7000", session.server.timeline, "0/0", "d")]
+
+
 def _timelines(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     lines = [f"{timeline}\t{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}\tpromoted" for timeline, lsn in session.server.branches]
     return [("history", "\n".join(lines))]
+
+
+@functools.lru_cache(maxsize=4096)
+def _answer(answers: tuple[tuple[str, Answer], ...], text: str) -> Answer:
+    """What answers a statement."""
+    for part, answer in answers:
+        if part in text:
+            return answer
+    raise NotImplementedError(text)
 
 
 ANSWERS: tuple[tuple[str, Answer], ...] = (
@@ -538,7 +550,7 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
     ("rollback", lambda session, text, values: []),
     ("current_setting('tailrace.search_path'", lambda session, text, values: [("public",)]),
     ("pg_is_in_recovery", lambda session, text, values: [(False,)]),
-    ("IDENTIFY_SYSTEM", lambda session, text, values: [("7000", session.server.timeline, "0/0", "d")]),
+    ("IDENTIFY_SYSTEM", _identify),
     ("TIMELINE_HISTORY", _timelines),
     ("select puballtables", lambda session, text, values: [(True, True, True, True, True, False)]),
     ("pg_publication_tables", lambda session, text, values: []),

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bench import tables
+from bench import chains, tables
 from bench.__main__ import arguments
 from bench.drain import steady_seconds
 from bench.latency import summary
-from bench.report import COPY, PEEK, RECEIVE, Measurement, figures, table, write
+from bench.report import COPY, PEEK, PLAIN, RECEIVE, Measurement, figures, table, write
 from bench.usage import part
 from bench.workload import wait
+from tailrace.config.transforms import transforms
 
 SECOND = 1_000_000_000
 
@@ -59,6 +60,23 @@ def test_events_for_a_second_of_cpu_are_those_of_the_plain_drain() -> None:
     found = figures([run(RECEIVE, 1), run("noop", 1), run("noop_topic", 1)])
     assert found["events_per_cpu_second"] == 25.0
     assert found["stream_noop_per_second"] == 100.0
+
+
+def test_a_chain_is_compared_with_plain_json_before_and_after_it() -> None:
+    before, after = run(PLAIN, 4, group="unwrap", phase="transforms"), run(PLAIN, 8, group="unwrap", phase="transforms")
+    other = run(PLAIN, 80, group="filter", phase="transforms")
+    found = figures([before, run("unwrap", 5, group="unwrap", phase="transforms"), after, other])
+    assert (found["transforms_unwrap_ratio"], found["transforms_unwrap_steady_ratio"]) == (1.2, 1.2)
+    assert "transforms_json_ratio" not in found
+
+
+def test_each_chain_is_one_that_a_configuration_may_have() -> None:
+    for chain in chains.CHAINS.values():
+        assert transforms({**chain.options, "transforms": ["t"]}).faults == []
+    assert set(chains.avro("http://registry").options.values()) == {
+        "io.confluent.connect.avro.AvroConverter",
+        "http://registry",
+    }
 
 
 def test_the_megabytes_are_those_of_the_log() -> None:

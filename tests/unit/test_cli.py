@@ -16,6 +16,8 @@ from tailrace.connectors.postgres.status import describe
 from tailrace.errors import ConnectionFailed, PositionLost, SinkError, TailraceError
 from tailrace.failures import cause, recognise
 from tailrace.sinks.console import render
+from tailrace.spark import session
+from tailrace.spark.lock import CheckpointLock
 from tailrace.status import METRIC, Status, StatusLine
 
 NOWHERE = "database.hostname=127.0.0.1\ndatabase.port=1\ndatabase.user=u\ndatabase.dbname=d\ndatabase.password=s3cret\n"
@@ -287,3 +289,47 @@ def test_the_kafka_sink_hands_the_producers_options_to_spark() -> None:
         "kafka.batch.size": "262144",
         "kafka.compression.type": "lz4",
     }
+
+
+class Launched:
+    """Stands for a JVM that is starting."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def abandon(self) -> None:
+        self.ended += 1
+
+
+def test_a_run_whose_server_is_away_ends_the_jvm_that_was_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launched = Launched()
+    files: list[tuple[int, ...]] = []
+
+    def launch(conf: object, *, keep: tuple[int, ...], **_: object) -> Launched:
+        files.append(keep)
+        return launched
+
+    monkeypatch.setattr(session, "launch", launch)
+    checkpoint = tmp_path / "state"
+    path = write(tmp_path, NOWHERE + "topic.prefix=t\n")
+    given = ["run", path, "--set", "debezium.sink.type=noop", "--checkpoint", str(checkpoint)]
+    assert cli.main(given) == 3
+    assert "Traceback" not in capsys.readouterr().err
+    # it would have held the lock as well, which is free again
+    assert len(files) == 1
+    assert len(files[0]) == 1
+    assert launched.ended == 1
+    lock = CheckpointLock(checkpoint)
+    lock.acquire(0)
+    lock.release()
+
+
+def test_the_end_of_a_query_ends_the_wait_for_it() -> None:
+    with cli._Interruption() as interruption:
+        interruption.wake()
+        # longer than any test may take
+        assert not interruption.wait(100_000)
+        # and only that one
+        assert not interruption.wait(0)

@@ -151,3 +151,11 @@ def test_the_age_of_the_newest_commit_is_the_better_lag() -> None:
         "observedMetrics": {"tailrace": {"newest_us": 1767225600_000_000}},
     }
     assert Status.of(known, find("mongodb").load_describe()).lag_s == pytest.approx(2.5)
+
+
+def test_values_that_were_read_again_are_counted() -> None:
+    metrics = {"newest_us": None, "quarantined": 0, "reselected": 1200, "not_reselected": 3}
+    known = record(1, 7, mongodb(), {}) | {"observedMetrics": {"tailrace": metrics}}
+    status = Status.of(known, find("mongodb").load_describe())
+    assert (status.reselected, status.not_reselected) == (1200, 3)
+    assert "· 1,200 values read again · 3 events not read again · batch 1" in status.line(7)

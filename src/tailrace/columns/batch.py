@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +107,8 @@ class ChangeBatch:
     first event among all captured events of its transaction, and among those of its table. `messages` are the raw
     messages of the changes, bytes and offsets, where they came in any. `xmin` is what source blocks show of the slot,
     None where nothing is known. `serial` is the source block's event_serial_no, an int64 array: null where a block has
-    none, None when it has none throughout.
+    none, None when it has none throughout. `reselected` counts the values of each change that were read again from the
+    table: 0 where that was wanted and not possible, -1 where it was not wanted; None when none was.
     """
 
     table: TableSchema
@@ -125,9 +127,51 @@ class ChangeBatch:
     serial: pa.Array | None = None
     warnings: list[str] = field(default_factory=list)
     command: Int64s | None = None
+    reselected: Int32s | None = None
 
     def __len__(self) -> int:
         return len(self.op)
+
+    def part(self, low: int, high: int) -> ChangeBatch:
+        """The changes `[low, high)`."""
+        if low == 0 and high == len(self):
+            return self
+        found = self.some(lambda values: values[low:high], lambda values: values[low:high])
+        if self.messages is not None:
+            found.messages = self.messages[0], self.messages[1][low : high + 1]
+        return found
+
+    def some(self, numbers: Callable[[Any], Any], column: Callable[[Any], Any]) -> ChangeBatch:
+        """Some of the changes: `numbers` takes them of numpy's arrays, `column` of Arrow's. It has no raw messages; its
+        warnings are the same list."""
+
+        def of(values: Any) -> Any:
+            if values is None:
+                return None
+            return column(values) if isinstance(values, pa.Array) else numbers(values)
+
+        def image(side: Image | None) -> Image | None:
+            if side is None:
+                return None
+            columns = [column(one) for one in side.columns]
+            return Image(of(side.present), columns, [of(flags) for flags in side.unavailable])
+
+        return replace(
+            self,
+            op=of(self.op),
+            lsn=of(self.lsn),
+            transaction=of(self.transaction),
+            ordinal=of(self.ordinal),
+            before=image(self.before),
+            after=image(self.after),
+            marker=of(self.marker),
+            serial=of(self.serial),
+            total_order=of(self.total_order),
+            table_order=of(self.table_order),
+            command=of(self.command),
+            reselected=of(self.reselected),
+            messages=None,
+        )
 
 
 def position_text(position: int | str) -> str:

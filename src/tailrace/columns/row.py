@@ -33,6 +33,16 @@ partition  int                                          number of the partition 
 timestamp  bigint                                       time of the record, in ms since 1970 UTC; null: that of writing
 ========== ============================================ ==========================================================
 
+Where a post-processor reads values again, there is one more, for a query that asks for it.
+
+========== ============================================ ==========================================================
+column     type                                         content
+========== ============================================ ==========================================================
+reselected int                                          how many values of the event were read again from the table,
+                                                        0 where its row was gone or could not be read; null: none was
+                                                        to be read
+========== ============================================ ==========================================================
+
 A change that becomes several records (a delete and its tombstone, a key change) gives them one `(position,
 ordinal)`; their order is the order of the rows.
 """
@@ -68,27 +78,31 @@ COLUMNS: tuple[str, ...] = tuple(ROW_SCHEMA.names)
 PLACES: Mapping[str, pa.DataType] = {"partition": pa.int32(), "timestamp": pa.int64()}
 """The columns that a row has only where a transform fills them, and the types of these."""
 
+RESELECTED = "reselected"
+FURTHER: Mapping[str, pa.DataType] = {**PLACES, RESELECTED: pa.int32()}
+"""All columns that a row may have beside those of every row, and their types."""
+
 # How many bytes these have decides whether a change becomes an event or is put aside.
 _ALWAYS = ("key", "value")
 
 
-def made_columns(wanted: Iterable[str], needed: Iterable[str] = ()) -> tuple[str, ...]:
-    """The columns that tasks make where the query wants `wanted`, and its transform reads `needed`: `wanted` first."""
-    return tuple(dict.fromkeys((*wanted, *_ALWAYS, *needed)))
+def made_columns(wanted: Iterable[str]) -> tuple[str, ...]:
+    """The columns that tasks make where the query wants `wanted`, which come first."""
+    return tuple(dict.fromkeys((*wanted, *_ALWAYS)))
 
 
 @lru_cache(maxsize=64)
 def row_schema(columns: tuple[str, ...]) -> pa.Schema:
     """The schema of rows of these columns alone, in this order."""
-    return pa.schema([pa.field(name, PLACES[name]) if name in PLACES else ROW_SCHEMA.field(name) for name in columns])
+    return pa.schema([pa.field(name, FURTHER[name]) if name in FURTHER else ROW_SCHEMA.field(name) for name in columns])
 
 
 def rows_of(columns: tuple[str, ...], makers: Mapping[str, Callable[[], pa.Array]]) -> pa.RecordBatch:
     """Rows of these columns, each made by its function in `makers`; the functions of other columns are not called.
 
-    A column of PLACES that has none is null: these records are placed nowhere.
+    A column of FURTHER that has none is null: these records are placed nowhere, and nothing of them was read again.
     """
-    made = {name: makers[name]() for name in columns if name in makers or name not in PLACES}
+    made = {name: makers[name]() for name in columns if name in makers or name not in FURTHER}
     count = len(next(iter(made.values()), ()))
-    arrays = [made[name] if name in made else pa.nulls(count, PLACES[name]) for name in columns]
+    arrays = [made[name] if name in made else pa.nulls(count, FURTHER[name]) for name in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=row_schema(columns))

@@ -26,7 +26,7 @@ class Column:
     `type_name` is: `base`, `enum`, `domain`, `composite`, `range`, `array` or `unknown`. `element` is an array's
     element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
     `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` says that
-    the server numbers the rows by it (IDENTITY); schema changes show that.
+    the server numbers the rows by it (IDENTITY); schema changes show that. `fields` are the attributes of a composite.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Column:
     generated: bool = False
     comment: str | None = None
     identity: bool = False
+    fields: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class TableSchema:
     `columns` are those that the log delivers, in the table's order. `key` names the columns of the primary key in
     the key's own order or, without one, of a unique index over NOT NULL columns; empty when there is neither.
     `any_bytes` says that the database has no encoding, so that texts that are not UTF-8 are to be expected.
+    `own` is what the key was before message.key.columns gave the table another, None where that did not.
     `replica_identity` is the server's letter (`d`, `n`, `f` or `i`), where it has one. `version` counts from 1 within
     one query.
     """
@@ -61,6 +63,7 @@ class TableSchema:
     oid: int = 0
     version: int = 1
     any_bytes: bool = False
+    own: tuple[str, ...] | None = None
 
     def index(self, name: str) -> int:
         """The position of the column called `name`; raises KeyError when there is none."""

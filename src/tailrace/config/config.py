@@ -8,10 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tailrace.config import columns, connect, naming, signals
+from tailrace.config import columns, connect, naming, processors, rows, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
-from tailrace.config.formats import format_of
 from tailrace.config.option import Kind, Option
 from tailrace.config.outcome import Outcome, attributed
 from tailrace.config.transforms import transforms
@@ -149,33 +148,21 @@ def examine(
     for name, text in given.items():
         reading.take(name, text)
     values = reading.settle()
-    if traits.rewrites_layouts:
-        chain = transforms(values)
-        reading.faults += chain.faults
-        reading.notices += chain.notices
-    else:
-        reading.faults += _before_transforms(values)
+    chain = transforms(values, traits.transforms)
+    reading.faults += chain.faults
+    reading.notices += chain.notices
     outcomes, rest = attributed(reading.told(), reading.faults, unknown)
     left = {*rest, *(fault for fault in reading.faults if not _is_of(fault, unknown))}
     faults = tuple(fault for fault in reading.faults if fault in left)
-    rows = {name: reading.row(name) for name in reading.given}
-    hidden = frozenset(name for name, row in rows.items() if row.hides(name))
-    idle = frozenset(name for name, row in rows.items() if row.notice) | reading.idle
+    table = {name: reading.row(name) for name in reading.given}
+    hidden = frozenset(name for name, row in table.items() if row.hides(name))
+    idle = frozenset(name for name, row in table.items() if row.notice) | reading.idle
     made = None if faults else Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
     return Examined(made, tuple(outcomes.values()), faults, tuple(reading.notices), reading.implied)
 
 
 def _is_of(fault: str, names: Collection[str]) -> bool:
     return any(fault.startswith((f"{name} ", f"{name}:")) for name in names)
-
-
-def _before_transforms(values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the formats of a connector that has transforms of its own, which take JSON."""
-    if not values["transforms"]:
-        return []
-    named = (f"{part}.converter" for part in ("key", "value"))
-    return [f"{name} = {values[name]} is not supported: the transform takes JSON" for name in named
-            if format_of(values[name]) != "json"]  # fmt: skip
 
 
 def config_error(faults: Sequence[str]) -> ConfigError:
@@ -215,6 +202,7 @@ class _Reading:
         self._written: dict[str, str] = {}
         self._used: set[str] = set()
         self._foreign = foreign
+        self._texts = given
         self._unknown = unknown
         plain = {name.strip().lower(): text.strip() for name, text in given.items()}
         self._newest = bool(plain.get(_PREFIX))
@@ -244,6 +232,11 @@ class _Reading:
         if option is None:
             option = next((row for row in self.table if row.matches(name)), None)
         self.outcomes[written] = Outcome(written)
+        if option is None and self._names.get(processors.FAMILY) is not None:
+            name = processors.today(name, self._texts) or name
+            option = next((row for row in self.table if row.matches(name)), None)
+            if option is not None:
+                self.outcomes[written] = Outcome(written, "translated", "", name)
         if option is None:
             self._take_unknown(written, lower)
             return
@@ -346,6 +339,8 @@ class _Reading:
         chosen = next(
             (value for name, value in options.generations.items() if name in self._used), options.event_format
         )
+        if given.get("rows") == rows.TYPED:
+            chosen = rows.GENERATION
         event_format = given.get("event.format") or chosen
         self._drop_orphans(given)
         values: dict[str, Any] = {}
@@ -364,8 +359,11 @@ class _Reading:
         values["snapshot.mode"] = options.modes.get(values["snapshot.mode"], values["snapshot.mode"])
         self._settle_converters(values)
         self._settle_field_names(values)
+        self._settle_processors(values)
         self._check_lists(values)
         self.faults.extend(columns.faults(values))
+        self.faults.extend(rows.faults(values))
+        self.notices.extend(rows.notices(values, self.given))
         self.faults.extend(naming.faults(values, self.given))
         self._check_snapshot_mode(values)
         self.faults.extend(signals.settle(values, self.notices))
@@ -380,7 +378,7 @@ class _Reading:
 
     def _drop_orphans(self, given: dict[str, Any]) -> None:
         """Leave out the options of transforms and predicates that are not named, as Kafka Connect passes them over."""
-        for family in ("transforms", "predicates"):
+        for family in ("transforms", "predicates", processors.FAMILY):
             named = given.get(family) or []
             for name in [name for name in given if name.lower().startswith(f"{family}.")]:
                 owner, _, option = name[len(family) + 1 :].rpartition(".")
@@ -411,6 +409,13 @@ class _Reading:
         if values[f"key.{nulls}"] != values[f"value.{nulls}"] and f"key.{nulls}" in self.given:
             self.faults.append(f"key.{nulls} must not differ from value.{nulls}")
         values["replace.null.with.default"] = values[f"value.{nulls}"]
+
+    def _settle_processors(self, values: dict[str, Any]) -> None:
+        made = processors.processors(values)
+        self.faults += made.faults
+        for name, reason in made.idle:
+            self._pass_over(self._written[name], reason)
+            del self.given[name], values[name]
 
     def _settle_field_names(self, values: dict[str, Any]) -> None:
         """The 1.x switch stands for one mode of today's option."""

@@ -12,8 +12,10 @@ from tailrace.errors import ConfigError
 
 _CHECKPOINT = "Spark's checkpoint takes the place of Kafka Connect's offset storage"
 _WORKER = "it belongs to a Kafka Connect worker, and there is none"
-_STOPS = "a record that cannot be made or written stops the pipeline, and none is dropped; \
-event.processing.failure.handling.mode can put a bad change aside"
+_NO_LETTERS = (
+    "a source has none; errors.tolerance and event.processing.failure.handling.mode say what follows a record \
+that cannot be made"
+)
 _RETRIES = "retriable.restart.connector.wait.ms and errors.max.retries say how a lost connection is tried again"
 _POLLS = "a batch of Spark is what is committed together"
 _SINKS_OWN = "the sink has a connection of its own: debezium.sink.kafka.producer.<option>"
@@ -104,13 +106,15 @@ CONNECT = (
     Option("transaction.boundary", Kind.TEXT, "Kafka Connect's transactions.", "poll",
            choices=("poll", "interval", "connector"), notice=_POLLS),
     Option("transaction.boundary.interval.ms", Kind.TEXT, "Their length.", notice=_POLLS),
-    Option("errors.tolerance", Kind.TEXT, "Which errors are dropped.", "none", choices=("none", "all"), notice=_STOPS),
+    Option("errors.tolerance", Kind.TEXT,
+           "What follows a record that a transform or a converter cannot take: an error, or, with `all`, the record is "
+           "dropped and the log tells which and how many.", "none", choices=("none", "all")),
     Option("errors.log.<option>", Kind.TEXT, "Kafka Connect's log of errors.", pattern=r"errors\.log\..+",
            notice="an error is always logged, and never with the record"),
     Option("errors.retry.<option>", Kind.TEXT, "Kafka Connect's and Debezium Server's retries.",
            pattern=r"errors\.retry\..+", notice=_RETRIES),
     Option("errors.deadletterqueue.<option>", Kind.TEXT, "Kafka Connect's dead letters, which only sinks have.",
-           pattern=r"errors\.deadletterqueue\..+", notice=_STOPS),
+           pattern=r"errors\.deadletterqueue\..+", notice=_NO_LETTERS),
     Option("config.action.reload", Kind.TEXT, "What follows a changed secret.", "restart",
            notice="secrets are read at the start: restart the pipeline"),
     Option("tasks.max.enforce", Kind.BOOLEAN, "Whether too many tasks are an error.", True,

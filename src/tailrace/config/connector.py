@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -51,8 +50,9 @@ class Traits:
     blocks show, by the event format. `system_tables` matches the server's own tables, as schema.table, which are never
     captured. `several_databases` says that one query may read several databases, so that topics (since Debezium 2),
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
-    records of schema changes do. `rewrites_layouts` that `transforms` are those of
-    `tailrace.config.transforms`; else they are the connector's own, which take JSON.
+    records of schema changes do. `transforms` are the places of those that it brings itself, as
+    `module:attribute`, by the text of `transforms.<name>.type`; they go before those of `tailrace.config.transforms`.
+    `gives_blocks` says that its changes can be had as blocks of typed rows (`tailrace.columns.blocks`).
     """
 
     connector: str
@@ -61,7 +61,8 @@ class Traits:
     system_tables: re.Pattern[str] | None = None
     several_databases: bool = False
     schema_changes_name_database: bool = True
-    rewrites_layouts: bool = True
+    transforms: Mapping[str, str] = field(default_factory=dict)
+    gives_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,6 @@ RECORDS = (
     Option("heartbeat.interval.ms", Kind.INTEGER, "Interval of heartbeat records, in ms; 0: none.", 0,
            check=at_least(0)),
     Option("heartbeat.action.query", Kind.TEXT, "SQL run at each heartbeat; its failure is a warning."),
-    Option("post.processors", Kind.LIST, "Post-processors.", [], unsupported="there are no post-processors yet"),
     Option("event.processing.failure.handling.mode", Kind.TEXT,
            "What follows a change that cannot become an event: the pipeline stops, or the change is put aside on the "
            "quarantine topic, with a warning or without.",
@@ -191,20 +191,6 @@ FLOW = (
 )  # fmt: skip
 
 
-def _row_columns(names: list[str]) -> str:
-    """What is wrong with a list of the row's columns."""
-    from tailrace.columns.row import COLUMNS, PLACES
-
-    for place, name in enumerate(names):
-        if name not in COLUMNS and name not in PLACES:
-            close = difflib.get_close_matches(name.lower(), COLUMNS, n=1)
-            nearest = f"; the nearest is {close[0]}" if close else ""
-            return f"names {name}, which is no column of the rows{nearest}. They have {', '.join(COLUMNS)}"
-        if name in names[:place]:
-            return f"names {name} twice"
-    return "" if names else "names no column"
-
-
 OWN = (
     Option("tailrace.unknown.options", Kind.TEXT,
            "What follows a name that is no option: an error, or a warning, for the time of a migration.", "error",
@@ -222,7 +208,13 @@ OWN = (
            "Parts of a table under event.order=key; unset: Spark's parallelism.", check=at_least(1)),
     Option("row.columns", Kind.LIST,
            "Columns of the rows of spark.readStream, in this order; the others are neither made nor sent. Unset: all. "
-           "`tailrace run` refuses it: there the sink says what it reads.", check=_row_columns),
+           "`tailrace run` refuses it: there the sink says what it reads."),
+    Option("rows", Kind.TEXT,
+           "What rows of spark.readStream hold: keys and values as bytes, or the table's columns in types of Spark's. "
+           "`tailrace run` refuses it: there the sink says what it reads.", "bytes", choices=("bytes", "typed")),
+    Option("row.blocks", Kind.TEXT,
+           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key "
+           "or all. `tailrace run` refuses it.", choices=("last", "every")),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

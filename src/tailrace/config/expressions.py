@@ -82,6 +82,7 @@ def signal_expression(expression: str) -> Expression:
         raise ValueError("is no regular expression, or has what is not supported") from None
 
 
+@lru_cache(256)
 def compile_groups(expression: str) -> re.Pattern[str]:
     """An expression of the configuration in which case counts, as Python's, to take the groups of names from.
 

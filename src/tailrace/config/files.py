@@ -315,9 +315,10 @@ class _Sorting:
         for entry, text in entries.items():
             self._take(entry, text)
         self._take_producers()
-        if any(name.lower() == "row.columns" for name in self.options):
-            shown = self.origins[next(name for name in self.options if name.lower() == "row.columns")]
-            self.faults.append(f"{shown} is for spark.readStream: here the sink says which columns it reads")
+        for name in self.options:
+            if name.lower() in ("row.columns", "row.blocks", "rows"):
+                shown = self.origins[name]
+                self.faults.append(f"{shown} is for spark.readStream: here the sink says which columns it reads")
 
     @property
     def sink(self) -> SinkConfig | None:

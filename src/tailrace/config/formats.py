@@ -103,11 +103,14 @@ def part_format(values: Mapping[str, Any], part: str) -> Format | str:
 
 def _options(values: Mapping[str, Any], part: str) -> Iterator[tuple[str, str]]:
     """The options of a part's converter: those of keys and values both, and over them its own."""
-    for start in (f"{part}.converter.",) if part == "header" else ("converter.", f"{part}.converter."):
-        for name, text in values.items():
+    own = f"{part}.converter."
+    # few of the options are of converters, and a configuration has hundreds
+    names = [name for name in values if "converter." in name.lower()]
+    for start in (own,) if part == "header" else ("converter.", own):
+        for name in names:
             option = name[len(start) :]
             if name.lower().startswith(start) and option.lower() not in OF_ALL:
-                yield option, str(text)
+                yield option, str(values[name])
 
 
 def _found(name: str) -> Any:

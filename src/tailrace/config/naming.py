@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tailrace.config.expressions import compile_groups
@@ -33,6 +34,7 @@ _REFERENCE = re.compile(
 )
 
 
+@lru_cache(1 << 14)
 def substituted(expression: re.Pattern[str], replacement: str, text: str) -> str | None:
     r"""`text` with the first match of `expression` replaced as Java does; None unless all of `text` matches.
 

@@ -100,12 +100,13 @@ class Made(NamedTuple):
     notices: list[str]
 
 
-def transforms(values: Mapping[str, Any]) -> Made:
-    """The transforms that `values`, a configuration's, name."""
+def transforms(values: Mapping[str, Any], own: Mapping[str, str] | None = None) -> Made:
+    """The transforms that `values`, a configuration's, name; `own` are the places of the connector's own, by type."""
     faults: list[str] = []
     predicates = _parts(values, "predicates", PREDICATES, ("of_topic", "of"), faults)
     conditions: dict[str, tuple[str, bool]] = {}
-    made = _parts(values, "transforms", KNOWN, ("route", "rewrite"), faults, conditions)
+    known = KNOWN.beside(own) if own else KNOWN
+    made = _parts(values, "transforms", known, ("route", "rewrite"), faults, conditions)
     notices = [f"transforms.{name}: {text}" for name, one in made.items() for text in getattr(one, "notices", ())]
     for name, (predicate, negate) in conditions.items():
         if predicate not in (values.get("predicates") or []):
@@ -124,7 +125,7 @@ def _parts(
     conditions: dict[str, tuple[str, bool]] | None = None,
 ) -> dict[str, Any]:
     """The transforms or predicates by their names, in their order; `conditions` get the predicates of transforms."""
-    options = {name: str(text).strip() for name, text in values.items() if name.lower().startswith(f"{area}.")}
+    options = {name: str(values[name]).strip() for name in values if name.lower().startswith(f"{area}.")}
     made: dict[str, Any] = {}
     for name in values.get(area) or []:
         start = f"{area}.{name}."

@@ -6,7 +6,7 @@ first asked for: whoever asks for one connector imports no other, and who only r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,25 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tailrace.config.connector import Options, Traits
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from tailrace.config import Config
+    from tailrace.connectors.captured import Capturing
     from tailrace.connectors.findings import Finding
+    from tailrace.connectors.held import Reading
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
     from tailrace.log.planner import Planner
+    from tailrace.records.layout import RecordLayout, Struct
+    from tailrace.records.transform import Rewritten
     from tailrace.snapshot.signals import Signal
-
-
-class Transform(Protocol):
-    """What a configuration's `transforms` make of the batches of a task. Picklable, worker.
-
-    `columns` are those of the row that it reads; the others may be missing.
-    """
-
-    columns: tuple[str, ...]
-
-    def __call__(self, batches: Iterable[pa.RecordBatch], /) -> Iterator[pa.RecordBatch]: ...
 
 
 class Prerequisites(Protocol):
@@ -47,27 +38,12 @@ class Prerequisites(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
-    """Whether keys, values and headers carry their schemas: the converters' schemas.enable."""
-
-    key: bool = True
-    value: bool = True
-    header: bool = True
-
-
 class Documents(Protocol):
     """The part that makes documents of events, where a database holds documents. See `tailrace.transforms`."""
 
-    def transform(self, config: Config) -> Transform | None:
-        """What the configuration's `transforms` ask for, None where it has none. Any process."""
-        ...
-
-    def unwrapping(self, options: Mapping[str, str], event_format: str, schemas: Schemas) -> Any:
-        """ExtractNewDocumentState with options of its own, without any prefix; its `changed` takes one record. Driver.
-
-        Raises ConfigError.
-        """
+    def opened(self, record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
+        """What `made` gives of each struct that the documents after changes are: the records of an event by the shapes
+        of these. A field of the name `text` that is a document is indented JSON there. Worker. Raises Refused."""
         ...
 
     def read(self, text: str) -> Any:
@@ -97,7 +73,10 @@ class Descriptor:
     pip installs for them; empty where there is no driver. `loaded` are the modules that most tasks need, which a
     worker imports before it has one. `documents` names the module that is a Documents; ""
     where there is none. Connectors over change tables name in `dialect` what makes their Dialect of a Config, and in
-    `form` their part of events.
+    `form` their part of events. `captured` names a tailrace.connectors.captured.Capturing; "" where rows have no types
+    but those of documents. `held` names a tailrace.connectors.held.Reading, what spark.read reads; "" where tables
+    cannot be read at one position by several tasks. `listed` names a module for the page of typed rows: LISTED has its
+    types, each with a column of it, FORM is the connector's part of events.
     """
 
     traits: Traits
@@ -116,6 +95,9 @@ class Descriptor:
     documents: str = ""
     dialect: str = ""
     form: str = ""
+    captured: str = ""
+    held: str = ""
+    listed: str = ""
 
     @property
     def name(self) -> str:
@@ -130,7 +112,10 @@ class Descriptor:
     @property
     def parts(self) -> dict[str, str]:
         """The names of all parts that the connector has, by the field that names them."""
-        fields = ("options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form")
+        fields = (
+            "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
+            "captured", "held", "listed",
+        )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
     def load_options(self) -> Options:
@@ -156,6 +141,16 @@ class Descriptor:
     def load_describe(self) -> Callable[[Offsets, Offsets], SourceStatus]:
         """What reads offsets, the end of a batch and the newest, for a person. Driver."""
         found: Callable[[Offsets, Offsets], SourceStatus] = load(self.describe)
+        return found
+
+    def load_captured(self) -> Capturing | None:
+        """What asks for the tables that are captured; None where rows have no types of tables. Any process."""
+        found: Capturing | None = load(self.captured) if self.captured else None
+        return found
+
+    def load_held(self) -> Reading | None:
+        """What opens a snapshot for spark.read; None where there is none. Any process."""
+        found: Reading | None = load(self.held) if self.held else None
         return found
 
     def load_documents(self) -> Documents | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tailrace.errors import PrerequisiteError
-from tailrace.events import names
-from tailrace.events.settings import EventSettings
+
+if TYPE_CHECKING:
+    from tailrace.events.settings import EventSettings
 
 Level = Literal["ok", "warning", "error"]
 SHOWN = 10
@@ -38,6 +39,9 @@ def demanded(findings: Sequence[Finding]) -> list[Finding]:
 
 def collisions(settings: EventSettings, tables: Sequence[Any]) -> list[Finding]:
     """Tables (TableId) whose topics or schemas get one name, because illegal characters or cases are lost in it."""
+    # Sinks have findings too, and a run does not wait for what makes events before it starts the JVM.
+    from tailrace.events import names
+
     for what, of in (("topic", names.own_topic), ("schema name", names.schema_prefix)):
         seen: dict[str, list[Any]] = {}
         name_of: Callable[[EventSettings, Any], str] = of

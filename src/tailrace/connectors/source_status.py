@@ -14,7 +14,7 @@ snapshot; the latter two may be left out. A list of such objects stands for tabl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,7 +52,9 @@ class SourceStatus:
 
     `position` is how far the log was read, as the database writes its positions; empty before there is one. `lag_bytes`
     is how much of the log, in bytes, is still to be read, and `lag_s` how many seconds of it; each is None where the
-    database does not say. `snapshot` is None while no snapshot runs; `tables` are those that are being read.
+    database does not say. `snapshot` is None while no snapshot runs; `tables` are those that are being read. `whole`
+    says that the offset is behind a whole transaction and no initial snapshot is half read; False where that is not
+    known.
     """
 
     position: str = ""
@@ -60,6 +62,11 @@ class SourceStatus:
     lag_s: float | None = None
     snapshot: SnapshotStatus | None = None
     tables: tuple[TableProgress, ...] = ()
+    whole: bool = False
+
+
+Describe = Callable[[Offsets, Offsets], SourceStatus]
+"""What reads a connector's offsets: that of the end of a batch, and the newest one."""
 
 
 def mapping(value: Any) -> Mapping[str, Any]:

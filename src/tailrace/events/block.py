@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -17,18 +17,15 @@ from tailrace.columns.row import rows_of
 from tailrace.events.envelope import marker_text
 from tailrace.events.form import Records as Shown
 from tailrace.events.form import SourceForm
-from tailrace.events.headers import header_column
-from tailrace.events.kinds import KnownRecords, told_apart
+from tailrace.events.kind_columns import KindColumns, repeated
+from tailrace.events.kinds import Drop, KnownRecords, told_apart
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import KindPlan, TablePlan, TablePlans
-from tailrace.formats.arrow import array_of, computed
+from tailrace.events.typed import Kinds, TypedBlock, typed_rows_of
+from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Same, Texts
-from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn, Leaf
+from tailrace.records.layout import BEFORE, CHANGE, MARKER, RECORD, SOURCE, TRANSACTION, Column, ImageColumn
 from tailrace.values.conversion import ColumnPlan
-
-MAX_RECORDS = 8_192
-# For so many records a column is made, and not cut from one that is kept for more.
-_FEW = 256
 
 
 class BatchColumns:
@@ -96,7 +93,7 @@ class Block:
         self._of_batch, self._now, self._tables = of_batch, now, tables
         self.low, self.high = changes
         self._records = records
-        self.change, self.op, self._of = records.change, records.op, records.of
+        self.change, self.op, self.of = records.change, records.op, records.of
         self.left_out = records.left_out
         # which of the plans each record has; None where there is one
         self.table = None if tables.of is None else tables.of[self.change]
@@ -113,14 +110,14 @@ class Block:
         self.source = of_batch.source.block(shown)
         self._values: dict[str, pa.Array | Same] = {}
 
-    def told_apart(self) -> Block:
+    def told_apart(self, drop: Drop | None) -> Block:
         """The block whose records have layouts that depend on no value any more, without those that are left out.
 
-        Raises RefusedChange.
+        `drop` as in `kinds.by_kind`. Raises RefusedChange, ConversionError.
         """
         if all(isinstance(kind, KindPlan) for kind in self._records.kinds):
             return self
-        records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places))
+        records = told_apart(self._records, lambda leaf, places: array_of(leaf, self, places), drop)
         found = Block(self._of_batch, self._tables, records, (self.low, self.high), self._now, self.lost)
         found.made = self.made
         return found
@@ -173,81 +170,57 @@ class Block:
     # --- rows ----------------------------------------------------------------------------------------------------
 
     def rows(self) -> pa.RecordBatch:
-        """The block as rows of `settings.row_schema`. Raises Refused."""
+        """The block as rows of `settings.row_schema`. Raises Refused, and SchemaChanged where they are typed."""
         settings, commit_us = self.settings, self.batch.transactions.commit_us
         blocks = formats.Blocks(self)
+        makers: dict[str, Callable[[], pa.Array]] = {
+            **self._by_kind().makers(blocks),
+            "database": lambda: self._by_table(lambda plan: plan.table.database),
+            "schema": lambda: self._by_table(lambda plan: plan.table.schema),
+            "table": lambda: self._by_table(lambda plan: plan.table.table),
+            "position": self.source.positions,
+            "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
+            "transaction": self._transaction_names,
+            "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
+            "snapshot": self._markers,
+        }
+        if settings.typed is not None:
+            # records that are no changes alone have bytes as their value
+            del makers["value"]
+            encoded = blocks.of(formats.find(settings.value_encoding))
+            return typed_rows_of(settings, TypedBlock(self, self._typed_kinds(), encoded, settings.typed), makers)
         return rows_of(
             settings.columns,
-            {
-                "topic": self._topics,
-                "key": lambda: self._key_column(blocks),
-                "value": lambda: self._value_column(blocks),
-                "headers": lambda: self._header_column(blocks),
-                "partition": lambda: self._by_leaf([kind.partition for kind in self._kinds], pa.int32()),
-                "timestamp": lambda: self._by_leaf([kind.timestamp for kind in self._kinds], pa.int64()),
-                "op": lambda: self._by_word([kind.op for kind in self._kinds]),
-                "database": lambda: self._by_table(lambda plan: plan.table.database),
-                "schema": lambda: self._by_table(lambda plan: plan.table.schema),
-                "table": lambda: self._by_table(lambda plan: plan.table.table),
-                "position": self.source.positions,
-                "ordinal": lambda: pa.array(self.batch.ordinal[self.change]),
-                "transaction": self._transaction_names,
-                "source_ts": lambda: pa.array(commit_us[self.transaction]).cast(pa.timestamp("us", tz="UTC")),
-                "snapshot": self._markers,
-            },
+            makers | {"reselected": self._reselected},
         )
 
-    def _key_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.key_format)
-        return blocks.of(encoding).encode([kind.key for kind in self._kinds], self._of)
+    def _typed_kinds(self) -> Kinds:
+        (plan,), kinds = self.plans, self._kinds
+        keys, values = [kind.key for kind in kinds], [kind.value for kind in kinds]
+        return Kinds(plan.table, plan.columns, keys, values, [kind.shows_after for kind in kinds])
 
-    def _value_column(self, blocks: formats.Blocks) -> pa.Array:
-        encoding = formats.find(self.settings.value_format)
-        return blocks.of(encoding).encode([kind.value for kind in self._kinds], self._of)
-
-    def _header_column(self, blocks: formats.Blocks) -> pa.Array:
-        kinds, encoding = [kind.headers for kind in self._kinds], formats.find(self.settings.header_format)
-        return header_column(kinds, self._of, lambda: blocks.of(encoding))
+    def _by_kind(self) -> KindColumns:
+        return KindColumns(self._kinds, self.of, self, self.settings)
 
     def encoded(self) -> tuple[pa.Array, pa.Array]:
         """The keys and the values of the records as their formats make them. Raises Refused."""
         blocks = formats.Blocks(self)
-        return self._key_column(blocks), self._value_column(blocks)
+        columns = self._by_kind()
+        return columns.keys(blocks), columns.values(blocks)
 
     def _by_table(self, text: Callable[[TablePlan], str]) -> pa.Array:
         """What `text` says of each record's table."""
         if self.table is None:
-            return _constant(text(self.plans[0]), len(self.change))
+            return repeated(text(self.plans[0]), len(self.change))
         return pa.array([text(plan) for plan in self.plans], pa.string()).take(pa.array(self.table))
 
-    def _by_word(self, words: Sequence[str]) -> pa.Array:
-        """The word of each record's kind; constant in most blocks."""
-        if len(set(words)) <= 1:
-            return _constant(words[0] if words else "", len(self.change))
-        return pa.array(words, pa.string()).take(pa.array(self._of))
-
-    def _by_leaf(self, leaves: Sequence[Leaf | None], of: pa.DataType) -> pa.Array:
-        """The values of each record's leaf; null where its kind has none."""
-        if all(leaf is None for leaf in leaves):
-            return pa.nulls(len(self.change), of)
-        parts, order = [], []
-        for number, leaf in enumerate(leaves):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
-            order.append(records)
-            parts.append(pa.nulls(len(records), of) if leaf is None else array_of(leaf, self, records).cast(of))
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
-
-    def _topics(self) -> pa.Array:
-        topics = [kind.topic for kind in self._kinds]
-        words = [topic for topic in topics if isinstance(topic, str)]
-        if len(words) == len(topics):
-            return self._by_word(words)
-        parts, order = [], []
-        for number, topic in enumerate(topics):
-            records = np.flatnonzero(self._of == number).astype(np.int32)
-            order.append(records)
-            parts.append(_constant(topic, len(records)) if isinstance(topic, str) else computed(topic, self, records))
-        return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(order))))
+    def _reselected(self) -> pa.Array:
+        """How many values of each record were read again; null in a delete's, and where none was wanted."""
+        counts = self.batch.reselected
+        if counts is None:
+            return pa.nulls(len(self.change), pa.int32())
+        of_record = counts[self.change]
+        return pa.array(of_record, mask=(of_record < 0) | ((self.op != ord("c")) & (self.op != ord("u"))))
 
     def _transaction_names(self) -> pa.Array:
         """The transaction ids as text, null in snapshot rows."""
@@ -258,24 +231,10 @@ class Block:
 
     def _markers(self) -> pa.Array:
         if self.batch.marker is None:
-            return _constant("false", len(self.change))
+            return repeated("false", len(self.change))
         return _marker_names().take(pa.array(self.index[MARKER]))
 
 
 @lru_cache(maxsize=1)
 def _marker_names() -> pa.Array:
     return pa.array([marker.name.lower() for marker in Marker], pa.string())
-
-
-@lru_cache(maxsize=256)
-def _repeated(text: str) -> pa.Array:
-    return pa.array([text] * MAX_RECORDS, pa.string())
-
-
-@lru_cache(maxsize=8_192)
-def _scalar(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.string())
-
-
-def _constant(text: str, count: int) -> pa.Array:
-    return _repeated(text).slice(0, count) if _FEW < count <= MAX_RECORDS else pa.repeat(_scalar(text), count)

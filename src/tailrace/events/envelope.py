@@ -145,6 +145,10 @@ class Envelopes:
             members.append(Member(further[0], Constant(further[1], STRING)))
         return Struct(tuple(members), self._prefix + ".Key") if members else None
 
+    def whole(self) -> Struct:
+        """An envelope that shows all there is to show."""
+        return self.value_layout(Kind(ord("u"), True, True, OF_AFTER, NO_IMAGE, True))
+
     def value_layout(self, kind: Kind) -> Struct:
         """The envelope of a kind of records."""
         settings = self.settings
@@ -191,5 +195,4 @@ def event_schemas(
     """The schemas of a table whose columns are shown as `plans` and whose key is made of `key`."""
     layouts = Envelopes(table.id, plans, key, frozenset(), settings, form)
     keys = layouts.key_layout(AFTER)
-    value = layouts.value_layout(Kind(ord("u"), True, True, OF_AFTER, NO_IMAGE, True))
-    return EventSchemas(None if keys is None else keys.type, value.type)
+    return EventSchemas(None if keys is None else keys.type, layouts.whole().type)

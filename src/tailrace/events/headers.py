@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace import formats
-from tailrace.columns.logical import STRING
+from tailrace.columns.logical import STRING, LogicalType
 from tailrace.columns.row import HEADERS
+from tailrace.config.formats import Format
 from tailrace.events.settings import TASK_ID, EventSettings
 from tailrace.formats import Block
 from tailrace.records.layout import Constant, Header, RecordLayout
@@ -45,9 +46,19 @@ def compiled(record: RecordLayout, settings: EventSettings) -> Pairs:
 
 def _compiled(header: Header, record: RecordLayout, settings: EventSettings) -> Any:
     encoding, schemas = formats.find(settings.header_format), settings.header_schemas_enable
-    if isinstance(header.node, Constant):
-        return encoding.one(header.node, schemas, record)
+    node = header.node
+    if isinstance(node, Constant) and isinstance(node.value, str) and isinstance(record.topic, str):
+        return _text(settings.header_format, schemas, node.value, node.type, record.topic)
+    if isinstance(node, Constant):
+        return encoding.one(node, schemas, record)
     return encoding.compile(header.node, schemas, record)
+
+
+@lru_cache(maxsize=4096)
+def _text(form: Format | str, schemas: bool, value: str, kind: LogicalType, topic: str) -> Any:
+    """A constant text, which is the same for all layouts of a topic: there may be one for each shape of documents."""
+    node = Constant(value, kind)
+    return formats.find(form).one(node, schemas, RecordLayout("", topic, None, node))
 
 
 def header_pairs(record: RecordLayout, settings: EventSettings) -> list[dict[str, object]] | None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.errors import ConversionError
 from tailrace.events.envelope import Kind
 from tailrace.events.expansion import TOMBSTONE, Records
 from tailrace.events.table_plan import AnyPlan, SplitPlan, TablePlans
@@ -26,6 +28,10 @@ _ROOM = 36
 _KINDS = len(_OPS) * _ROOM
 _PLACES = np.zeros(256, np.int32)
 _PLACES[list(_OPS)] = np.arange(len(_OPS))
+
+
+Drop = Callable[[str, int, int], None]
+"""Takes note that records are dropped: why, the number of the first one's change, and how many."""
 
 
 class RefusedChange(Exception):
@@ -74,10 +80,11 @@ class KnownRecords:
         return KnownRecords(change, op, [self.kinds[one] for one in used.tolist()], number[of], self.left_out)
 
 
-def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords:
+def by_kind(records: Records, tables: TablePlans, ordered: bool, drop: Drop | None = None) -> KnownRecords:
     """The records with their kinds, without those that a transform leaves out.
 
-    `ordered` says whether the places of changes in their transactions are known.
+    `ordered` says whether the places of changes in their transactions are known. Records that cannot be made are left
+    out where there is `drop`. Raises RefusedChange, ConversionError.
     """
     code = _PLACES[records.op] * np.int32(_ROOM)
     code += records.before * np.int32(18) + records.after * np.int32(9)
@@ -94,11 +101,12 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords
     number = np.zeros(len(known) * len(tables.plans), np.int32)
     for one in used.tolist():
         table, which = divmod(one, len(known))
+        kind: AnyPlan | LeftOut | None = None
         try:
             kind = tables.plans[table].kind(_kind(int(known[which]), ordered))
-        except Refused as fault:
-            change = int(records.change[np.flatnonzero(every == one)[0]])
-            raise RefusedChange(fault.reason, change) from None
+        except (Refused, ConversionError) as fault:
+            those = np.flatnonzero(every == one)
+            _refused(fault, int(records.change[those[0]]), len(those), drop)
         if isinstance(kind, LeftOut):
             left_out.append((kind, int(np.count_nonzero(every == one))))
         number[one] = len(kinds) if isinstance(kind, AnyPlan) else -1
@@ -107,17 +115,54 @@ def by_kind(records: Records, tables: TablePlans, ordered: bool) -> KnownRecords
     return KnownRecords(records.change, records.op, kinds, number[every], tuple(left_out)).delivered()
 
 
-def told_apart(records: KnownRecords, values: Callable[[Node, Int32s], pa.Array]) -> KnownRecords:
+def _refused(fault: Refused | ConversionError, change: int, count: int, drop: Drop | None) -> None:
+    """What follows so many records that cannot be made, the first of them of `change`."""
+    if drop is None and isinstance(fault, Refused):
+        raise RefusedChange(fault.reason, change) from None
+    if drop is None:
+        raise fault
+    drop(reason_of(fault), change, count)
+
+
+def reason_of(fault: Refused | RefusedChange | ConversionError) -> str:
+    """Why a record cannot be made, as a sentence without its end."""
+    return fault.message.rstrip(".") if isinstance(fault, ConversionError) else fault.reason
+
+
+def by_op(
+    change: Int32s, op: npt.NDArray[np.uint8], kind: Callable[[int], AnyPlan | LeftOut | None]
+) -> KnownRecords:  # fmt: skip
+    """Records whose kind follows from `op` alone, without those that a transform leaves out; `kind` gives the kind."""
+    kinds: list[AnyPlan] = []
+    left_out: list[tuple[LeftOut, int]] = []
+    counts = np.bincount(op, minlength=256)
+    number = np.full(256, -1, np.int32)
+    for code in np.flatnonzero(counts).tolist():
+        try:
+            found = kind(code)
+        except Refused as fault:
+            raise RefusedChange(fault.reason, int(change[np.flatnonzero(op == code)[0]])) from None
+        if isinstance(found, LeftOut):
+            left_out.append((found, int(counts[code])))
+        elif found is not None:
+            number[code] = len(kinds)
+            kinds.append(found)
+    return KnownRecords(change, op, kinds, number[op], tuple(left_out)).delivered()
+
+
+def told_apart(
+    records: KnownRecords, values: Callable[[Node, Int32s], pa.Array], drop: Drop | None = None
+) -> KnownRecords:
     """The records with layouts that depend on no value any more, without those that a transform leaves out.
 
-    `values` gives the values of a leaf in some of the records, which are given by their places.
+    `values` gives the values of a leaf in some of the records, which are given by their places; `drop` as in `by_kind`.
     """
     kinds, of = list(records.kinds), records.of.copy()
     left_out: list[tuple[LeftOut, int]] = []
     for number, kind in enumerate(kinds):
         # those that are told apart may have to be told apart once more: they are behind it in the list
         if isinstance(kind, SplitPlan):
-            left_out += _split(kind, number, kinds, of, records, values)
+            left_out += _split(kind, number, kinds, of, records, values, drop)
     found = KnownRecords(records.change, records.op, kinds, of, tuple(left_out)).delivered()
     return found.used()
 
@@ -129,27 +174,42 @@ def _split(
     of: Int32s,
     records: KnownRecords,
     values: Callable[[Node, Int32s], pa.Array],
+    drop: Drop | None,
 ) -> list[tuple[LeftOut, int]]:
     """Give the records of a kind their kinds; what is to be said of those that are left out."""
     left_out: list[tuple[LeftOut, int]] = []
     places = np.flatnonzero(of == number).astype(np.int32)
     try:
-        known = pc.dictionary_encode(values(kind.by, places), null_encoding="encode")
+        known = values(kind.by, places)
     except Refused as fault:
         raise RefusedChange(fault.reason, int(records.change[fault.row])) from None
-    codes = known.indices.to_numpy()
-    for code, value in enumerate(known.dictionary.to_pylist()):
-        those = places[codes == code]
+    for value, those in _by_value(known, places):
+        made: AnyPlan | LeftOut | None = None
         try:
             made = kind.of(value)
-        except Refused as fault:
-            raise RefusedChange(fault.reason, int(records.change[those[0]])) from None
+        except (Refused, ConversionError) as fault:
+            _refused(fault, int(records.change[those[0]]), len(those), drop)
         if isinstance(made, LeftOut):
             left_out.append((made, len(those)))
         of[those] = len(kinds) if isinstance(made, AnyPlan) else -1
         if isinstance(made, AnyPlan):
             kinds.append(made)
     return left_out
+
+
+def _by_value(values: pa.Array, places: Int32s) -> Iterator[tuple[Any, Int32s]]:
+    """Each different value, and the places that have it, in the order in which they first appear."""
+    if pa.types.is_boolean(values.type) and not values.null_count:
+        flags = values.to_numpy(zero_copy_only=False)
+        for value in (True, False) if flags[:1].any() else (False, True):
+            those = places[flags == value]
+            if len(those):
+                yield value, those
+        return
+    known = pc.dictionary_encode(values, null_encoding="encode")
+    codes = known.indices.to_numpy()
+    for code, value in enumerate(known.dictionary.to_pylist()):
+        yield value, places[codes == code]
 
 
 def tell_left_out(left_out: Iterable[tuple[LeftOut, int]], warnings: list[str]) -> None:

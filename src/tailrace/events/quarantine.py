@@ -110,12 +110,14 @@ def conversion_error(batch: ChangeBatch, change: int, column: ColumnPlan, form: 
     )
 
 
-def refused_error(batch: ChangeBatch, change: int, reason: str, form: SourceForm) -> TransformError:
+_PREDICATE = "Give the transform a predicate that leaves such records out, or correct its options."
+
+
+def refused_error(
+    batch: ChangeBatch, change: int, reason: str, form: SourceForm, remedy: str = _PREDICATE
+) -> TransformError:
     """The error for a record that a transform cannot take, for this `reason`: where the change stands."""
-    return TransformError(
-        f"{reason}, in a record of {batch.table.id}, {_change(batch, change, form)}.",
-        "Give the transform a predicate that leaves such records out, or correct its options.",
-    )
+    return TransformError(f"{reason}, in a record of {batch.table.id}, {_change(batch, change, form)}.", remedy)
 
 
 def converted_row(
@@ -139,6 +141,30 @@ def converted_row(
         "message": form.message(batch, change),
     }
     return put_aside(found, payload, settings)
+
+
+class Dropped:
+    """The records of a batch that errors.tolerance=all drops: counted by the reason, and told at its end."""
+
+    def __init__(self, batch: ChangeBatch, form: SourceForm) -> None:
+        self._batch, self._form = batch, form
+        self._found: dict[str, tuple[int, int]] = {}
+
+    def take(self, reason: str, change: int, count: int) -> None:
+        """So many records are dropped for this reason, the first of them of the change with this number."""
+        before, first = self._found.get(reason, (0, change))
+        self._found[reason] = before + count, min(first, change)
+
+    def tell(self) -> None:
+        """Log what was dropped, and how many records, as errors, and leave it in the batch."""
+        for reason, (count, first) in self._found.items():
+            message = (
+                f"{count} records of {self._batch.table.id} are dropped, as errors.tolerance=all says: {reason}; the "
+                f"first is {_change(self._batch, first, self._form)}."
+            )
+            log.error(message)
+            self._batch.warnings.append(message)
+        self._found.clear()
 
 
 def put_aside(change: Change, payload: Mapping[str, object], settings: EventSettings) -> pa.RecordBatch:

@@ -19,11 +19,15 @@ import pyarrow.compute as pc
 
 from tailrace.buffers import ExceedsArrow, text_buffers
 from tailrace.columns import ChangeBatch
-from tailrace.events.block import MAX_RECORDS, BatchColumns, Block
+from tailrace.errors import ConversionError
+from tailrace.events.block import BatchColumns, Block
+from tailrace.events.blocks import block_rows
 from tailrace.events.expansion import expand
 from tailrace.events.form import SourceForm
-from tailrace.events.kinds import KnownRecords, RefusedChange, by_kind, tell_left_out
+from tailrace.events.kind_columns import MAX_RECORDS
+from tailrace.events.kinds import Drop, KnownRecords, RefusedChange, by_kind, reason_of, tell_left_out
 from tailrace.events.quarantine import (
+    Dropped,
     Unconvertible,
     conversion_error,
     converted_row,
@@ -53,7 +57,8 @@ def to_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) -> It
     A value that its type cannot hold is shown as null with a warning; under
     `event.converting.failure.handling.mode=fail` its change is put aside or raises ConversionError, as
     `event.processing.failure.handling.mode` says. So is a change whose texts, or one of whose records, have more than
-    `event.max.change.bytes`. Raises TransformError where a transform cannot take a record.
+    `event.max.change.bytes`. Raises TransformError where a transform cannot take a record; under errors.tolerance=all
+    such a record is dropped, and so is one that a converter cannot take, and the log tells how many.
     """
     for rows, _ in numbered_rows(batch, settings, form):
         yield rows
@@ -76,6 +81,9 @@ def _numbered_rows(
         return
     plan = table_plan(batch.table, settings, form)
     warn_of_unknown(plan, batch)
+    if settings.blocks:
+        yield from block_rows(batch, plan, key_changes(batch, TablePlans.one(plan)), settings, form)
+        return
     work = _Work.of(batch, TablePlans.one(plan), settings, form, plan.has_key)
     most = settings.most_change_bytes
     size = _text_sizes(batch, most)
@@ -88,6 +96,8 @@ def _numbered_rows(
             found = int(size[change + 1] - size[change])
             yield too_large_row(batch, change, found, plan.key, settings, form), np.full(1, change, np.int32)
         low = change + 1
+    if work.dropped is not None:
+        work.dropped.tell()
 
 
 def rows_of_tables(
@@ -95,9 +105,12 @@ def rows_of_tables(
 ) -> list[pa.RecordBatch] | None:
     """The records of a batch of several tables, in order; None where one of them cannot become an event.
 
-    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here.
+    The texts of no change may exceed `event.max.change.bytes`. `batch.table` means nothing here. Blocks are
+    of one table each.
     """
     assert tables.of is not None
+    if settings.blocks:
+        return None
     for plan in tables.plans:
         warn_of_unknown(plan, batch)
     has_key = np.array([plan.has_key for plan in tables.plans])[tables.of]
@@ -110,7 +123,7 @@ def rows_of_tables(
                 if large_records(rows, settings):
                     return None
                 found.append(rows)
-    except (Unconvertible, ExceedsArrow, RefusedChange):
+    except (Unconvertible, ExceedsArrow, RefusedChange, ConversionError):
         return None
     return found
 
@@ -120,12 +133,14 @@ def typed_rows(batch: ChangeBatch, settings: EventSettings, form: SourceForm) ->
 
     Raises ConversionError where a value has no form in events and `event.converting.failure.handling.mode` is `fail`.
     """
-    settings = replace(settings, key_format="typed", value_format="typed")
+    settings = replace(settings, key_format="typed", value_format="typed", tolerant=False)
     plan = table_plan(batch.table, settings, form)
     work = _Work.of(batch, TablePlans.one(plan), settings, form, plan.has_key)
     for low, high in _blocks(work, _text_sizes(batch, 0), 0, len(batch)):
         try:
-            yield work.block(low, high).encoded()
+            block = work.block(low, high)
+            tell_left_out(block.left_out, batch.warnings)
+            yield block.encoded()
         except Unconvertible as error:
             (change, column), *_ = failing(batch, plan.columns, low, high, error.column).items()
             raise conversion_error(batch, change, column, form) from None
@@ -142,33 +157,42 @@ class _Work:
     records: KnownRecords
     columns: BatchColumns
     ends: npt.NDArray[np.int64]
+    dropped: Dropped | None
 
     @classmethod
     def of(
         cls, batch: ChangeBatch, tables: TablePlans, settings: EventSettings, form: SourceForm, has_key: bool | Flags
     ) -> _Work:
-        """Raises RefusedChange."""
+        """Raises RefusedChange, ConversionError."""
         ordered = batch.total_order is not None and batch.table_order is not None
-        records = by_kind(expand(batch, key_changes(batch, tables), has_key, settings), tables, ordered)
+        dropped = Dropped(batch, form) if settings.tolerant and tables.of is None else None
+        drop = None if dropped is None else dropped.take
+        records = by_kind(expand(batch, key_changes(batch, tables), has_key, settings), tables, ordered, drop)
         tell_left_out(records.left_out, batch.warnings)
         records = replace(records, left_out=())
         ends = np.searchsorted(records.change, np.arange(len(batch) + 1))
-        return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends)
+        return cls(batch, tables, settings, form, records, BatchColumns(batch, settings, form), ends, dropped)
 
-    def block(self, low: int, high: int) -> Block:
-        """The records of the changes `[low, high)`. Raises RefusedChange."""
-        records = self.records.part(int(self.ends[low]), int(self.ends[high]))
-        block = Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart()
-        tell_left_out(block.left_out, self.batch.warnings)
-        return block
+    def block(self, low: int, high: int, record: int | None = None, drop: Drop | None = None) -> Block:
+        """The records of the changes `[low, high)`, or one of them. Raises RefusedChange, ConversionError."""
+        first, last = (int(self.ends[low]), int(self.ends[high])) if record is None else (record, record + 1)
+        records = self.records.part(first, last)
+        return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart(drop)
 
-    def rows(self, low: int, high: int) -> tuple[pa.RecordBatch, Int32s]:
-        """The rows of the changes `[low, high)`, and the change of each. Raises RefusedChange."""
-        block = self.block(low, high)
+    def rows(self, low: int, high: int, record: int | None = None) -> tuple[pa.RecordBatch, Int32s]:
+        """The rows of `block`, and the change of each. Raises RefusedChange, ConversionError."""
+        dropped: list[tuple[str, int, int]] = []
+        block = self.block(low, high, record, None if self.dropped is None else lambda *one: dropped.append(one))
         try:
-            return block.rows(), block.change
+            rows = block.rows()
         except Refused as fault:
             raise RefusedChange(fault.reason, int(block.change[fault.row])) from None
+        # told when it is known that they are not made once more, fewer at a time
+        tell_left_out(block.left_out, self.batch.warnings)
+        for one in dropped:
+            assert self.dropped is not None
+            self.dropped.take(*one)
+        return rows, block.change
 
     def lost(self, plan: ColumnPlan, count: int) -> None:
         """See records.columns.Columns. Raises Unconvertible where a change is to be put aside."""
@@ -201,6 +225,11 @@ def _block_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBat
     except ExceedsArrow:
         if high - low == 1:
             large[low] = None
+    except (RefusedChange, ConversionError):
+        if work.dropped is None:
+            raise
+        yield from _tolerated_rows(work, low, high)
+        return
     # A change between two that fail, or, where it is not known which one does, half of them.
     faults = {*large, *found}
     cuts = sorted({low, high, *faults, *(change + 1 for change in faults)} | (set() if faults else {(low + high) // 2}))
@@ -211,10 +240,38 @@ def _block_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBat
         elif start not in found:
             yield from _block_rows(work, start, end)
         elif ends[start] < ends[end]:
-            if settings.processing_failure_mode == "fail":
-                raise conversion_error(batch, start, found[start], form)
-            row = converted_row(batch, start, found[start], plan.key, settings, form)
-            yield row, np.full(1, start, np.int32)
+            yield _aside(work, start, found[start])
+
+
+def _aside(work: _Work, change: int, column: ColumnPlan) -> tuple[pa.RecordBatch, Int32s]:
+    """The record of a change that is put aside for a value of the column. Raises ConversionError in the mode `fail`."""
+    if work.settings.processing_failure_mode == "fail":
+        raise conversion_error(work.batch, change, column, work.form)
+    key = work.tables.plans[0].key
+    return converted_row(work.batch, change, column, key, work.settings, work.form), np.full(1, change, np.int32)
+
+
+def _tolerated_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+    """The records of the changes `[low, high)`, of which one cannot be made: those that can, under errors.tolerance."""
+    if high - low > 1:
+        middle = (low + high) // 2
+        yield from _block_rows(work, low, middle)
+        yield from _block_rows(work, middle, high)
+        return
+    assert work.dropped is not None
+    for record in range(int(work.ends[low]), int(work.ends[high])):
+        try:
+            rows, changes = work.rows(low, high, record)
+        except Unconvertible as error:
+            yield _aside(work, low, error.column)
+            return
+        except (RefusedChange, ConversionError) as fault:
+            work.dropped.take(reason_of(fault), low, 1)
+            continue
+        for large in large_records(rows, work.settings):
+            size = record_size(rows, large)
+            rows = too_large_row(work.batch, low, size, work.tables.plans[0].key, work.settings, work.form)
+        yield rows, changes
 
 
 def key_changes(batch: ChangeBatch, tables: TablePlans) -> Flags:

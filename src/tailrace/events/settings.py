@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from tailrace.columns.row import COLUMNS, row_schema
+from tailrace.columns.typed import TypedRows, typed_schema
 from tailrace.config.config import Config
 from tailrace.config.formats import Format, part_format
 from tailrace.config.naming import TopicNaming
@@ -55,10 +56,12 @@ class EventSettings:
     `version` what `source.version` says, `run_id` the text of a UUID that is one per query, `heartbeat_prefix` and
     `heartbeat_topic` are topic.heartbeat.prefix and topic.heartbeat.name, `quarantine_topic` is
     event.quarantine.topic, the two failure modes are those of event.converting and
-    event.processing.failure.handling.mode, `shaping` is what the options about columns say, `columns` are those of the
-    row that tasks make, in their order, `key_format`, `value_format` and `header_format` are the formats that
-    key.converter, value.converter and header.converter name, with their options, `transforms` is what transforms names,
-    made of its options, and `several_databases` and `schema_changes_name_database` are traits of the connector.
+    event.processing.failure.handling.mode, `tolerant` is errors.tolerance=all, `shaping` is what the options about
+    columns say, `columns` are those of the row that tasks make, in their order, `key_format`, `value_format` and
+    `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
+    `transforms` is what transforms names, made of its options, `several_databases` and `schema_changes_name_database`
+    are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, and `blocks`
+    what the option row.blocks says, "" for rows of records.
     """
 
     logical_name: str
@@ -90,6 +93,8 @@ class EventSettings:
     field_name_adjustment_mode: str = "none"
     converting_failure_mode: str = "warn"
     processing_failure_mode: str = "fail"
+    # records that a transform or a converter cannot take are dropped, and counted
+    tolerant: bool = False
     quarantine_topic: str = ""
     # a change with more bytes in the log cannot become an event; 0: there is no limit
     most_change_bytes: int = 0
@@ -105,11 +110,30 @@ class EventSettings:
     shaping: Shaping = field(default_factory=Shaping)
     columns: tuple[str, ...] = COLUMNS
     transforms: tuple[Transform, ...] = ()
+    typed: TypedRows | None = None
+    blocks: str = ""
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The schema of the rows that tasks make."""
-        return row_schema(self.columns)
+        """The schema of the rows that tasks make; of typed ones without a declared schema, that of rows that are no
+        changes."""
+        if self.typed is None:
+            return row_schema(self.columns)
+        return self.typed.schema or typed_schema(self.columns)
+
+    @property
+    def key_encoding(self) -> Format | str:
+        """The format of the keys of changes."""
+        return self.key_format if self.typed is None else "typed"
+
+    @property
+    def value_encoding(self) -> Format | str:
+        """The format of the values of changes."""
+        return self.value_format if self.typed is None else "typed"
+
+    def as_typed(self, typed: TypedRows, columns: tuple[str, ...]) -> EventSettings:
+        """The same for typed rows of these columns: without tombstones, and with nulls where JSON shows defaults."""
+        return replace(self, typed=typed, columns=columns, tombstones_on_delete=False, replace_null_with_default=False)
 
     @property
     def legacy(self) -> bool:
@@ -208,6 +232,7 @@ class EventSettings:
             field_name_adjustment_mode=chosen("field.name.adjustment.mode", "none"),
             converting_failure_mode=options.get("event.converting.failure.handling.mode") or "warn",
             processing_failure_mode=_processing(options.get("event.processing.failure.handling.mode") or "fail"),
+            tolerant=options.get("errors.tolerance") == "all",
             quarantine_topic=options.get("event.quarantine.topic") or "",
             most_change_bytes=chosen("event.max.change.bytes", 0),
             run_id=run_id or str(options.get("run.id") or ""),
@@ -220,8 +245,16 @@ class EventSettings:
             schema_changes_name_database=traits.schema_changes_name_database,
             naming=TopicNaming.from_options(options),
             shaping=Shaping.from_options(options),
-            transforms=transforms(options).transforms if traits.rewrites_layouts else (),
+            transforms=transforms(options, traits.transforms).transforms,
+            blocks=_blocks(options),
         )
+
+
+def _blocks(options: Config) -> str:
+    blocks: str = options.get("row.blocks") or ""
+    if blocks and not options.traits.gives_blocks:
+        raise ConfigError(f"row.blocks is not supported for the connector {options.connector}.", "Leave it out.")
+    return blocks
 
 
 def _check_choices(options: Config) -> None:

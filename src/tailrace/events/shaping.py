@@ -87,11 +87,15 @@ class Shaping:
         ]
         if self.keys_as_in_table:
             names.sort(key=table.index)
-        return replace(table, key=tuple(dict.fromkeys(names))) if names else table
+        if not names:
+            return table
+        own = table.key if table.own is None else table.own
+        return replace(table, key=tuple(dict.fromkeys(names)), own=own)
 
     def read(self, table: TableSchema) -> TableSchema:
-        """The table with the columns alone that an event needs: those that values show, and those of the key."""
-        kept = tuple(c for c in table.columns if c.name in table.key or self.shows(table.id, c.name))
+        """The table with the columns alone that an event needs: those that values show, and those of the keys."""
+        keys = {*table.key, *(table.own or ())}
+        kept = tuple(c for c in table.columns if c.name in keys or self.shows(table.id, c.name))
         return table if len(kept) == len(table.columns) else replace(table, columns=kept)
 
 

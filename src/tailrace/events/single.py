@@ -3,6 +3,7 @@ logical messages, quarantined changes. Worker."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -13,11 +14,13 @@ from tailrace import formats
 from tailrace.config.formats import Format
 from tailrace.errors import ConversionError, TransformError
 from tailrace.events.headers import header_pairs
-from tailrace.events.kinds import tell_left_out
+from tailrace.events.kinds import reason_of, tell_left_out
 from tailrace.events.settings import EventSettings
 from tailrace.formats.arrow import array_of, folded
 from tailrace.records.layout import Header, Node, RecordLayout
 from tailrace.records.transform import LeftOut, Refused, resolved, rewritten
+
+log = logging.getLogger("tailrace")
 
 Written = Callable[[Node | None, Format | str, bool, RecordLayout], object]
 """Makes the bytes of a key or a value in a format, with its schema or without."""
@@ -35,7 +38,7 @@ def own_rows(records: Iterable[Single], settings: EventSettings) -> pa.RecordBat
 
     They are JSON where the format has no form for them: nothing is to be lost.
     """
-    return _rows(records, settings, _own_bytes)
+    return _rows(records, replace(settings, tolerant=False), _own_bytes)
 
 
 def _rows(
@@ -46,8 +49,8 @@ def _rows(
         if record is not None:
             try:
                 rows.append(_row(record, columns, settings, written))
-            except Refused as fault:
-                raise _error(fault, record) from None
+            except (Refused, ConversionError) as fault:
+                _refused(fault, record, settings)
     return pa.RecordBatch.from_pylist(rows, schema=settings.row_schema)
 
 
@@ -58,18 +61,30 @@ def _changed(record: RecordLayout, settings: EventSettings) -> RecordLayout | No
     try:
         found = resolved(rewritten(record, settings.transforms), _value)
     except Refused as fault:
-        raise _error(fault, record) from None
+        _refused(fault, record, settings)
+        return None
     if isinstance(found, LeftOut):
         tell_left_out([(found, 1)], [])
         return None
     return found
 
 
-def _error(fault: Refused, record: RecordLayout) -> TransformError:
-    return TransformError(
+def _refused(fault: Refused | ConversionError, record: RecordLayout, settings: EventSettings) -> None:
+    """What follows a record that a transform or a converter cannot take: an error, unless errors.tolerance is all."""
+    if settings.tolerant:
+        log.error(
+            "A record %s for %s is dropped, as errors.tolerance=all says: %s.",
+            record.op,
+            record.topic,
+            reason_of(fault),
+        )
+        return
+    if isinstance(fault, ConversionError):
+        raise fault
+    raise TransformError(
         f"{fault.reason}, in the record {record.op} for {record.topic}.",
         "Give the transform a predicate that leaves such records out, or correct its options.",
-    )
+    ) from None
 
 
 def _value(leaf: Node) -> object:
@@ -83,7 +98,10 @@ def _row(
     return {
         **columns,
         "topic": record.topic,
-        "key": written(record.key, settings.key_format, settings.key_schemas_enable, record),
+        # typed rows have no place for a key that is of no table
+        "key": None
+        if settings.typed is not None
+        else written(record.key, settings.key_format, settings.key_schemas_enable, record),
         "value": written(record.value, settings.value_format, settings.value_schemas_enable, record),
         "headers": header_pairs(replace(record, headers=_folded(record.headers)), settings),
         "op": record.op,

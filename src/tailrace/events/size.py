@@ -10,9 +10,9 @@ from tailrace.events.settings import EventSettings
 
 
 def large_records(rows: pa.RecordBatch, settings: EventSettings) -> list[int]:
-    """The records whose keys and values have more bytes than `settings.most_change_bytes`."""
+    """The records whose keys and values have more bytes than `settings.most_change_bytes`; typed ones have no bytes."""
     most = settings.most_change_bytes
-    if not most:
+    if not most or settings.typed is not None:
         return []
     keys, values = (text_buffers(rows.column(name))[1] for name in ("key", "value"))
     if int(keys[-1]) - int(keys[0]) + int(values[-1]) - int(values[0]) <= most:

@@ -17,7 +17,8 @@ from tailrace.events.envelope import Envelopes, Kind
 from tailrace.events.form import SourceForm
 from tailrace.events.headers import Pairs, compiled
 from tailrace.events.settings import EventSettings
-from tailrace.records.layout import Computed, Leaf, Node
+from tailrace.events.typed import as_typed
+from tailrace.records.layout import AFTER, Computed, Leaf, Node, Struct
 from tailrace.records.transform import LeftOut, Rewritten, Varying, rewritten
 from tailrace.values.conversion import ColumnPlan
 
@@ -30,7 +31,7 @@ class KindPlan:
     """The records of a kind, compiled: `key` and `value` are documents of the encodings, None where there is none.
 
     `op`, `topic`, `partition` and `timestamp` are what the row schema's columns say of them. `size` is how many bytes
-    each has at least.
+    each has at least. `shows_after` tells whether they are envelopes with an image of the row after the change.
     """
 
     op: str
@@ -41,6 +42,7 @@ class KindPlan:
     size: int
     partition: Leaf | None = None
     timestamp: Leaf | None = None
+    shows_after: bool = False
 
 
 @dataclass(slots=True)
@@ -75,12 +77,13 @@ def compiled_record(record: Rewritten, settings: EventSettings) -> AnyPlan | Lef
         return record
     if isinstance(record, Varying):
         return SplitPlan(record.by, record.of, settings)
-    keys, values = formats.find(settings.key_format), formats.find(settings.value_format)
+    keys, values = formats.find(settings.key_encoding), formats.find(settings.value_encoding)
     key = None if record.key is None else keys.compile(record.key, settings.key_schemas_enable, record)
     value = None if record.value is None else values.compile(record.value, settings.value_schemas_enable, record)
     size = sum(document.size for document in (key, value) if document is not None)
     headers = compiled(record, settings)
-    return KindPlan(record.op, record.topic, key, value, headers, size, record.partition, record.timestamp)
+    shows = isinstance(record.value, Struct) and isinstance(record.value.part(AFTER), Struct)
+    return KindPlan(record.op, record.topic, key, value, headers, size, record.partition, record.timestamp, shows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,8 @@ def table_plan(table: TableSchema, settings: EventSettings, form: SourceForm) ->
     """The plan of a table's records."""
     columns, unknown = form.columns(table, settings)
     key = form.key(table, settings)
+    if settings.typed is not None:
+        columns, key = tuple(map(as_typed, columns)), tuple(map(as_typed, key))
     as_they_are = {plan.index for plan in columns if plan.shape is None}
     apart = tuple(plan for plan in key if plan.index not in as_they_are)
     return TablePlan(

@@ -35,7 +35,7 @@ from tailrace.values.arrow import arrow_array, arrow_type_of, arrow_value, typed
 from tailrace.values.binaries import base64_text
 from tailrace.values.decimals import unscaled, unscaled_bytes
 from tailrace.values.fragments import column_fragment, json_array
-from tailrace.values.timestamps import iso_instant
+from tailrace.values.timestamps import instant_texts
 
 
 def array_of(node: Node | AsWritten | AsShown, columns: Columns | None, records: Indexes) -> pa.Array:
@@ -53,7 +53,7 @@ def array_of(node: Node | AsWritten | AsShown, columns: Columns | None, records:
             return _as_shown(node, columns, records)
     assert columns is not None
     if isinstance(node, AsWritten):
-        return _as_written(node.column, columns).take(pa.array(columns.index[CHANGE][records]))
+        return _taken(_as_written(node.column, columns), columns.index[CHANGE][records])
     return _filled(node, columns, records)
 
 
@@ -83,20 +83,27 @@ def _as_shown(node: AsShown, columns: Columns | None, records: Indexes) -> pa.Ar
         shown = json_array(fragment)
         found = pc.if_else(pc.equal(shown, "null"), pa.scalar(None, pa.string()), pc.utf8_trim(shown, '"'))
         columns.made[key] = found
-    return found.take(pa.array(columns.index[CHANGE][records]))
+    return _taken(found, columns.index[CHANGE][records])
+
+
+def _taken(values: pa.Array, places: Indexes) -> pa.Array:
+    """The values at these places. Where these are all in their order, as in most blocks, nothing is copied."""
+    if len(places) == len(values) and np.array_equal(places, np.arange(len(places))):
+        return values
+    return values.take(pa.array(places))
 
 
 def _filled(node: ImageColumn | Column | Text, columns: Columns, records: Indexes) -> pa.Array:
     match node:
         case ImageColumn():
-            return image_values(node, columns).take(pa.array(columns.index[CHANGE][records]))
+            return _taken(image_values(node, columns), columns.index[CHANGE][records])
         case Column():
             values = columns.values(node)
             if isinstance(values, Same):
                 return _repeated(values.value, node.type, len(records))
             if isinstance(values, Written):
                 values = read_json(values.json, node.type)
-            return values.cast(arrow_type_of(node.type)).take(pa.array(columns.index[node.by][records]))
+            return _taken(values.cast(arrow_type_of(node.type)), columns.index[node.by][records])
         case Text():
             texts_of = (_part(part, columns, records) for part in node.parts)
             return pc.binary_join_element_wise(*texts_of, "", null_handling="replace", null_replacement="null")
@@ -146,7 +153,8 @@ def untyped(values: pa.Array) -> pa.Array:
     numbers = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
     if not pa.types.is_timestamp(values.type) or values.type.tz is None:
         return numbers
-    return pa.array([None if us is None else iso_instant(us, None) for us in numbers.to_pylist()], pa.string())
+    texts = instant_texts(pc.fill_null(numbers, 0).to_numpy(), np.zeros(len(numbers), np.int64))
+    return pc.if_else(numbers.is_valid(), texts, None) if numbers.null_count else texts
 
 
 def shown(value: Any) -> Any:

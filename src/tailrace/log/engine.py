@@ -74,6 +74,7 @@ class LogEngine(Generic[O, P, T]):
         self._delay = StreamingDelay(config, runtime)
         self._dispatch = DispatchInterval(config, runtime)
         self._memory = _Memory(runtime.monotonic())
+        self._read: list[tuple[Offset, O]] = []
         self._undo = Undo(
             self._memory, self._notifications, self._heartbeats, self._delay, self._dispatch, *source.memory
         )
@@ -87,13 +88,13 @@ class LogEngine(Generic[O, P, T]):
         return self._offsets().to_json()
 
     def latest_offset(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
-        since = self._offsets.from_json(start)
+        since = self._offset(start)
         found = self._called(lambda: self._next(since, Limits(max_rows, max_bytes)))
         self._memory.has_started = True
         return start if found == since else found.to_json()
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Task]:
-        since, until = self._offsets.from_json(start), self._offsets.from_json(end)
+        since, until = self._offset(start), self._offset(end)
         return self._called(lambda: self._tasks(since, until, end))
 
     def stop_at_present(self) -> None:
@@ -105,6 +106,15 @@ class LogEngine(Generic[O, P, T]):
     def close(self) -> None:
         self._close_log()
         self._source.close()
+
+    def _offset(self, fields: Offset) -> O:
+        """What the JSON means. Spark names an offset several times: as the end of a batch, then where others begin."""
+        for known, offset in self._read:
+            if known == fields:
+                return offset
+        offset = self._offsets.from_json(fields)
+        self._read = [*self._read[-1:], (fields, offset)]
+        return offset
 
     def _called(self, work: Callable[[], Result]) -> Result:
         def wholly() -> Result:

@@ -46,6 +46,8 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self._is_awaited = False
         # whether a warning has said that the disk takes nothing
         self._has_warned = False
+        # whether a session has found the log to be the one that was read before
+        self._has_begun = False
         self._failure: BaseException | None = None
         self._stop = runtime.event()
         self._thread: Thread | None = None
@@ -73,8 +75,12 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
             raise failure
 
     def has_read(self, target: int) -> bool:
-        """Whether everything before `target`, a place as the database counts it, has been read."""
-        return self._feed.has_read(target)
+        """Whether everything before `target`, a place as the database counts it, has been read.
+
+        Nothing has before the first session: a server that was restored or promoted may have a log that ends before
+        what was read, and such a log is behind every target.
+        """
+        return self._has_begun and self._feed.has_read(target)
 
     def read_through(self, target: int, seconds: float) -> bool:
         """Wait until everything before `target` has been read; False when that takes too long.
@@ -215,6 +221,9 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         feed, spool = self._feed, self.spool
         try:
             feed.open()
+            if not self._has_begun:
+                self._has_begun = True
+                spool.wake()
             while not self._stop.is_set():
                 seen = spool.version
                 if spool.full:

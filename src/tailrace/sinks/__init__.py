@@ -28,6 +28,7 @@ KNOWN = Extensions(
         "http": "tailrace.sinks.http:HttpSink",
         "redis": "tailrace.sinks.redis:RedisSink",
         "jdbc": "tailrace.sinks.jdbc.sink:JdbcSink",
+        "tables": "tailrace.sinks.tables.sink:TablesSink",
     },
     SinkError,
 )

@@ -55,7 +55,8 @@ class Sink(ABC):
     `delivery` is what a batch leaves behind that is replayed after a crash: `exactly once`, nothing that was not there
     before; `at least once`, its records a second time.
 
-    `jars` are the libraries that Spark's JVM needs for it and PySpark does not bring.
+    `jars` are the libraries that Spark's JVM needs for it and PySpark does not bring, `settings` those of Spark that go
+    with them, which a user's own come before.
 
     `prints` says that records go to the terminal, where the status line would stand in their way.
     """
@@ -66,6 +67,7 @@ class Sink(ABC):
     order: ClassVar[Order] = "topic"
     delivery: ClassVar[Delivery]
     jars: ClassVar[tuple[Jar, ...]] = ()
+    settings: ClassVar[Mapping[str, str]] = {}
     prints: ClassVar[bool] = False
 
     @abstractmethod
@@ -79,6 +81,14 @@ class Sink(ABC):
         """
         if any(name.startswith(TOPICS) for name in source.given):
             _log.warning("%s* has no effect: the sink %s makes no topics", TOPICS, self.name)
+
+    def source_options(self) -> dict[str, str]:
+        """Options of the source that the sink sets, whatever the configuration says."""
+        return {}
+
+    def source_defaults(self) -> dict[str, str]:
+        """Options of the source that have another value with this sink where the configuration does not name them."""
+        return {}
 
     @property
     def folder(self) -> str | None:

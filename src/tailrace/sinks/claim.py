@@ -51,7 +51,7 @@ def claim(storage: Storage, path: str, checkpoint: str, option: str, written: in
     where it is not known. Raises SinkError, which names `option`, when they are not this checkpoint's, or when it has
     not planned that batch.
     """
-    query, planned = _identity(storage, checkpoint), _planned(storage, checkpoint)
+    query, planned = identity(storage, checkpoint), _planned(storage, checkpoint)
     wanted = Claim(path, checkpoint, query)
     remedy = (
         f"Name another path in {option}, or move {path} away, with all that is in it, when no other pipeline writes "
@@ -93,7 +93,7 @@ def _stored(storage: Storage, checkpoint: str) -> str | None:
     return str(found["id"]) if isinstance(found, dict) and "id" in found else None
 
 
-def _identity(storage: Storage, checkpoint: str) -> str:
+def identity(storage: Storage, checkpoint: str) -> str:
     """The id of a checkpoint. A new one gets it here, as Spark would give it, so that it is known before the start."""
     if _stored(storage, checkpoint) is None:
         storage.create(f"{checkpoint}/metadata", json.dumps({"id": str(uuid.uuid4())}))

@@ -1,6 +1,19 @@
 """tailrace in Spark: the data sources, and a session with the settings that suit them."""
 
+from typing import TYPE_CHECKING, Any
+
 from tailrace.spark.options import options
-from tailrace.spark.source import data_source, register
+
+if TYPE_CHECKING:
+    from tailrace.spark.source import data_source, register
 
 __all__ = ["data_source", "options", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    """What imports PySpark, when it is first asked for: the JVM starts before that."""
+    if name not in ("data_source", "register"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tailrace.spark import source
+
+    return getattr(source, name)

@@ -47,12 +47,12 @@ def find_java() -> tuple[Path, int]:
     )
 
 
-def java_home() -> Path:
-    """A JAVA_HOME for Spark: a directory whose `bin/java` starts the runtime that was found.
+def java_home(found: tuple[Path, int] | None = None) -> Path:
+    """A JAVA_HOME for Spark: a directory whose `bin/java` starts the runtime that was found, by `find_java`.
 
     Options of Spark's launcher that this runtime does not know are dropped on the way.
     """
-    java, version = find_java()
+    java, version = found or find_java()
     dropped = "|".join(option for since, option in _DROPPED if version >= since)
     quiet = " ".join(option for since, option in _QUIET if version >= since)
     script = (

@@ -12,11 +12,8 @@ import logging
 import re
 from collections.abc import Mapping
 
-from pyspark import SparkContext
-
 from tailrace.config.option import holds_secret
 from tailrace.errors import ConfigError
-from tailrace.spark.memory import most_change_bytes
 
 CARRIER = "tailrace.options.secret"
 """The option whose value is the JSON object of all options, their names as they were written."""
@@ -36,6 +33,10 @@ def options(mapping: Mapping[str, str]) -> dict[str, str]:
     Plans, Spark's pages and its logs show nothing of any option. Where Spark runs already and `mapping` says nothing of
     event.max.change.bytes, that becomes a share of the memory of Spark's JVM.
     """
+    from pyspark import SparkContext
+
+    from tailrace.spark.memory import most_change_bytes
+
     given = dict(mapping)
     context = SparkContext._active_spark_context
     if context is not None and not any(name.strip().lower() == _LIMIT for name in given):

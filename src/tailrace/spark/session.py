@@ -8,16 +8,19 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from tailrace import temporary
 from tailrace.jar import Jar
+from tailrace.spark import archive
 from tailrace.spark.cluster import LOCAL, demand, is_local
-from tailrace.spark.gateway import start_java
+from tailrace.spark.gateway import Launch, spark_home
 from tailrace.spark.jars import files_of
-from tailrace.spark.java import cache_directory, java_home
+from tailrace.spark.java import cache_directory, find_java, java_home
 from tailrace.spark.python import worker_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
@@ -49,6 +52,7 @@ LOCAL_SETTINGS: Mapping[str, str] = {
 }
 """What a session gets besides whose tasks run in this process's JVM; `config` may override each of them."""
 
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ENABLED, _SOCKETS = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 # What PySpark adds to the directory, `/.UUID.sock`, and the longest path that every system takes, in bytes.
@@ -84,27 +88,79 @@ def session(
     memory: str = "2g",
     log_level: str = "error",
     keep: Sequence[int] = (),
+    launched: Launch | None = None,
 ) -> SparkSession:
     """The running session of this process, or a new one with `config` over the settings of this module.
 
     `jars` are those that the sink needs. `memory` is the heap of the JVM, which in local mode serves driver
     and tasks. `log_level` is that of Spark's own log on stderr: off, error, warn, info. `keep` are open files that
-    the JVM inherits. A JVM that runs already keeps its Java, memory, log, files and jars. On a cluster, `master` names
-    it, and executors start the Python that `spark.pyspark.python` or PYSPARK_PYTHON names, else the path of this one.
+    the JVM inherits. A JVM that runs already keeps its Java, memory, log, files and jars; so does one that is
+    `launched`, which has all of `config`. On a cluster, `master` names it, and executors start the Python that
+    `spark.pyspark.python` or PYSPARK_PYTHON names, else the path of this one.
     Raises PrerequisiteError without Java 17, or when the jars are missing and cannot be fetched; ConnectionFailed where
     a stand-alone master does not answer; JvmLost where the JVM ends at its start.
     """
-    local = is_local(master)
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    settings = {"spark.app.name": app_name, **SETTINGS, "spark.driver.memory": memory}
     given = dict(config or {})
+    if launched is None:
+        launched = launch(
+            given, jars=jars, app_name=app_name, master=master, memory=memory, log_level=log_level, keep=keep
+        )
+    if launched is None:
+        settings = _settings(given, jars, app_name, master, memory, log_level)
+        _name_python(is_local(master), given.get("spark.pyspark.python"))
+    else:
+        settings = launched.settings
+        launched.connect()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
+    running = builder.getOrCreate()
+    _quieten(running)
+    return running
+
+
+def launch(
+    config: Mapping[str, str] | None = None,
+    *,
+    jars: Sequence[Jar] = (),
+    app_name: str = "tailrace",
+    master: str = LOCAL,
+    memory: str = "2g",
+    log_level: str = "error",
+    keep: Sequence[int] = (),
+) -> Launch | None:
+    """Start the JVM of a session without waiting for it; None where one runs already, or spark-submit has started it.
+
+    PySpark is not imported, which takes long. Parameters and errors are those of `session`.
+    """
+    if _SUBMITTED in os.environ or _is_running():
+        return None
+    given = dict(config or {})
+    settings = _settings(given, jars, app_name, master, memory, log_level)
+    demand(master)
+    java = find_java()
+    flags = archive.flags(archive.usable(java[0], spark_home()))
+    # Java takes the last of two that say different things.
+    settings[_JAVA_OPTIONS] = f"{flags} {settings[_JAVA_OPTIONS]}".lstrip()
+    _name_python(is_local(master), given.get("spark.pyspark.python"))
+    with _environment(is_local(master), java_home(java)):
+        return Launch(settings, keep)
+
+
+def _settings(
+    given: Mapping[str, str], jars: Sequence[Jar], app_name: str, master: str, memory: str, log_level: str
+) -> dict[str, str]:
+    """Spark's settings: what is `given` over those of this module."""
+    local = is_local(master)
+    submitted = _SUBMITTED in os.environ
+    settings = {"spark.app.name": app_name, **SETTINGS, "spark.driver.memory": memory}
     if local and not submitted:
         settings |= LOCAL_SETTINGS
     if not submitted:
         settings["spark.master"] = master
-        java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
-        # Java takes the last of two that say different things.
-        given[_JAVA_OPTIONS] = f"{java} {given.get(_JAVA_OPTIONS, '')}".rstrip()
     if local and not submitted and not _is_running():
         settings |= _sockets(given.get(_SOCKETS))
     if local and not submitted:
@@ -112,18 +168,10 @@ def session(
     if jars:
         settings["spark.jars"] = ",".join(map(str, files_of(jars)))
     settings |= given
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    warnings.filterwarnings("ignore", _PANDAS, FutureWarning)
-    if not submitted and not _is_running():
-        demand(master)
-    with _environment(local, submitted, given.get("spark.pyspark.python")):
-        if not submitted and not _is_running():
-            start_java(settings, keep)
-        running = builder.getOrCreate()
-    _quieten(running)
-    return running
+    if not submitted:
+        java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={_log_settings(log_level)} {_UNCHECKED}"
+        settings[_JAVA_OPTIONS] = f"{java} {given.get(_JAVA_OPTIONS, '')}".rstrip()
+    return settings
 
 
 def _quieten(running: SparkSession) -> None:
@@ -141,23 +189,21 @@ def _quieten(running: SparkSession) -> None:
     server.handle_error = reported
 
 
-@contextmanager
-def _environment(local: bool, submitted: bool, python: str | None = None) -> Iterator[None]:
-    """What the JVM inherits: Java, the Python of its workers, and the loopback address.
-
-    PYSPARK_PYTHON stays set, since PySpark reads it again for every function that it ships; the others are put back.
-    """
+def _name_python(local: bool, python: str | None) -> None:
+    """Say which Python the workers run with. It stays so, since PySpark reads it again for every function it ships."""
     if python and not local:
         os.environ["PYSPARK_PYTHON"] = python
     elif local or "PYSPARK_PYTHON" not in os.environ:
         # Without it workers start whatever `python3` is on the path, which has none of the packages.
         os.environ["PYSPARK_PYTHON"] = worker_python() if local else sys.executable
-    if submitted or _is_running():
-        yield
-        return
+
+
+@contextmanager
+def _environment(local: bool, home: Path) -> Iterator[None]:
+    """What the JVM inherits: Java, what its workers need, and the loopback address."""
     given = os.environ.get("PYTHONWARNINGS")
     silent = f"ignore:{_PANDAS}:FutureWarning"
-    wanted = {"JAVA_HOME": str(java_home()), "PYTHONWARNINGS": f"{given},{silent}" if given else silent}
+    wanted = {"JAVA_HOME": str(home), "PYTHONWARNINGS": f"{given},{silent}" if given else silent}
     if local:
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     unwanted: tuple[str, ...] = ()
@@ -197,9 +243,9 @@ def _sockets(given: str | None = None) -> dict[str, str]:
 
 
 def _is_running() -> bool:
-    from pyspark import SparkContext
-
-    return SparkContext._gateway is not None
+    """Whether this process has a JVM; one that has not imported PySpark has none."""
+    context = sys.modules.get("pyspark.core.context")
+    return context is not None and context.SparkContext._gateway is not None
 
 
 def _log_settings(level: str) -> Path:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -25,16 +26,20 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tailrace.columns.row import COLUMNS, made_columns
+from tailrace.columns.typed import TypedRows
 from tailrace.config import Config
+from tailrace.config.rows import is_typed
 from tailrace.connectors import registry
-from tailrace.connectors.descriptor import Descriptor, Transform
+from tailrace.connectors.descriptor import Descriptor
 from tailrace.log.planner import Planner, Task
 from tailrace.spark.ahead import ahead
+from tailrace.spark.batch import SnapshotReader, demand
 from tailrace.spark.options import unpacked
 
 _TYPES = {
     "key": "binary", "value": "binary", "headers": "array<struct<key: string, value: binary>>",
     "ordinal": "bigint", "source_ts": "timestamp", "partition": "int", "timestamp": "bigint",
+    "reselected": "int",
 }  # fmt: skip
 
 
@@ -61,26 +66,28 @@ class TaskPartition(InputPartition):
 class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream reader of every tailrace source. Constructed in several processes: no I/O until the first call."""
 
-    def __init__(self, config: Config, run_id: str, transform: Transform | None = None) -> None:
+    def __init__(self, config: Config, run_id: str, typed: TypedRows | None = None) -> None:
         self._config = config
         self._run_id = run_id
-        self._transform = transform
-        self._columns = columns_of(config)
+        self._typed = typed
+        self._columns = columns_of(config) if typed is None or typed.schema is None else tuple(typed.schema.names)
         self._planner: Planner | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers get a copy that can only read: neither connections nor secrets go with it.
-        kept = {"_run_id": self._run_id, "_transform": self._transform, "_columns": self._columns}
-        return {"_config": None, "_planner": None, **kept}
+        kept = {"_run_id": self._run_id, "_columns": self._columns}
+        return {"_config": None, "_planner": None, "_typed": None, **kept}
 
     def _plan(self) -> Planner:
         if self._planner is None:
             from tailrace.events.settings import EventSettings
 
-            made = made_columns(self._columns, self._transform.columns if self._transform is not None else ())
             settings = EventSettings.from_options(self._config, self._run_id)
-            planner = registry.find(self._config.connector).load_planner()
-            self._planner = planner(self._config, replace(settings, columns=made))
+            if self._typed is not None:
+                settings = settings.as_typed(self._typed, self._columns)
+            else:
+                settings = replace(settings, columns=made_columns(self._columns))
+            self._planner = registry.find(self._config.connector).load_planner()(self._config, settings)
         return self._planner
 
     @property
@@ -124,9 +131,7 @@ class ChangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of one task, as Arrow record batches of the columns that the query wants. Worker."""
         assert isinstance(partition, TaskPartition)
-        batches = partition.task.read()
-        rows = batches if self._transform is None else self._transform(batches)
-        yield from ahead(batch.select(self._columns) for batch in rows)
+        yield from ahead(batch.select(self._columns) for batch in partition.task.read())
         _settle()
 
     def stop(self) -> None:
@@ -163,7 +168,7 @@ class ChangeDataSource(DataSource):
     of them. Raises ConfigError at `load()` for unknown, wrong or unsupported options.
     """
 
-    connector: str
+    connector: ClassVar[str]
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(options)  # type: ignore[arg-type]
@@ -173,16 +178,28 @@ class ChangeDataSource(DataSource):
     def name(cls) -> str:
         return registry.find(cls.connector).format
 
-    def schema(self) -> str:
-        return row_type(columns_of(self._config))
+    def schema(self) -> str | StructType:
+        if not is_typed(self._config):
+            return row_type(columns_of(self._config))
+        from tailrace.spark.typed import typed_type
+
+        return typed_type(self._config)
 
     def streamReader(self, schema: StructType) -> ChangeStreamReader:  # noqa: N802
-        return ChangeStreamReader(self._config, new_run_id(), self.transform())
+        if not is_typed(self._config):
+            return ChangeStreamReader(self._config, new_run_id())
+        from tailrace.spark.typed import declared
 
-    def transform(self) -> Transform | None:
-        """What the options' `transforms` ask for, None where they ask for nothing."""
-        documents = registry.find(self.connector).load_documents()
-        return None if documents is None else documents.transform(self._config)
+        return ChangeStreamReader(self._config, new_run_id(), typed=declared(schema))
+
+    def reader(self, schema: StructType) -> SnapshotReader:
+        demand(self._config)
+        if not is_typed(self._config):
+            return SnapshotReader(self._config, new_run_id(), columns_of(self._config))
+        from tailrace.spark.typed import declared
+
+        typed = declared(schema)
+        return SnapshotReader(self._config, new_run_id(), tuple(schema.names), typed=typed)
 
 
 def data_source(descriptor: Descriptor) -> type[ChangeDataSource]:
@@ -209,4 +226,9 @@ def register(spark: SparkSession) -> None:
     They are those of tailrace's own connectors and of those that other packages bring.
     """
     for descriptor in registry.known():
-        spark.dataSource.register(data_source(descriptor))
+        try:
+            spark.dataSource.register(data_source(descriptor))
+        except PySparkException as error:
+            # Spark has found it by itself
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as pa_json
 
 from tailrace.columns.logical import BOOLEAN, BYTES, DOUBLE, INT32, INT64, STRING, Field, LogicalType
 from tailrace.records.layout import Constant
@@ -34,7 +36,10 @@ class Shapes:
 
     def of_text(self, text: str) -> LogicalType:
         """The schema of an object's text. Raises Unclear."""
-        found = self._object(_read(text), self.root)
+        value = _read(text)
+        found = self._object(value, self.root)
+        if not _fits(value, found):
+            raise Unclear
         return replace(found, name=self.root or None)
 
     def _object(self, value: Any, path: str) -> LogicalType:
@@ -62,6 +67,17 @@ class Shapes:
         if not kinds:
             return _NULL if self.nulls and values and all(value is None for value in values) else None
         return together(kinds)
+
+
+def _fits(value: Any, kind: LogicalType) -> bool:
+    """Whether a value has the schema that its parts gave: an empty array, which gives none, may stand among others."""
+    if value is None:
+        return True
+    if kind.connect == "struct":
+        return isinstance(value, dict) and all(_fits(value.get(part.name), part.type) for part in kind.fields)
+    if kind.items is not None:
+        return isinstance(value, list) and all(_fits(part, kind.items) for part in value)
+    return not isinstance(value, list)
 
 
 def _scalar(value: Any) -> LogicalType:
@@ -139,8 +155,31 @@ def constant_of(text: str, kind: LogicalType) -> Constant:
 
 def array_of_texts(texts: pa.Array, kind: LogicalType) -> pa.Array:
     """The values of texts that all have this schema, as Arrow; null stays null."""
-    values = [None if text is None else value_of(text, kind) for text in texts.to_pylist()]
-    return pa.array(values, arrow_type_of(kind))
+    of = arrow_type_of(kind)
+    try:
+        return _read_at_once(texts, of)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # what Arrow's reader takes amiss, as a field that is there twice
+        values = [None if text is None else value_of(text, kind) for text in texts.to_pylist()]
+        return pa.array(values, of)
+
+
+def _read_at_once(texts: pa.Array, of: pa.DataType) -> pa.Array:
+    """The same by Arrow's reader, which has a line for each object. Raises ArrowInvalid for what it does not read."""
+    if not of.num_fields or not len(texts):
+        raise pa.ArrowInvalid("it would not tell how many rows there are")
+    # line breaks are blanks in JSON that is valid: within texts they are escaped
+    lines = pc.replace_substring_regex(pc.fill_null(texts, "{}"), r"[\n\r]", " ")
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")
+    data = joined[0].as_buffer()
+    reading = pa_json.ReadOptions(use_threads=False, block_size=max(data.size + 1, 1))
+    parsing = pa_json.ParseOptions(explicit_schema=pa.schema(list(of)), unexpected_field_behavior="ignore")
+    found = pa_json.read_json(pa.BufferReader(data), reading, parsing)
+    if found.num_rows != len(texts):
+        raise pa.ArrowInvalid("there are other rows than texts")
+    columns = [column.combine_chunks() for column in found.columns]
+    mask = texts.is_null() if texts.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(of), mask=mask)
 
 
 def written(kind: LogicalType) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,7 @@ from tailrace.records.layout import Computed, Header, Leaf, Member, Node, Record
 from tailrace.records.transform import ANY_TOPIC, LeftOut, Refused, Rewritten, Varying, by_distinct, either
 from tailrace.transforms import json_shapes
 from tailrace.transforms.given import Given
+from tailrace.transforms.json_kernels import signatures
 from tailrace.transforms.nodes import is_envelope, op_of, opened
 
 log = logging.getLogger("tailrace")
@@ -86,10 +88,15 @@ class _Shape:
     shapes: json_shapes.Shapes
 
     def __call__(self, payloads: pa.Array) -> pa.Array:
-        return by_distinct(self._written, pa.string(), payloads)
+        known = pc.dictionary_encode(signatures(payloads))
+        codes = known.indices.to_numpy()
+        first = np.zeros(len(known.dictionary), np.int64)
+        first[codes[::-1]] = np.arange(len(codes))[::-1]
+        made = [self._written(payload) for payload in payloads.take(pa.array(first)).to_pylist()]
+        return pa.array(made, pa.string()).take(known.indices)
 
-    def _written(self, payload: str) -> str | None:
-        if not payload.startswith(("{", "[")):
+    def _written(self, payload: str | None) -> str | None:
+        if payload is None or not payload.startswith(("{", "[")):
             return None
         try:
             return json_shapes.written(self.shapes.of_text(payload))

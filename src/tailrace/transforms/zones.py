@@ -24,7 +24,7 @@ from tailrace.records.layout import Computed, Constant, Member, Node, RecordLayo
 from tailrace.records.transform import Rewritten, Varying, by_distinct
 from tailrace.transforms.given import Given
 from tailrace.transforms.nodes import is_envelope
-from tailrace.values.timestamps import iso_instant
+from tailrace.values.timestamps import instant_texts
 
 Int64s = npt.NDArray[np.int64]
 
@@ -89,10 +89,16 @@ def _zone(name: str) -> dt.tzinfo:
 
 def _offsets(zone: dt.tzinfo, seconds: Int64s) -> Int64s:
     """The zone's offset in seconds at each instant, in seconds since 1970. It is the same within an hour's quarter."""
-    quarters, which = np.unique(seconds // 900, return_inverse=True)
-    return np.array([_offset(zone, int(quarter) * 900) for quarter in quarters], np.int64)[which.reshape(-1)]
+    quarters = seconds // 900
+    # most come in the order of their time: of those beside each other that are equal one is looked up
+    first = np.append(True, quarters[1:] != quarters[:-1]) if len(quarters) else np.zeros(0, np.bool_)
+    found, which = np.unique(quarters[first], return_inverse=True)
+    known = np.array([_offset(zone, quarter * 900) for quarter in found.tolist()], np.int64)
+    offsets: Int64s = known[which.reshape(-1)][np.cumsum(first) - 1]
+    return offsets
 
 
+@lru_cache(maxsize=1 << 16)
 def _offset(zone: dt.tzinfo, second: int) -> int:
     # zones have no rules beyond the years of Python's datetime; the nearest year stands for them
     second = min(max(second, _YEAR_0 + 400 * _DAY), _YEAR_10000 - 400 * _DAY)
@@ -132,22 +138,8 @@ def _at_offset(zone: str, values: pa.Array) -> pa.Array:
     """Instants as ISO texts at the zone's offset, with as many digits of the second's fraction as they need."""
     numbers = pc.fill_null(values.cast(pa.int64()), 0).to_numpy()
     offsets = _wall_offsets(_zone(zone), numbers // 1_000_000)
-    local = numbers + offsets * 1_000_000
-    texts = pc.strftime(pa.array(local).cast(pa.timestamp("us")), "%Y-%m-%dT%H:%M:%S")
-    texts = pc.replace_substring_regex(texts, r"\.?0+$", "", max_replacements=1)
-    seconds = local // 1_000_000
-    far = (seconds < _YEAR_0) | (seconds >= _YEAR_10000)
-    whole = local % 1_000_000 == 0
-    # where there is no fraction, the zeros that went were of the seconds
-    plain = pc.strftime(pa.array(seconds).cast(pa.timestamp("s")), "%Y-%m-%dT%H:%M:%S")
-    texts = pc.if_else(pa.array(whole), plain, texts)
-    if far.any():
-        own = [iso_instant(int(us), None)[:-1] if one else None for us, one in zip(local, far, strict=True)]
-        texts = pc.if_else(pa.array(far), pa.array(own, pa.string()), texts)
-    ends, which = np.unique(offsets, return_inverse=True)
-    suffixes = pa.array([_offset_text(int(end)) for end in ends]).take(pa.array(which.reshape(-1)))
-    found = pc.binary_join_element_wise(texts, suffixes, "")
-    return pc.if_else(values.is_valid(), found, None)
+    texts = instant_texts(numbers, offsets)
+    return pc.if_else(values.is_valid(), texts, None) if values.null_count else texts
 
 
 def _offset_text(offset: int) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tailrace.assembly.programs import Fragment
 from tailrace.buffers import Bytes, Offsets, readonly
@@ -15,12 +14,13 @@ from tailrace.columns.logical import BOOLEAN, BYTES, LogicalType, semantic
 from tailrace.compiled import kernel
 from tailrace.values.binaries import base64_text, put_base64
 from tailrace.values.conversion import Conversion, Family, Typed
-from tailrace.values.texts import LOST, VALUE, Ends, Int, Shown, Texts, is_word, put_literal, word, written
+from tailrace.values.texts import LOST, Ends, Int, Shown, Texts, is_word, put_literal, word, written
 
-_ZERO, _QUOTE = 48, 34
+_ZERO, _QUOTE, _T = 48, 34, 116
 _TRUE, _FALSE = word(b"true"), word(b"false")
 _BOOLEANS = {"t": True, "f": False, "true": True, "false": False}
 _BITS = {"1": True, "0": False}
+_LETTERS, _DIGITS = word(b"tf"), word(b"10")
 
 
 def bits_type(length: int) -> LogicalType:
@@ -66,7 +66,7 @@ class Booleans(Family):
         return written(booleans, texts, shown, 0)
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
-        return _typed_words(texts, _BOOLEANS)
+        return _typed_words(texts, _LETTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +79,29 @@ class Bits(Family):
         return written(bit_strings, texts, shown, int(self.single))
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
-        return _typed_words(texts, _BITS) if self.single else None
+        return _typed_words(texts, _DIGITS) if self.single else None
 
 
-def _typed_words(texts: Texts, meaning: dict[str, bool]) -> Typed:
-    """Texts that are words for true and false."""
+def _typed_words(texts: Texts, letters: Bytes) -> Typed:
+    """Texts that are words for true and false; see `truths`."""
+    out, outcome = np.zeros(len(texts), np.bool_), np.zeros(len(texts), np.uint8)
+    truths(texts.data, texts.bounds, texts.state, letters, out, outcome)
+    return Typed(pa.array(out), readonly(outcome))
 
-    def among(wanted: Callable[[str], bool]) -> pa.Array:
-        words = pa.array([text.encode() for text in meaning if wanted(text)], pa.binary())
-        return pc.is_in(texts.column, words)
 
-    outcome = np.zeros(len(texts), np.uint8)
-    outcome[: len(texts.state)] = texts.state
-    known = among(lambda text: True).to_numpy(zero_copy_only=False)
-    outcome[(outcome == VALUE) & ~known] = LOST
-    return Typed(among(meaning.__getitem__), readonly(outcome))
+@kernel(leaf=True)
+def truths(data: Bytes, bounds: Offsets, state: Bytes, letters: Bytes, out: Any, outcome: Bytes) -> None:
+    """Whether texts are true: `letters` are the letters for true and false, which are words too for t and f."""
+    for row in range(len(bounds) - 1):
+        begin, end = bounds[row], bounds[row + 1]
+        if len(state) > 0 and state[row] != 0:
+            outcome[row] = state[row]
+        elif end - begin == 1 and (data[begin] == letters[0] or data[begin] == letters[1]):
+            out[row] = data[begin] == letters[0]
+        elif letters[0] == _T and (is_word(data, begin, end, _TRUE) or is_word(data, begin, end, _FALSE)):
+            out[row] = data[begin] == _T
+        else:
+            outcome[row] = LOST
 
 
 @kernel(leaf=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -57,8 +58,11 @@ class Integers(Family):
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed | None:
         if not are_integers(texts.data, texts.bounds, texts.state):
             return None
+        out = np.empty(len(texts), np.int64)
+        integer_values(texts.data, texts.bounds, texts.state, out)
+        numbers = pa.array(out)
         try:
-            return Typed(texts.column.cast(pa.string()).cast(pa.int64()).cast(of), texts.state)
+            return Typed(numbers if of == numbers.type else numbers.cast(of), texts.state)
         except pa.ArrowInvalid:
             # One of them is beyond the type's bits; which one, Arrow does not say.
             return None
@@ -173,6 +177,24 @@ def are_integers(data: Bytes, bounds: Offsets, state: Bytes) -> bool:
                         return False
                     break
     return True
+
+
+@kernel(leaf=True)
+def integer_values(data: Bytes, bounds: Offsets, state: Bytes, out: Any) -> None:
+    """The numbers of texts that are all integers; 0 where a row has no text."""
+    for row in range(len(bounds) - 1):
+        # below 0, where there is room for the least number
+        number: Int = np.int64(0)
+        if len(state) == 0 or state[row] == 0:
+            at, end = np.int64(bounds[row]), np.int64(bounds[row + 1])
+            negative = data[np.uintp(at)] == _MINUS
+            if negative:
+                at += 1
+            for position in range(at, end):
+                number = number * 10 - (np.int64(data[np.uintp(position)]) - _ZERO)
+            if not negative:
+                number = -number
+        out[row] = number
 
 
 @kernel

@@ -12,7 +12,7 @@ from tailrace.buffers import Bytes, Offsets, move
 from tailrace.columns.logical import STRING, LogicalType, semantic
 from tailrace.compiled import kernel
 from tailrace.values.conversion import Conversion, Family, Typed
-from tailrace.values.texts import Ends, Int, Shown, Texts, put_literal, word, written
+from tailrace.values.texts import Ends, Int, Shown, Texts, is_ascii, put_literal, word, written
 
 UUID = semantic(STRING, "io.debezium.data.Uuid")
 JSON = semantic(STRING, "io.debezium.data.Json")
@@ -54,7 +54,9 @@ class Strings(Family):
         return written(strings, texts, shown, escapes, each=2, more=8 * escapes)
 
     def arrow(self, texts: Texts, logical: LogicalType, of: pa.DataType) -> Typed:
-        return Typed(texts.column.cast(of), texts.state)
+        # a cast looks for bytes that are not UTF-8, character by character
+        plain = is_ascii(texts.data, int(texts.bounds[0]), int(texts.bounds[-1]))
+        return Typed(texts.column.view(of) if plain else texts.column.cast(of), texts.state)
 
 
 STRINGS = Strings()

@@ -6,12 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tailrace.assembly.programs import Fragment
-from tailrace.buffers import Bytes, Offsets
+from tailrace.buffers import Bytes, Offsets, readonly
 from tailrace.columns.logical import INT32, INT64, STRING, LogicalType, semantic
 from tailrace.compiled import kernel
 from tailrace.values.arrow import numbers_of, stored, strings_of
@@ -34,6 +36,7 @@ from tailrace.values.calendar import (
     infinity,
     iso_day,
     put_day,
+    put_two,
     read_date,
     structured,
     whole,
@@ -73,7 +76,7 @@ _ZERO_TEXT, _ZERO_ISO = "1970-01-01 00:00:00", "1970-01-01T00:00:00Z"
 _LAST_US_DAY, _LAST_US_CLOCK, _FIRST_US_CLOCK = 106_751_991, 14_454_775_807, 71_945_224_192
 _LAST_NS_DAY, _LAST_NS_CLOCK, _FIRST_NS_CLOCK = 106_751, 85_636_854_775_807, 763_145_224_192
 _NOTHING, _FINITE, _INFINITE = 0, 1, 2
-_QUOTE, _BLANK, _T, _Z = 34, 32, 84, 90
+_QUOTE, _BLANK, _T, _Z, _PLUS, _MINUS, _COLON = 34, 32, 84, 90, 43, 45, 58
 
 stored("io.debezium.time.Timestamp", pa.timestamp("ms"), made_of=pa.int64())
 stored("io.debezium.time.MicroTimestamp", pa.timestamp("us"), made_of=pa.int64())
@@ -261,6 +264,39 @@ def put_instant(day: Int, clock: Int, digits: Int, out: Bytes, at: Int) -> Int:
     at = put_clock(clock - shift * DAY_US, digits, out, at + 1)
     out[at] = _QUOTE
     return at + 1
+
+
+def instant_texts(us: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> pa.Array:
+    """Instants in µs since 1970 as ISO texts at offsets in s, each with as many digits of its second as it needs."""
+    out, bounds = np.empty(48 * len(us) + 1, np.uint8), np.zeros(len(us) + 1, np.int32)
+    put_instants(readonly(np.ascontiguousarray(us)), readonly(np.ascontiguousarray(offsets)), out, bounds)
+    return pa.StringArray.from_buffers(len(us), pa.py_buffer(bounds), pa.py_buffer(out))
+
+
+@kernel(leaf=True)
+def put_instants(us: Any, offsets: Any, out: Bytes, bounds: Offsets) -> None:
+    """See `instant_texts`; `out` has room for 48 bytes each."""
+    at: Int = 0
+    for row in range(len(us)):
+        offset = offsets[row]
+        local = us[row] + offset * 1_000_000
+        day = local // DAY_US
+        at = put_day(day, out, at)
+        out[at] = _T
+        at = put_clock_ns((local - day * DAY_US) * 1000, out, at + 1)
+        if offset == 0:
+            out[at] = _Z
+            at += 1
+        else:
+            out[at] = _PLUS if offset > 0 else _MINUS
+            size = abs(offset)
+            at = put_two(size // 3600, out, at + 1)
+            out[at] = _COLON
+            at = put_two(size // 60 % 60, out, at + 1)
+            if size % 60 != 0:
+                out[at] = _COLON
+                at = put_two(size % 60, out, at + 1)
+        bounds[row + 1] = at
 
 
 @kernel

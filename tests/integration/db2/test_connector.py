@@ -47,6 +47,21 @@ def test_every_type_is_shown_alike_by_snapshot_and_stream(types: Db2Database, qu
     assert read[2] == dict.fromkeys(SHOWN) | {"ID": 2}
 
 
+def test_nulls_are_read_again_where_a_post_processor_asks_for_them(types: Db2Database, query: Make) -> None:
+    stream = query(
+        post_processors="again",
+        again_type="io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+        again_reselect_columns_include_list="MYSCHEMA.TYPES:(V|SMALL)",
+    )
+    stream.drain()
+    types.capture.run(
+        "INSERT INTO MYSCHEMA.TYPES (ID, SMALL) VALUES (1, 5), (2, 5)", "DELETE FROM MYSCHEMA.TYPES WHERE ID = 2"
+    )
+    types.execute("UPDATE MYSCHEMA.TYPES SET V = 'new', SMALL = 6")
+    found = [record.payload["after"] for record in stream.drain()[:2]]
+    assert [(row["ID"], row["SMALL"], row["V"]) for row in found] == [(1, 5, "new"), (2, 5, None)]
+
+
 def test_types_have_the_schemas_of_the_reference(types: Db2Database, query: Make) -> None:
     types.capture.run("INSERT INTO MYSCHEMA.TYPES (ID) VALUES 2")
     (record,) = query(schemas=True).drain()

@@ -280,6 +280,10 @@ def test_keys_bound_the_chunks(db2: Db2Database, session: Db2Session) -> None:
     assert [len(part) for part in numbers] == [7, 13]
     assert sorted(numbers[0] + numbers[1]) == list(range(20))
     assert numbers[0] == [0, 5, 10, 15, 1, 6, 11]
+    among = KeyRange(("A", "B"), keys=(("b", "2026-01-02 03:04:02.250000"), ("x", "2026-01-02 03:04:02.250000")))
+    assert [n for fetch in session.rows(table, among) for n in fetch[2].to_pylist()] == [b"11"]
+    several = KeyRange(("A",), keys=(("a",), ("b",)))
+    assert sum(len(fetch[2]) for fetch in session.rows(table, several)) == 8
     only_some = KeyRange(("A", "B"), condition="N > 17")
     assert [n for fetch in session.rows(table, only_some) for n in fetch[2].to_pylist()] == [b"18", b"19"]
 

@@ -72,6 +72,34 @@ def test_a_text_that_did_not_change_is_the_placeholder(
     assert bare.payload["after"]["words"] is None
 
 
+def test_what_a_change_table_leaves_out_and_nulls_are_read_again(
+    sqlserver_database: TestDatabase, capture: Any
+) -> None:
+    query = capture(
+        "create table d (id int not null primary key, v int, words text)",
+        *BEGIN,
+        enabled("d"),
+        **PLAIN,
+        post_processors="again",
+        again_type="io.debezium.processors.reselect.ReselectColumnsPostProcessor",
+        again_reselect_columns_include_list="dbo.d:words,dbo.d:v",
+    )
+    sqlserver_database.execute(
+        "insert into d values (1, 1, 'kept'), (2, 1, 'gone'), (3, null, null)", "update d set v = 2 where id < 3",
+        "delete from d where id = 2",
+    )  # fmt: skip
+    sqlserver_database.capture()
+    sqlserver_database.execute(
+        "update cdc.dbo_d_CT set words = null where [__$operation] in (3, 4)", "update d set v = 7 where id = 3"
+    )
+    found = [event.payload["after"] for event in query.take(8)[2:5]]
+    assert found == [
+        {"id": 3, "v": 7, "words": None},
+        {"id": 1, "v": 2, "words": "kept"},
+        {"id": 2, "v": 2, "words": "__debezium_unavailable_value"},
+    ]
+
+
 def test_batches_end_at_transactions_and_are_read_again_as_they_were(
     sqlserver_database: TestDatabase, capture: Any
 ) -> None:

@@ -319,6 +319,9 @@ def test_chunks_follow_each_other_by_key(sqlserver_database: TestDatabase) -> No
             ("2", "y", "0"),
             ("2", "z", "0"),
         ]
+        among = (("1", "x"), ("2", "z"), ("7", "x"))
+        assert [row[:2] for row in read(session, table, KeyRange(("a", "b"), keys=among))] == [("1", "x"), ("2", "z")]
+        assert len(read(session, table, KeyRange(("a",), keys=(("1",), ("2",))))) == 6
         assert session.row_count(table.id) == 9
         assert not session.is_empty(table.id)
 

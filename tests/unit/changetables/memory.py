@@ -6,6 +6,7 @@ nothing of it is captured before `capture` is called, unless `eager` is set.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -34,6 +35,7 @@ from tailrace.errors import ConfigError, ConnectionFailed, PositionLost, Stateme
 WIDTH = 10
 Row = tuple[str | None, ...]
 SERVERS: dict[str, Server] = {}
+_NUMBERS = itertools.count()
 
 
 @cache
@@ -96,7 +98,7 @@ class Server:
 
     def __post_init__(self) -> None:
         # workers keep sessions, so a name is never used twice
-        self.name = f"{self.name}-{len(SERVERS)}"
+        self.name = f"{self.name}-{next(_NUMBERS)}"
         SERVERS[self.name] = self
 
     def table(self, name: str, columns: Sequence[str], key: Sequence[str], *, captured: bool = True) -> Table:
@@ -345,6 +347,7 @@ class MemorySession:
                 for row in found
                 if (rows.after is None or key_of(row, rows.key) > rows.after)
                 and (rows.upto is None or key_of(row, rows.key) <= rows.upto)
+                and (not rows.keys or key_of(row, rows.key) in rows.keys)
             ]
         return found
 

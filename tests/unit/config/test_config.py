@@ -80,7 +80,7 @@ def test_all_faults_come_in_one_message() -> None:
         ("snapshot.isolation.mode", "chaos", "must be one of serializable"),
         ("snapshot.mode", "configuration_based", "does nothing unless"),
         ("heartbeat.interval.ms", "-1", "must be at least 0"),
-        ("post.processors", "reselector", "is not supported: there are no post-processors"),
+        ("post.processors", "reselector", "post.processors.reselector.type is missing"),
         ("transforms", "unwrap", "transforms.unwrap.type is missing"),
         ("key.converter", "io.apicurio.registry.utils.converter.ProtobufConverter", "keys are written by"),
         ("slot.name", "Not-Legal", "lower-case letters"),

@@ -7,7 +7,8 @@ import re
 import pytest
 
 from tailrace.config import Config
-from tailrace.connectors.mongodb.documents.options import Unwrap, configured
+from tailrace.config.transforms import transforms
+from tailrace.connectors.mongodb.documents.options import Unwrap
 from tailrace.connectors.registry import OWN, parse
 from tailrace.errors import ConfigError
 
@@ -32,7 +33,6 @@ def told(read: Config, name: str) -> str:
 WORKERS = {
     "tasks.max": "4",
     "tasks.max.enforce": "false",
-    "errors.tolerance": "all",
     "errors.log.enable": "true",
     "errors.log.include.messages": "true",
     "errors.retry.timeout": "-1",
@@ -251,9 +251,9 @@ def unwrapped(kind: str = UNWRAP, **options: str) -> tuple[Unwrap, list[str]]:
     """What a transform of documents is made of, and the notices about it."""
     given = {f"transforms.u.{name.replace('__', '.')}": text for name, text in options.items()}
     read = parse("mongodb", NEEDED["mongodb"] | {"transforms": "u", "transforms.u.type": kind} | given)
-    made = configured(read)
-    assert made is not None
-    return made, [notice for notice in read.notices if notice.startswith("transforms.u.")]
+    (made,) = transforms(read, read.traits.transforms).transforms
+    start = "transforms.u: "
+    return made.settings, [notice.removeprefix(start) for notice in read.notices if notice.startswith(start)]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_documents_are_unwrapped_as_the_generation_before_said(
     made, notices = unwrapped(**options)
     assert (made.deletes, made.keep_tombstones) == (deletes, keeps)
     older = {name for name in options if name != "delete__tombstone__handling__mode"}
-    assert {notice.split(" ")[0] for notice in notices} == {f"transforms.u.{n.replace('__', '.')}" for n in older}
+    assert {notice.split(" ")[0] for notice in notices} == {name.replace("__", ".") for name in older}
     with pytest.raises(ConfigError, match="must be one of"):
         unwrapped(delete__handling__mode="none", drop__tombstones="often")
 
@@ -281,8 +281,9 @@ def test_fields_are_added_in_the_first_generation_too() -> None:
     older = {name: text for name, text in NEEDED["mongodb"].items() if name != "topic.prefix"} | {"mongodb.name": "m"}
     given = {"add.source.fields": "h", "add.fields": "op,source.ts_ms:at", "add.headers": "db"}
     options = {f"transforms.u.{name}": text for name, text in given.items()}
-    made = configured(parse("mongodb", older | {"transforms": "u", "transforms.u.type": UNWRAP} | options))
-    assert made is not None
+    read = parse("mongodb", older | {"transforms": "u", "transforms.u.type": UNWRAP} | options)
+    (transform,) = transforms(read, read.traits.transforms).transforms
+    made = transform.settings
     assert made.format == "1.1"
     assert [added.name for added in made.fields] == ["__h", "__op", "__at"]
     assert [added.name for added in made.headers] == ["__db"]
@@ -291,5 +292,5 @@ def test_fields_are_added_in_the_first_generation_too() -> None:
 def test_a_transform_of_rows_is_taken_for_that_of_documents() -> None:
     made, notices = unwrapped("io.debezium.transforms.ExtractNewRecordState", add__headers="op", route__by__field="x")
     assert [added.name for added in made.headers] == ["__op"]
-    assert notices[0].startswith(f"transforms.u.type is taken as {UNWRAP}: ")
-    assert notices[1].startswith("transforms.u.route.by.field has no effect: ")
+    assert notices[0].startswith(f"type is taken as {UNWRAP.rpartition('.')[2]}: ")
+    assert notices[1].startswith("route.by.field has no effect: ")

@@ -252,3 +252,12 @@ def test_what_was_read_and_not_kept_has_not_been_read() -> None:
     assert feed.has_read(1)
     assert not feed.has_read(2)
     assert not feed.has_passed(Position(2, 1))
+
+
+def test_nothing_has_been_read_before_the_server_has_answered() -> None:
+    # its log may end before the position
+    feed = MongoFeed(Feed(stretch(6)), Position(5, 1))
+    feed.open()
+    assert not feed.has_read(3)
+    assert feed.read(False, lambda: False) is not None
+    assert feed.has_read(3)

@@ -26,14 +26,14 @@ def test_a_jvm_that_ends_at_its_start_is_named(
 ) -> None:
     submits(end, tmp_path, monkeypatch)
     with pytest.raises(JvmLost, match=words):
-        gateway.start_java({})
+        gateway.Launch({}).connect()
 
 
 def test_a_jvm_that_never_listens_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As one whose main thread has met a full disk: its other threads keep it alive."""
     submits(f"echo $$ > {tmp_path}/pid; exec sleep 1000", tmp_path, monkeypatch)
     with pytest.raises(JvmLost, match="has not begun to listen within"):
-        gateway.start_java({}, patience_s=2)
+        gateway.Launch({}).connect(patience_s=2)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -48,10 +48,42 @@ def test_a_jvm_is_given_the_settings_and_tells_where_it_listens(
         tmp_path,
         monkeypatch,
     )
-    process, port, secret = gateway._launch({"spark.a": "b c"}, (), 30)
-    assert (port, secret) == (4321, "secret")
+    launched = gateway.Launch({"spark.a": "b c"})
+    assert launched.listening(30) == (4321, "secret")
     assert (tmp_path / "arguments").read_text() == "--conf spark.a=b c pyspark-shell\n"
     # the end of its input ends it
+    process = launched._process
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(30) == 0
+
+
+def test_a_jvm_that_nobody_waits_for_is_ended_with_its_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from_it, to_us = os.pipe()
+    submits(f"sleep 1000 & echo begun > /dev/fd/{to_us}; wait", tmp_path, monkeypatch)
+    launched = gateway.Launch({}, keep=(to_us,))
+    os.close(to_us)
+    with os.fdopen(from_it) as pipe:
+        assert pipe.readline() == "begun\n"
+        launched.abandon()
+        # nobody has the other end any more
+        assert pipe.read() == ""
+    launched.abandon()
+    assert launched._process.returncode == -9
+    assert not Path(launched._folder.name).exists()
+
+
+def test_the_jvm_that_writes_the_command_is_a_small_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    submits(f'echo "$SPARK_LAUNCHER_OPTS|$SPARK_HOME" > {tmp_path}/told', tmp_path, monkeypatch)
+    monkeypatch.setenv("SPARK_LAUNCHER_OPTS", "-Dmine=1")
+    launched = gateway.Launch({})
+    launched._process.wait(30)
+    launched.abandon()
+    assert (tmp_path / "told").read_text() == f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dmine=1|{tmp_path}\n"
+
+
+def test_the_directory_of_spark_is_that_of_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.find_spark_home import _find_spark_home
+
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    assert str(gateway.spark_home()) == _find_spark_home()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -50,7 +52,7 @@ def test_sessions_of_clusters_keep_to_tcp(monkeypatch: pytest.MonkeyPatch, maste
 
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     monkeypatch.setattr(session, "_is_running", lambda: False)
-    monkeypatch.setattr(session, "start_java", start)
+    monkeypatch.setattr(session, "Launch", start)
     with pytest.raises(Started):
         session.session({"spark.app.name": "other"}, master=master)
     assert settings["spark.app.name"] == "other"
@@ -92,8 +94,26 @@ def started(monkeypatch: pytest.MonkeyPatch, master: str, config: dict[str, str]
 
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")
     monkeypatch.setattr(session, "_is_running", lambda: False)
-    monkeypatch.setattr(session, "start_java", start)
+    monkeypatch.setattr(session, "Launch", start)
     monkeypatch.setattr(session, "demand", lambda master: None)
     with pytest.raises(Started):
         session.session(config, master=master)
     return settings
+
+
+def test_a_start_takes_the_class_archive_before_the_options_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.archive, "usable", lambda java, spark: Path("/kept/a.jsa"))
+    settings = started(monkeypatch, "local[2]", {"spark.driver.extraJavaOptions": "-Xshare:off"})
+    options = settings["spark.driver.extraJavaOptions"].split()
+    assert options[0] == "-XX:SharedArchiveFile=/kept/a.jsa"
+    assert options[-1] == "-Xshare:off"
+    monkeypatch.setattr(session.archive, "usable", lambda java, spark: None)
+    settings = started(monkeypatch, "local[2]", {})
+    assert "Shared" not in settings["spark.driver.extraJavaOptions"]
+
+
+def test_a_jvm_starts_before_pyspark_is_imported() -> None:
+    """And before numba is: their imports take as long as a good part of the JVM's start."""
+    names = "tailrace.cli, tailrace.pipeline, tailrace.spark.session, tailrace.sinks.files, tailrace.sinks.kafka"
+    code = f"import sys, {names}; sys.exit(bool({{'pyspark', 'numba'}} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True)

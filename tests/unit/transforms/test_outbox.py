@@ -150,6 +150,7 @@ def test_options_that_mean_nothing_are_refused(options: dict[str, str], said: st
         ('{"n":12345678901,"f":1e3,"t":true}', {"n": 12345678901, "f": 1000.0, "t": True}),
         ('{"l":[[1],[2,null]],"e":{}}', {"l": [[1], [2, None]], "e": {}}),
         ('{"mixed":[1,"a"]}', '{"mixed":[1,"a"]}'),
+        ('{"mixed":[1,[]]}', '{"mixed":[1,[]]}'),
         ("[1]", "[1]"),
         ("plain", "plain"),
         (None, None),

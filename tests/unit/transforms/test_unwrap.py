@@ -1,4 +1,4 @@
-"""ExtractNewDocumentState, against what Debezium's own gave for the same events.
+"""ExtractNewDocumentState, plain and by shapes, against what Debezium's own gave for the same events.
 
 `unwrap.jsonl.gz` was recorded with Debezium 1.1.2 (format 1.1) and 3.6.1 (format 3): what is put into the event of its
 operation in `unwrap_events.json`, the transform's options, and the record that came out; null where none came,
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,15 @@ import pyarrow as pa
 import pytest
 
 from tailrace.columns import ROW_SCHEMA
-from tailrace.connectors.descriptor import Schemas
-from tailrace.connectors.mongodb.documents.options import CLASS, unwrap
-from tailrace.connectors.mongodb.documents.unwrap import Unwrapping
+from tailrace.config.transforms import transforms
+from tailrace.connectors.mongodb.descriptor import CONNECTOR
+from tailrace.connectors.mongodb.documents.options import unwrap
+from tailrace.connectors.mongodb.documents.state import extract_new_document_state
+from tailrace.connectors.mongodb.records.records import to_rows
 from tailrace.errors import ConversionError
+from tests.property.plain_unwrap import Schemas, Unwrapping
+from tests.unit.mongodb.changes import KINDS, of_text, segment
+from tests.unit.mongodb.test_placing import settings
 
 HERE = Path(__file__).parent
 EVENTS = json.loads((HERE / "unwrap_events.json").read_text("utf-8"))
@@ -28,10 +35,9 @@ with gzip.open(HERE / "unwrap.jsonl.gz", "rt", encoding="utf-8") as lines:
 
 
 def transform(options: dict[str, str], form: str, schemas: Schemas = Schemas()) -> Unwrapping:  # noqa: B008
-    given = {f"transforms.u.{name}": text for name, text in options.items()} | {"transforms.u.type": CLASS}
-    settings, faults = unwrap(["u"], given, form)
-    assert settings is not None, faults
-    return Unwrapping(settings, schemas)
+    chosen, faults = unwrap(options, form)
+    assert chosen is not None, faults
+    return Unwrapping(chosen, schemas)
 
 
 def event(vector: dict[str, Any], schemas: bool = True) -> tuple[bytes, bytes | None]:
@@ -85,6 +91,50 @@ def test_records_without_schemas_have_the_same_payload() -> None:
         assert json.loads(record.value or b"null") == (value and json.loads(value)["payload"]), vector
 
 
+LEGACY = {"event_format": "1.1", "capture_mode": "oplog"}
+PARTS = ("after", "before", "updated", "removed", "patch")
+
+
+def by_shape(vectors: list[dict[str, Any]], schemas: str) -> tuple[Any, Any]:
+    """What the plain transform and the one by shapes make of changes as the vectors describe, all in one segment."""
+    form, options = vectors[0]["format"], vectors[0]["options"]
+    documents, ops = [], ""
+    for vector in vectors:
+        op = vector["op"][:1].replace("t", "d")
+        named = {name: vector[name] for name in PARTS if vector.get(name) is not None}
+        kept = {name: part for name, part in named.items() if (name == "patch") <= (form == "1.1")}
+        documents.append(of_text(form, op, vector["key"], **kept))
+        ops += op
+    found = segment(documents, ops, KINDS[form])
+    enabled = {f"{part}_converter_schemas_enable": schemas for part in ("key", "value", "header")}
+    plain = settings(**enabled, **(LEGACY if form == "1.1" else {}))
+    made = extract_new_document_state(options).in_form(form)
+    results: list[Any] = []
+    for chosen in (plain, replace(plain, events=replace(plain.events, transforms=(made,)))):
+        try:
+            rows = list(to_rows(found, chosen))
+            if chosen is plain:
+                rows = list(transform(options, form, Schemas(*[schemas == "true"] * 3))(rows))
+            results.append([row for part in rows for row in part.to_pylist()])
+        except ConversionError:
+            results.append("error")
+    return results[0], results[1]
+
+
+@pytest.mark.parametrize("schemas", ["true", "false"])
+def test_documents_by_their_shapes_give_the_same_records(schemas: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_558_965_516_000_000_000)
+    together: dict[str, list[dict[str, Any]]] = {}
+    for vector in VECTORS:
+        wanted, got = by_shape([vector], schemas)
+        assert got == wanted, vector
+        if wanted != "error":
+            together.setdefault(f"{vector['format']} {sorted(vector['options'].items())}", []).append(vector)
+    for vectors in together.values():
+        wanted, got = by_shape(vectors, schemas)
+        assert got == wanted
+
+
 def rows(*given: tuple[str, bytes | None, bytes | None]) -> pa.RecordBatch:
     """Rows of op, key and value; the other columns say which row it was."""
     columns: dict[str, list[Any]] = {field.name: [None] * len(given) for field in ROW_SCHEMA}
@@ -96,25 +146,6 @@ def rows(*given: tuple[str, bytes | None, bytes | None]) -> pa.RecordBatch:
     )
 
 
-def test_a_batch_loses_dropped_rows_and_keeps_the_others_and_what_is_no_change() -> None:
-    made = event({"format": "3", "op": "c", "key": "1", "after": '{"_id": 1,"a": "x"}'})
-    gone = event({"format": "3", "op": "d", "key": "1"})
-    batch = rows(("c", *made), ("d", *gone), ("tombstone", gone[0], None), ("heartbeat", b"{}", b"beat"))
-    (result,) = transform({"delete.tombstone.handling.mode": "drop", "add.headers": "op"}, "3")([batch])
-    result.validate(full=True)
-    assert result.schema == ROW_SCHEMA
-    assert result.column("ordinal").to_pylist() == [0, 3]
-    assert json.loads(result.column("value")[0].as_py())["payload"] == {"_id": 1, "a": "x"}
-    assert [pair["key"] for pair in result.column("headers")[0].as_py()] == ["k", "__op"]
-    assert result.column("value")[1].as_py() == b"beat"
-    assert result.column("headers")[1].as_py() is None
-
-
-def test_a_batch_of_dropped_rows_is_no_batch() -> None:
-    key, _ = event({"format": "3", "op": "d", "key": "1"})
-    assert list(transform({}, "3")([rows(("tombstone", key, None))])) == []
-
-
 @pytest.mark.parametrize("text", ['{"a": }', '{"$date": 5}', "5"])
 def test_a_text_that_is_no_document_is_an_error_without_its_content(text: str) -> None:
     key, value = event({"format": "3", "op": "c", "key": "1", "after": text})
@@ -123,36 +154,45 @@ def test_a_text_that_is_no_document_is_an_error_without_its_content(text: str) -
     assert text not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("names", "options", "form", "said"),
-    [
-        (["u", "v"], {}, "3", "several transforms"),
-        ([], {"transforms.u.type": CLASS}, "3", "transforms is not"),
-        (["u"], {}, "3", "type = nothing is not supported"),
-        (["u"], {"transforms.u.type": CLASS, "transforms.v.x": "1"}, "3", "belongs to no transform"),
-        (["u"], {"transforms.u.type": CLASS, "transforms.u.predicate": "p"}, "3", "predicates are not available"),
-        (["u"], {"transforms.u.type": CLASS, "transforms.u.array.encoding": "map"}, "3", "must be one of"),
-        (["u"], {"transforms.u.type": CLASS, "transforms.u.colour": "red"}, "3", "has no such option"),
-    ],
-)
-def test_what_there_is_not_is_refused_by_name(names: list[str], options: dict[str, str], form: str, said: str) -> None:
-    settings, faults = unwrap(names, options, form)
-    assert settings is None
-    assert any(said in fault for fault in faults), faults
+CLASS = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
+
+
+def made(options: dict[str, str], kind: str = CLASS) -> Any:
+    """What a configuration with these options of the transform has."""
+    given = {f"transforms.u.{name}": text for name, text in options.items()} | {"event.format": "3"}
+    return transforms({"transforms": ["u"], "transforms.u.type": kind, **given}, CONNECTOR.traits.transforms)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"transforms.u.type": "io.debezium.transforms.ExtractNewRecordState"}, "ExtractNewDocumentState"),
-        ({"transforms.u.type": CLASS, "transforms.u.route.by.field": "a"}, "does nothing with it"),
-        ({"transforms.u.type": CLASS, "transforms.u.sanitize.field.names": "true"}, "does nothing with it"),
-        ({"transforms.u.type": CLASS, "transforms.u.drop.tombstones": "true"}, "delete.tombstone.handling.mode"),
+        ({"array.encoding": "map"}, "must be one of"),
+        ({"colour": "red"}, "has no such option"),
+        ({"array.encodin": "array"}, "the nearest is array.encoding"),
+        ({"predicate": "p"}, "predicates does not name"),
     ],
 )
-def test_what_is_taken_otherwise_or_has_no_effect_is_a_notice(options: dict[str, str], said: str) -> None:
-    settings, faults = unwrap(["u"], options, "3")
-    assert faults == []
-    assert settings is not None
-    (notice,) = settings.notices
+def test_what_there_is_not_is_refused_by_name(options: dict[str, str], said: str) -> None:
+    (fault,) = made(options).faults
+    assert said in fault
+
+
+def test_it_is_for_documents_alone() -> None:
+    (fault,) = transforms({"transforms": ["u"], "transforms.u.type": CLASS}).faults
+    assert "is not supported" in fault
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("io.debezium.transforms.ExtractNewRecordState", {}, "ExtractNewDocumentState"),
+        ("ExtractNewDocumentState", {"route.by.field": "a"}, "does nothing with it"),
+        (CLASS, {"sanitize.field.names": "true"}, "does nothing with it"),
+        (CLASS, {"drop.tombstones": "true"}, "delete.tombstone.handling.mode"),
+    ],
+)
+def test_what_is_taken_otherwise_or_has_no_effect_is_a_notice(kind: str, options: dict[str, str], said: str) -> None:
+    found = made(options, kind)
+    assert found.faults == []
+    (notice,) = found.notices
     assert said in notice

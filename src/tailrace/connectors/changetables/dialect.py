@@ -122,13 +122,15 @@ class KeyRange:
     """The rows of a table with `after < key <= upto` in the order of the columns `key`, and `condition`, if any.
 
     None leaves a side open; with no `key` columns both are None and it is the whole table. `condition` is SQL of the
-    user, taken as it is, in parentheses.
+    user, taken as it is, in parentheses. `keys` are those of the rows, where these alone are read: then nothing is
+    locked for longer than the rows are read, whatever the options say of snapshots.
     """
 
     key: tuple[str, ...] = ()
     after: Key | None = None
     upto: Key | None = None
     condition: str | None = None
+    keys: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

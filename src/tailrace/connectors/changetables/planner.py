@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.config import Config, TableFilter
+from tailrace.config.processors import processors
 from tailrace.connectors.changetables.chunking import ChunkedSnapshots
 from tailrace.connectors.changetables.dialect import Dialect
 from tailrace.connectors.changetables.log.database import Database
@@ -60,6 +61,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         self._filter = TableFilter(config)
         self._names = Admission(settings, form)
         self._retries = Retries.of(config)
+        self._processors = processors(config).processors
         transactions = config["max.iteration.transactions"] if config.is_set("max.iteration.transactions") else 0
         self._databases = {
             name: Database(dialect, name, self._includes, self._names.admit, transactions) for name in dialect.databases
@@ -154,7 +156,7 @@ class TablesSource(contracts.Source[TablesOffset, TablesPosition, Target]):
         """What the tasks of a batch need to read."""
         at_us = self._runtime.time_ns() // 1000
         skips = self._config["skip.messages.without.change"]
-        return Source(self._dialect, self._settings, self._retries, at_us, skips)
+        return Source(self._dialect, self._settings, self._retries, at_us, skips, self._processors)
 
     def tasks(self, since: TablesOffset, until: TablesOffset) -> list[Task]:
         source = self._source()

@@ -33,4 +33,6 @@ CONNECTOR = Descriptor(
     requirement="tailrace[db2]",
     dialect=f"{_ROOM}.dialect:dialect",
     form=f"{_ROOM}.form:FORM",
+    listed=f"{_ROOM}.listed",
+    captured=f"{_CHANGE_TABLES}.captured:captured",
 )

@@ -415,7 +415,7 @@ class Db2Session:
         where, values = ranges.condition(table, rows)
         order = f" ORDER BY {', '.join(quoted(name) for name in rows.key)}" if rows.key else ""
         source = f"({statement.strip().rstrip(';')}) AS r" if statement else quoted(table.id.schema, table.id.table)
-        mode = self.config["snapshot.isolation.mode"]
+        mode = "read_committed" if rows.keys else self.config["snapshot.isolation.mode"]
         self.connection.begin()
         try:
             if mode == "exclusive":

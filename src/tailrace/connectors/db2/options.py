@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.config import connect, connector, relational, signals
+from tailrace.config import connect, connector, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.changetables import options as changetables
@@ -73,6 +73,7 @@ FILTERS = (
 EVENTS = (
     *changetables.replacing(relational.VALUES, changetables.EVENTS),
     *connector.RECORDS,
+    *processors.OPTIONS,
 )
 
 SNAPSHOT = (

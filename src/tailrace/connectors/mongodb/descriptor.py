@@ -6,13 +6,21 @@ from tailrace.config.connector import Traits
 from tailrace.connectors.descriptor import Descriptor
 
 _ROOM = "tailrace.connectors.mongodb"
+_STATE = f"{_ROOM}.documents.state"
 
 CONNECTOR = Descriptor(
     traits=Traits(
         connector="mongodb",
         event_name="mongodb",
         versions={"1.1": "1.1.2.Final", "3": "3.6.1.Final"},
-        rewrites_layouts=False,
+        transforms={
+            "io.debezium.connector.*.transforms.ExtractNewDocumentState": f"{_STATE}:extract_new_document_state",
+            "io.debezium.connector.*.transforms.outbox.MongoEventRouter": (
+                "tailrace.transforms.document_outbox:document_event_router"
+            ),
+            "io.debezium.transforms.ExtractNewRecordState": f"{_STATE}:in_the_place_of_rows",
+            "io.debezium.transforms.UnwrapFromEnvelope": f"{_STATE}:in_the_place_of_rows",
+        },
     ),
     title="MongoDB",
     class_name="io.debezium.connector.mongodb.MongoDbConnector",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tailrace.config import connect, connector, relational, signals
+from tailrace.config import connect, connector, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 from tailrace.connectors.mongodb import rules
@@ -13,7 +13,6 @@ _TOPOLOGY = "the driver watches which servers there are, without a pause"
 _JSON_MODES = "events hold the JSON of Debezium 3.6, which has no other"
 _ONE_LOG = "the log has one reader, and the parallelism of the rest is Spark's"
 _ONE_TEXT = "a document is one JSON text, and its fields are none of the schema's"
-_NO_PREDICATES = "the one transform is for all records"
 _WHOLE = "no value is converted on its own; event.processing.failure.handling.mode says what follows a bad document"
 _BOUNDED = "answers of the server are bounded in bytes"
 _STORES = tuple(
@@ -189,17 +188,17 @@ EVENTS = (
     *_named(relational.VALUES, "schema.name.adjustment.mode", "converters"),
     *(replace(option, notice=_ONE_TEXT)
       for option in _named(relational.VALUES, "field.name.adjustment.mode", "sanitize.field.names")),
-    *_without(connector.RECORDS, "heartbeat.action.query", "event.converting.failure.handling.mode", "transforms",
-              "transforms.<name>.<option>", "predicates", "predicates.<name>.<option>"),
+    *_without(connector.RECORDS, "heartbeat.action.query", "event.converting.failure.handling.mode"),
     *(replace(option, notice=_WHOLE)
       for option in _named(connector.RECORDS, "event.converting.failure.handling.mode")),
-    Option("transforms", Kind.LIST, "Name of the one transform, whose type is ExtractNewDocumentState.", []),
-    Option("transforms.<name>.<option>", Kind.TEXT,
-           "Its type and its options, by the names and defaults of the Debezium whose format is written.",
-           pattern=r"transforms\..+"),
-    Option("predicates", Kind.LIST, "Predicates of transforms.", [], unsupported=_NO_PREDICATES),
-    Option("predicates.<name>.<option>", Kind.TEXT, "Options of a predicate.", pattern=r"predicates\..+",
-           unsupported=_NO_PREDICATES),
+    *processors.refused("Debezium has post-processors for tables alone"),
+)  # fmt: skip
+
+KAFKA_CONNECT = (
+    *_without(connect.CONNECT, "errors.tolerance"),
+    *(replace(option, notice="a document that cannot be made an event stops the pipeline, or is put aside, as "
+              "event.processing.failure.handling.mode says")
+      for option in _named(connect.CONNECT, "errors.tolerance")),
 )  # fmt: skip
 
 SNAPSHOT = (
@@ -281,7 +280,7 @@ OPTIONS = Options(
         ("Signals, incremental snapshots, notifications", SIGNALS),
         ("Batches and retries", FLOW),
         ("tailrace's own", OWN),
-        ("Kafka Connect", connect.CONNECT),
+        ("Kafka Connect", KAFKA_CONNECT),
     ),
     required=(),
     event_format="1.1",

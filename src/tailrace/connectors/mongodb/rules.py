@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tailrace.config.connector import Draft
-from tailrace.connectors.mongodb.documents.options import unwrap
+from tailrace.config.rows import is_typed
 from tailrace.connectors.mongodb.values.shell_json import strict_json
 
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[^\[\]/,;:\s@]+)(?::[0-9]{1,5})?"
@@ -91,13 +91,11 @@ def settle(draft: Draft) -> None:
             values[name] = strict_json(values[name])
     # What Debezium calls Default has the database in the names, as Schema has the schema elsewhere.
     values["topic.naming.strategy"] = values["topic.naming.strategy"].replace(".Default", ".Schema")
+    if is_typed(values) and draft.event_format == "1.1":
+        draft.faults.append("rows = typed is not supported in the 1.1 format, whose updates are patches of documents")
     if not values["topic.prefix"]:
         draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
     draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
-    given = {name: text for name, text in values.items() if name.lower().startswith("transforms.")}
-    transform, faults = unwrap(values["transforms"], given, draft.event_format)
-    draft.faults += faults
-    draft.notices += transform.notices if transform is not None else ()
 
 
 def _server(draft: Draft) -> Iterator[str]:

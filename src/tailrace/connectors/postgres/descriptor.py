@@ -15,6 +15,7 @@ CONNECTOR = Descriptor(
         event_name="postgresql",
         versions={"1.7": "1.7.2.Final", "3": "3.6.1.Final"},
         system_tables=re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
+        gives_blocks=True,
     ),
     title="PostgreSQL",
     class_name="io.debezium.connector.postgresql.PostgresConnector",
@@ -24,6 +25,9 @@ CONNECTOR = Descriptor(
     prerequisites=f"{_ROOM}.setup.prerequisites",
     send_signal=f"{_ROOM}.snapshot.signal_table:send",
     describe=f"{_ROOM}.status:describe",
+    listed=f"{_ROOM}.listed",
+    captured=f"{_ROOM}.captured:captured",
+    held=f"{_ROOM}.held:held",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

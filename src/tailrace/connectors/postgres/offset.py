@@ -98,7 +98,7 @@ class PostgresOffset:
             None if visible is None else Visible.from_json(visible),
             fields.get("heartbeat_ms", 0),
             fields.get("xmin", 0),
-            Progress.from_json(fields.get("progress", {})),
+            Progress.from_json(fields["progress"]) if "progress" in fields else NO_PROGRESS,
             # offsets of earlier versions have none: the catalog says it, as it did then
             History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
             ServerId.from_json(fields["server"]) if "server" in fields else None,

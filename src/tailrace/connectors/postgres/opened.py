@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
+from tailrace.config.processors import processors
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.identity import CatalogXmin
 from tailrace.connectors.postgres.log.reader import LogReader
@@ -15,9 +16,11 @@ from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.connectors.postgres.server.connection import Address
+from tailrace.connectors.postgres.snapshot.again import PresentRows
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
 from tailrace.connectors.postgres.snapshot.windows import Changes, Incremental
 from tailrace.events import names
+from tailrace.events.reselection import Reread
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.beside import BoundaryTask
@@ -37,9 +40,13 @@ Groups = Sequence[Sequence[Segment | MixedSegment]]
 """Segments by the tasks that read them."""
 
 
+# to ask for it takes longer than to plan a small batch's tasks
+_CORES = os.cpu_count() or 1
+
+
 def parallelism(config: Config) -> int:
     """How many tasks of a batch may run beside each other."""
-    return config["event.order.segments"] or os.cpu_count() or 1
+    return config["event.order.segments"] or _CORES
 
 
 class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
@@ -67,6 +74,7 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         self._settings = settings
         self._xmin = xmin
         self._address = address
+        self._processors = processors(config).processors
         self._has_rehearsed = False
 
     def committed(self, since: PostgresOffset) -> None:
@@ -119,7 +127,8 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         if since.log.is_before(until.log):
             rows = self.reader.take(since.log, until.log)
             groups = self._groups(rows)
-            tasks.extend(LogTask(tuple(group), self._settings, until.xmin) for group in groups)
+            again = self._again() if groups else None
+            tasks.extend(LogTask(tuple(group), self._settings, until.xmin, again) for group in groups)
             messages = segments.messages(rows, self._settings.most_change_bytes)
             if messages is not None:
                 tasks.append(MessageTask(messages, self._settings, until.xmin))
@@ -128,6 +137,10 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
                 tasks.append(BoundaryTask(tuple(found), self._settings))
         tasks += beside
         return tasks if self.windows is None else self._with_window(self.windows, tasks, groups, rows, until, end)
+
+    def _again(self) -> Reread | None:
+        """How tasks read values that the log does not carry; None where no post-processor asks for them."""
+        return Reread(self._processors, PresentRows(self._address())) if self._processors else None
 
     def _with_window(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tailrace.config import connect, connector, relational, signals
+from tailrace.config import connect, connector, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.option import Kind, Option, at_least, between, matching
 
@@ -194,6 +194,7 @@ EVENTS = (
            notice="the schema changes exactly when the log says so"),
     *relational.VALUES,
     *connector.RECORDS,
+    *processors.OPTIONS,
 )  # fmt: skip
 
 
@@ -251,7 +252,14 @@ FLOW = (
 )  # fmt: skip
 
 OWN = (
-    formats("1.7", "3 where topic.prefix is given, else 1.7"),
+    formats("1.7", "3 where topic.prefix is given or rows=typed, else 1.7"),
+    Option(
+        "read.hold.ms",
+        Kind.INTEGER,
+        "How long the snapshot of spark.read is kept open while no task reads it, in ms.",
+        600_000,
+        check=at_least(1000),
+    ),
     *connector.OWN,
 )
 

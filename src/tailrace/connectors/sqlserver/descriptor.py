@@ -36,4 +36,6 @@ CONNECTOR = Descriptor(
     requirement="tailrace[sqlserver]",
     dialect=f"{_ROOM}.dialect:dialect",
     form=f"{_ROOM}.form:FORM",
+    listed=f"{_ROOM}.listed",
+    captured=f"{_CHANGE_TABLES}.captured:captured",
 )

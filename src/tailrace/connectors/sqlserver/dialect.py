@@ -45,6 +45,7 @@ _LARGE_FETCH = 500
 """Rows that are fetched at once where a column may hold megabytes."""
 
 _ROWS_FETCH = 10_000
+_ISOLATION = "snapshot.isolation.mode"
 _LISTED = 1000
 _LARGE = frozenset(("text", "ntext", "image", "xml", "geometry", "geography", "json"))
 
@@ -351,7 +352,7 @@ class SqlServerSession:
 
     def boundary(self, table: TableSchema, rows: KeyRange, count: int) -> Key | None:
         key, source, where, parameters = self._range(table, rows)
-        with self._isolated():
+        with self._isolated(self.config[_ISOLATION]):
             found = self._key(statements.boundary(source, key, where, self._recompile), (*parameters, count - 1))
             if found is not None and None in found:
                 # NULL sorts first and cannot bound a range: the chunk takes the rows with NULL, and one more.
@@ -360,7 +361,7 @@ class SqlServerSession:
 
     def maximum(self, table: TableSchema, rows: KeyRange) -> Key | None:
         key, source, where, parameters = self._range(table, rows)
-        with self._isolated():
+        with self._isolated(self.config[_ISOLATION]):
             return self._key(statements.first(source, key, where, last=True), parameters)  # type: ignore[return-value]
 
     def _key(self, statement: str, parameters: Sequence[Any]) -> tuple[str | None, ...] | None:
@@ -371,10 +372,11 @@ class SqlServerSession:
         return None
 
     def rows(self, table: TableSchema, rows: KeyRange, statement: str | None = None) -> Iterator[list[pa.Array]]:
-        _, source, where, parameters = self._range(table, rows)
+        mode = "read_committed" if rows.keys else self.config[_ISOLATION]
+        _, source, where, parameters = ranges.select(table, rows, mode)
         order = [quoted(name) for name in rows.key]
         size = self._fetch("snapshot.fetch.size" if self.config.is_set("snapshot.fetch.size") else "", table)
-        with self._isolated():
+        with self._isolated(mode):
             if statement is not None:
                 source = statements.as_table(self._as_table(statement, table))
             select = statements.rows(source, table.columns, where, order, self._recompile)
@@ -401,12 +403,12 @@ class SqlServerSession:
         raise user_fault(fault, self.config, self.database, f"snapshot.select.statement.overrides.{table.id}")
 
     def _range(self, table: TableSchema, rows: KeyRange) -> ranges.Select:
-        return ranges.select(table, rows, self.config["snapshot.isolation.mode"])
+        return ranges.select(table, rows, self.config[_ISOLATION])
 
     @contextlib.contextmanager
-    def _isolated(self) -> Iterator[None]:
-        """The isolation that the options ask for, around the reading of rows."""
-        mode, timeout = self.config["snapshot.isolation.mode"], self.config["snapshot.lock.timeout.ms"]
+    def _isolated(self, mode: str) -> Iterator[None]:
+        """An isolation of `snapshot.isolation.mode` around the reading of rows."""
+        timeout = self.config["snapshot.lock.timeout.ms"]
         self.run(statements.isolation(mode, timeout))
         try:
             yield

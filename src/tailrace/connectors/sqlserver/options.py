@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tailrace.config import connect, connector, relational, signals
+from tailrace.config import connect, connector, processors, relational, signals
 from tailrace.config.connector import NO_JVM, Draft, Options, formats
 from tailrace.config.expressions import compile_expression
 from tailrace.config.filters import quoted_parts, table_name
@@ -71,6 +71,7 @@ PLACEHOLDER = Option(
 EVENTS = (
     *changetables.replacing(changetables.replacing(relational.VALUES, changetables.EVENTS), (PLACEHOLDER,)),
     *connector.RECORDS,
+    *processors.OPTIONS,
 )
 
 SNAPSHOT = (

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tailrace.buffers import Bytes, Offsets
+import numpy as np
+
+from tailrace.buffers import Bytes, Offsets, move
 from tailrace.compiled import kernel
 
 _MINUS, _QUOTE, _NULL, _PAD = 45, 34, 110, 61
@@ -48,11 +50,12 @@ def integers(values: Any, valid: Any, mark: Any, null: Any, out: Bytes, offsets:
     return wrong
 
 
-@kernel(leaf=True)
+@kernel
 def texts(
     data: Bytes, bounds: Offsets, valid: Any, cut: Any, mark: Any, null: Any, out: Bytes, offsets: Offsets
 ) -> Any:
     """Texts or bytes behind their length, without `cut` bytes at both ends; `out` has room for 6 bytes more each."""
+    source, target = data.ctypes.data, out.ctypes.data
     at, wrong = 0, 0
     all_valid = len(valid) == 0
     for row in range(len(bounds) - 1):
@@ -60,11 +63,10 @@ def texts(
             if mark >= 0:
                 out[at] = mark
                 at += 1
-            first, last = bounds[row] + cut, bounds[row + 1] - cut
+            first, last = np.int64(bounds[row] + cut), np.int64(bounds[row + 1] - cut)
             at = _varint(out, at, last - first)
-            for place in range(first, last):
-                out[at] = data[place]
-                at += 1
+            move(target + at, source + first, last - first)
+            at += last - first
         elif null >= 0:
             out[at] = null
             at += 1

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.assembly.json_text import dumps
-from tailrace.assembly.programs import Fragment
-from tailrace.buffers import readonly, text_buffers
-from tailrace.columns.logical import BYTES, DOUBLE, FLOAT, STRING
+from tailrace.assembly.json_text import dumps, quoted
+from tailrace.assembly.programs import KINDS, RECORD, Fragment, Programs
+from tailrace.buffers import ExceedsArrow, readonly, text_buffers, valid_flags
+from tailrace.columns.logical import BYTES, FLOAT, STRING
 from tailrace.formats.arrow import shown, untyped
-from tailrace.formats.json.kernels import escape
+from tailrace.formats.json.kernels import binaries, doubles, escape, lists
 from tailrace.values.conversion import ColumnPlan
 from tailrace.values.decimals import fixed
 from tailrace.values.floats import floating
@@ -22,7 +23,7 @@ from tailrace.values.strings import text
 
 _TEXTS = ColumnPlan(0, "", "", STRING, text(), b"null", b"null")
 _MOST_PLACES = 6
-_DOUBLES = ColumnPlan(0, "", "", DOUBLE, floating(single=False), b"null", b"null")
+_MOST_BYTES = 2**31 - 1
 _SINGLES = ColumnPlan(0, "", "", FLOAT, floating(single=True), b"null", b"null")
 
 
@@ -39,15 +40,77 @@ def values_fragment(values: pa.Array) -> Fragment:
         return column_fragment(_TEXTS, values, None)[0]
     if pa.types.is_boolean(values.type):
         return text_fragment(pc.fill_null(values.cast(pa.string()), "null"))
+    if pa.types.is_float64(values.type):
+        return _doubles(values)
+    if pa.types.is_list(values.type):
+        return _lists(values)
+    if pa.types.is_struct(values.type):
+        return _structs(values)
+    if pa.types.is_binary(values.type):
+        return _binaries(values)
     if pa.types.is_floating(values.type):
-        single = pa.types.is_float32(values.type)
-        return column_fragment(_SINGLES if single else _DOUBLES, values.cast(pa.string()), None)[0]
+        return column_fragment(_SINGLES, values.cast(pa.string()), None)[0]
     # with more places Arrow writes small numbers with an exponent
     if pa.types.is_decimal(values.type) and 0 <= values.type.scale <= _MOST_PLACES:
         numbers = ColumnPlan(0, "", "", BYTES, fixed(values.type.scale, values.type.precision), b"null", b"null")
         return column_fragment(numbers, values.cast(pa.string()), None)[0]
     # the keys of maps are texts
     return strings_fragment([dumps(shown(value)).encode() for value in values.to_pylist(maps_as_pydicts="strict")])
+
+
+def _doubles(values: pa.Array) -> Fragment:
+    numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+    out, offsets = np.empty(32 * len(values) + 1, np.uint8), np.zeros(len(values) + 1, np.int32)
+    doubles(readonly(np.ascontiguousarray(numbers)), _valid(values), out, offsets)
+    return Fragment(readonly(out), readonly(offsets))
+
+
+def _binaries(values: pa.Array) -> Fragment:
+    """Bytes as base64."""
+    data, bounds = text_buffers(values)
+    room = 4 * (int(bounds[-1] - bounds[0]) // 3) + 8 * len(values) + 8
+    out, offsets = np.empty(room, np.uint8), np.zeros(len(values) + 1, np.int32)
+    binaries(data, bounds, _valid(values), out, offsets)
+    return Fragment(readonly(out), readonly(offsets))
+
+
+def _lists(values: pa.Array) -> Fragment:
+    """Lists, whose elements are written as one column."""
+    items = values_fragment(values.flatten())
+    counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    bounds = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(counts, out=bounds[1:])
+    room = int(items.offsets[-1] - items.offsets[0]) + 3 * int(bounds[-1]) + 4 * len(values) + 1
+    if room > _MOST_BYTES:
+        raise ExceedsArrow("The lists of one column in one block exceed 2 GiB as JSON.")
+    out, offsets = np.empty(room, np.uint8), np.zeros(len(values) + 1, np.int32)
+    lists(items.data, items.offsets, bounds, items.quoted, _valid(values), out, offsets)
+    return Fragment(readonly(out), readonly(offsets))
+
+
+def _structs(values: pa.Array) -> Fragment:
+    """Structs, put together of the columns of their parts."""
+    programs = Programs()
+    programs.begin()
+    separator = "{"
+    for part, column in zip(values.type, values.flatten(), strict=True):
+        programs.literal(f"{separator}{quoted(part.name)}:".encode())
+        programs.fragment(values_fragment(column), RECORD)
+        separator = ","
+    programs.literal(b"}" if values.type.num_fields else b"{}")
+    programs.end()
+    null = programs.begin()
+    programs.literal(b"null")
+    programs.end()
+    index = np.zeros((KINDS, len(values)), np.int32)
+    index[RECORD] = np.arange(len(values))
+    program = np.where(_valid(values), 0, null).astype(np.uint16)
+    return Fragment(*programs.run(program, index))
+
+
+def _valid(values: pa.Array) -> npt.NDArray[np.bool_]:
+    flags = valid_flags(values)
+    return np.ones(len(values), np.bool_) if flags is None else np.ascontiguousarray(flags)
 
 
 def inner_fragment(values: pa.Array) -> Fragment:
@@ -62,7 +125,9 @@ def inner_fragment(values: pa.Array) -> Fragment:
 
 
 def spread(values: pa.Array, rows: np.ndarray[Any, Any], count: int) -> pa.Array:
-    """The values at these rows of a column of `count`, which is null elsewhere."""
+    """The values at these rows, in their order, of a column of `count`, which is null elsewhere."""
+    if len(rows) == count:
+        return values
     place = np.full(count, -1, np.int32)
     place[rows] = np.arange(len(rows))
     return values.take(pa.array(place, mask=place < 0))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from tailrace.formats.arrow import array_of
 from tailrace.records.columns import Columns
-from tailrace.records.layout import Node, RecordLayout
+from tailrace.records.layout import Node, RecordLayout, Struct
 from tailrace.values import arrow_type_of
 
 
@@ -23,6 +23,11 @@ class _Document:
     layout: Node
     type: pa.DataType
     size: int = 0
+
+    def part(self, name: str) -> _Document | None:
+        """The document of a part of the layout; None where it has none of this name."""
+        found = self.layout.part(name) if isinstance(self.layout, Struct) else None
+        return None if found is None else _Document(found, arrow_type_of(found.type))
 
 
 class Typed:
@@ -47,6 +52,8 @@ class _Block:
     def encode(self, documents: Sequence[_Document | None], of: npt.NDArray[np.int32]) -> pa.Array:
         kind = next((document.type for document in documents if document is not None), pa.null())
         places, parts = [], []
+        if len(documents) == 1 and documents[0] is not None and not of.any():
+            return array_of(documents[0].layout, self._columns, np.arange(len(of), dtype=np.int32))
         for number, document in enumerate(documents):
             records = np.flatnonzero(of == number).astype(np.int32)
             places.append(records)

@@ -7,15 +7,13 @@ fast as long as tables do not take turns row by row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tailrace.columns.batch import CapturedTransactions, ChangeBatch, Image
+from tailrace.columns.batch import CapturedTransactions, ChangeBatch
 from tailrace.connectors.changetables.log.rows import fixed
 
 
@@ -55,7 +53,7 @@ def merged(streams: Sequence[Iterator[ChangeBatch]]) -> Iterator[ChangeBatch]:
                 high = min(high, low + int(np.searchsorted(stream.order[low:], bound, side=side)))  # type: ignore[call-overload]
         high = max(high, stream.given + 1)
         assert stream.batch is not None
-        yield cut(stream.batch, stream.given, high)
+        yield stream.batch.part(stream.given, high)
         stream.given = high
         if high == len(stream.order):
             stream.advance()
@@ -78,43 +76,9 @@ def order_of(batch: ChangeBatch) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np
     return joined, commits
 
 
-def cut(batch: ChangeBatch, low: int, high: int) -> ChangeBatch:
-    """The changes `[low, high)` of `batch`."""
-    if low == 0 and high == len(batch):
-        return batch
-    return _part(batch, lambda values: values[low:high], lambda values: values.slice(low, high - low))
-
-
 def filtered(batch: ChangeBatch, kept: npt.NDArray[np.bool_]) -> ChangeBatch | None:
     """The changes of `batch` that are `kept`; None when there is none."""
     if not kept.any():
         return None
     mask = pa.array(kept)
-    return _part(batch, lambda values: values[kept], lambda values: values.filter(mask))
-
-
-def _part(batch: ChangeBatch, numbers: Callable[[Any], Any], column: Callable[[Any], Any]) -> ChangeBatch:
-    """Some changes of `batch`: `numbers` takes them of numpy's arrays, `column` of Arrow's."""
-
-    def of(values: Any) -> Any:
-        return None if values is None else numbers(values)
-
-    def image(side: Image | None) -> Image | None:
-        if side is None:
-            return None
-        return Image(of(side.present), [column(one) for one in side.columns], [of(flags) for flags in side.unavailable])
-
-    return replace(
-        batch,
-        op=of(batch.op),
-        lsn=column(batch.lsn),
-        transaction=of(batch.transaction),
-        ordinal=of(batch.ordinal),
-        before=image(batch.before),
-        after=image(batch.after),
-        marker=of(batch.marker),
-        serial=None if batch.serial is None else column(batch.serial),
-        total_order=of(batch.total_order),
-        table_order=of(batch.table_order),
-        command=of(batch.command),
-    )
+    return batch.some(lambda values: values[kept], lambda values: values.filter(mask))

@@ -130,16 +130,17 @@ def fixed(positions: pa.Array) -> npt.NDArray[Any]:
     """Positions of one width as numpy's fixed bytes, whose order is that of the positions."""
     if not len(positions):
         return np.zeros(0, "S1")
-    offsets = positions.buffers()[1] if pa.types.is_binary(positions.type) else None
-    if offsets is not None:
-        sizes = np.diff(np.frombuffer(offsets, np.int32)[positions.offset : positions.offset + len(positions) + 1])
-        if positions.null_count or (sizes != sizes[0]).any() or not sizes[0]:
-            raise DecodeError("The positions of a log are not of one width.")
-    width = len(positions[0].as_py())
-    cast = pc.cast(positions, pa.binary(width)) if not pa.types.is_fixed_size_binary(positions.type) else positions
     # the buffer, not a list of objects; an array may begin in the middle of it
-    data = np.frombuffer(cast.buffers()[1], np.uint8)[cast.offset * width : (cast.offset + len(cast)) * width]
-    return data.view(f"S{width}")
+    if pa.types.is_fixed_size_binary(positions.type):
+        width = positions.type.byte_width
+        low, high = positions.offset * width, (positions.offset + len(positions)) * width
+        return np.frombuffer(positions.buffers()[1], np.uint8)[low:high].view(f"S{width}")
+    _, offsets, data = positions.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[positions.offset : positions.offset + len(positions) + 1]
+    sizes = bounds[1:] - bounds[:-1]
+    if positions.null_count or (sizes != sizes[0]).any() or not sizes[0]:
+        raise DecodeError("The positions of a log are not of one width.")
+    return np.frombuffer(data, np.uint8)[bounds[0] : bounds[-1]].view(f"S{sizes[0]}")
 
 
 @dataclass(slots=True)
@@ -168,7 +169,7 @@ class Assembly:
         count = len(rows)
         if not count:
             return None
-        if not np.isin(rows.operation, (DELETE, INSERT, BEFORE, AFTER)).all():
+        if ((rows.operation < DELETE) | (rows.operation > AFTER)).any():
             raise DecodeError(f"A change row of {self.table.id} has an operation that is not known.")
         new_commit = _differs(rows.commit, self._commit)
         new_change = new_commit | _differs(rows.change, self._change)

@@ -25,6 +25,7 @@ from tailrace.snapshot.plan import Chunk, markers
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tailrace.config.processors import Reselection
     from tailrace.events.schema_changes import SchemaChange
 
 log = logging.getLogger("tailrace")
@@ -47,13 +48,14 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class Source:
     """What every task needs to read. `at_us` is when the batch was planned, in µs since 1970; `skips_unchanged` is
-    skip.messages.without.change."""
+    skip.messages.without.change, `processors` say which values are read again from their tables."""
 
     dialect: Dialect
     settings: EventSettings
     retries: Retries
     at_us: int
     skips_unchanged: bool = False
+    processors: tuple[Reselection, ...] = ()
 
     @property
     def form(self) -> SourceForm:
@@ -83,11 +85,25 @@ class LogTask:
         for parts in self.topics:
             tables = {(part.database, part.table.id) for part in parts}
             streams = [
-                change_batches(self.source, [part for part in parts if (part.database, part.table.id) == table])
+                self._changes([part for part in parts if (part.database, part.table.id) == table])
                 for table in sorted(tables)
             ]
             for batch in streams[0] if len(streams) == 1 else merged(streams):
                 yield from to_rows(batch, self.source.settings, self.source.form)
+
+    def _changes(self, parts: list[Part]) -> Iterator[ChangeBatch]:
+        """The changes of one table, with the values that are read again."""
+        from tailrace.connectors.changetables.log.again import PresentRows
+        from tailrace.events.reselection import Reread
+
+        source, batches = self.source, change_batches(self.source, parts)
+        if not source.processors:
+            yield from batches
+            return
+        again = Reread(source.processors, PresentRows(source.dialect, parts[0].database, source.retries))
+        for batch in batches:
+            for _, part in again.completed(batch, source.settings, source.form):
+                yield part
 
 
 def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:

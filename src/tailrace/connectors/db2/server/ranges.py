@@ -63,6 +63,10 @@ def condition(table: TableSchema, rows: KeyRange) -> tuple[str, list[Any]]:
             options.append(" AND ".join([*equal, f"{quoted(columns[place].name)} {compare} ?"]))
             values += [*given[:place], given[place]]
         parts.append("(" + " OR ".join(f"({one})" for one in options) + ")")
+    if rows.keys:
+        same = " AND ".join(f"{quoted(column.name)} = ?" for column in columns)
+        parts.append("(" + " OR ".join([f"({same})"] * len(rows.keys)) + ")")
+        values += [parameter(column, text) for one in rows.keys for column, text in zip(columns, one, strict=True)]
     if rows.condition:
         parts.append(f"({rows.condition})")
     return (f" WHERE {' AND '.join(parts)}" if parts else ""), values

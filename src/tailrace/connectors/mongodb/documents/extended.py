@@ -60,7 +60,7 @@ def _date(value: Any) -> Typed | None:
         return Typed("date", int(moment.timestamp()) * 1000 + moment.microsecond // 1000)
     if isinstance(value, Typed) and value.kind == "int64":
         return Typed("date", value.value)
-    return Typed("date", value) if isinstance(value, int) else None
+    return Typed("date", value) if type(value) is int else None
 
 
 def _binary(value: Any) -> Typed | None:

@@ -1,16 +1,11 @@
-"""Unwrap: the options of Debezium's ExtractNewDocumentState, the one transform that there is; for MongoDB. No I/O."""
+"""Unwrap: the options of Debezium's ExtractNewDocumentState. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from tailrace.config.config import Config
-
-CLASS = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
-_OF_ROWS = ("io.debezium.transforms.ExtractNewRecordState", "io.debezium.transforms.UnwrapFromEnvelope")
+from typing import Any
 
 _DELETES_1 = ("drop", "rewrite", "none")
 _DELETES = ("drop", "tombstone", "rewrite", "rewrite-with-tombstone", "delete-to-tombstone")
@@ -30,10 +25,6 @@ _DEFAULTS = {
         "delete.tombstone.handling.mode": "tombstone", "delete.tombstone.handling.mode.rewrite-with-id": "false",
     },
 }  # fmt: skip
-_REFUSED = {
-    "predicate": "predicates are not available yet",
-    "negate": "predicates are not available yet",
-}
 _MODE = "delete.tombstone.handling.mode"
 # Of the generation before today's, which said in two options what one says now.
 _OLDER = {"delete.handling.mode": "drop", "drop.tombstones": "true"}
@@ -80,49 +71,39 @@ class Unwrap:
         return self.deletes.startswith("rewrite")
 
 
-def unwrap(names: list[str], given: Mapping[str, str], form: str) -> tuple[Unwrap | None, list[str]]:
-    """The transform that `transforms` and its options in `given` describe, and what is wrong with them."""
-    options = {name: text.strip() for name, text in given.items() if name.lower().startswith("transforms.")}
-    if not names:
-        return None, [f"{name} is given, but transforms is not" for name in options]
-    if len(names) > 1:
-        return None, ["transforms names several transforms: there is one, ExtractNewDocumentState"]
-    start = f"transforms.{names[0]}."
-    faults = [f"{name} belongs to no transform of transforms = {names[0]}" for name in options
-              if not name.startswith(start)]  # fmt: skip
-    own = {name.removeprefix(start): text for name, text in options.items() if name.startswith(start)}
-    kind = own.pop("type", "")
-    notices = []
-    if kind in _OF_ROWS:
-        notices.append(f"{start}type is taken as {CLASS}: a document has no fields before it is read.")
-    elif kind != CLASS:
-        return None, [f"{start}type = {kind or 'nothing'} is not supported: of the transforms there is {CLASS}"]
+def unwrap(own: Mapping[str, str], form: str) -> tuple[Unwrap | None, list[str]]:
+    """The transform that its options describe for events of a form, and what is wrong with them."""
+    faults: list[str] = []
+    notices: list[str] = []
     values = dict(_DEFAULTS[form])
     older: dict[str, str] = {}
     for name, text in own.items():
         if name in values:
-            values[name] = text
+            values[name] = text.strip()
         elif form == "3" and name in _OLDER:
-            older[name] = text.lower()
+            older[name] = text.strip().lower()
         elif name in _IDLE[form]:
-            notices.append(f"{start}{name} has no effect: {_IDLE[form][name]}.")
-        elif name in _REFUSED:
-            faults.append(f"{start}{name} is not supported: {_REFUSED[name]}")
+            notices.append(f"{name} has no effect: {_IDLE[form][name]}.")
         else:
             other = next((known for known in _DEFAULTS if name in _DEFAULTS[known]), "")
-            reason = f"it belongs to event.format={other}" if other else "ExtractNewDocumentState has no such option"
-            faults.append(f"{start}{name} is not supported: {reason}")
+            reason = f"it belongs to event.format={other}" if other else _no_such(name, (*values, *_OLDER))
+            faults.append(f"{name} is not supported: {reason}")
     for name, words in _WORDS.items():
         for given_text in (source[name] for source in (values, older) if name in source):
             if given_text.lower() not in words:
-                faults.append(f"{start}{name} must be one of {', '.join(words)}, not {given_text!r}")
+                faults.append(f"{name} must be one of {', '.join(words)}, not {given_text!r}")
     if faults:
         return None, faults
     made = _settings(form, {name: text.lower() if name in _WORDS else text for name, text in values.items()})
-    notices += [f"{start}{name} {_superseded(own)}." for name in older]
+    notices += [f"{name} {_superseded(own)}." for name in older]
     if older and _MODE not in own:
         made = _as_before(made, _OLDER | older)
     return replace(made, notices=tuple(notices)), []
+
+
+def _no_such(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return "ExtractNewDocumentState has no such option" + (f"; the nearest is {close[0]}" if close else "")
 
 
 def _superseded(own: Mapping[str, str]) -> str:
@@ -136,14 +117,6 @@ def _as_before(made: Unwrap, older: Mapping[str, str]) -> Unwrap:
     mode = older["delete.handling.mode"]
     keeps = older["drop.tombstones"] == "false"
     return replace(made, deletes="tombstone" if mode == "none" else mode, keep_tombstones=keeps)
-
-
-def configured(config: Config) -> Unwrap | None:
-    """The transform of a configuration, None where it has none."""
-    if not config.get("transforms"):
-        return None
-    given = {name: str(config[name]) for name in config if name.lower().startswith("transforms.")}
-    return unwrap(config["transforms"], given, config.event_format)[0]
 
 
 _FLAGS = ("true", "false")

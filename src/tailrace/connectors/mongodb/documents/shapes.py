@@ -1,234 +1,202 @@
-"""Values of BSON as Kafka Connect's: a schema that follows from the value itself, and its JSON. Worker.
+"""Documents of one shape as layouts: what Kafka Connect's types are of BSON's, and where the values are. Any process.
 
-A schema is a tuple, so that equal ones are equal and their texts are kept: (type, name, version, optional, parts),
-the parts of a struct being pairs of name and schema, those of an array the schema of its elements, and those of a
-scalar the JSON of its parameters and default, where it has any.
+The schema follows from the values, so there is one for each shape of documents.
 """
 
 from __future__ import annotations
 
-import base64
-import math
 import re
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, replace
 
-from tailrace.assembly.json_text import quoted
-from tailrace.connectors.mongodb.documents.extended import Document, Typed
+from tailrace.columns import logical
+from tailrace.columns.logical import Field, LogicalType
+from tailrace.connectors.mongodb.documents.tree import Branch, Code, Items, Leaves, Manner, Scalar, Tree
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.shape_kernels import WHOLE
+from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN
 from tailrace.errors import ConversionError
-from tailrace.values.doubles import double_text
+from tailrace.records.layout import Constant, Member, Node, Struct
 
-Schema = tuple[str, str | None, int | None, bool, Any]
-Shaped = tuple[Schema, Any]
-"""A schema, and the value in its terms: JSON text of a scalar, a list of values of a struct or an array, or None."""
-
-BOOLEAN: Schema = ("boolean", None, None, True, None)
-INT32: Schema = ("int32", None, None, True, None)
-INT64: Schema = ("int64", None, None, True, None)
-DOUBLE: Schema = ("double", None, None, True, None)
-STRING: Schema = ("string", None, None, True, None)
-BYTES: Schema = ("bytes", None, None, True, None)
-TIME: Schema = ("int64", "org.apache.kafka.connect.data.Timestamp", 1, True, None)
-REGEX: Schema = (
-    "struct", "io.debezium.mongodb.regex", None, True, (("regex", STRING), ("options", STRING)),
-)  # fmt: skip
-
-_LEFT_OUT = frozenset(("symbol", "undefined", "minKey", "maxKey", "dbPointer"))
+BOOLEAN = logical.BOOLEAN.with_optional(True)
+INT32 = logical.INT32.with_optional(True)
+INT64 = logical.INT64.with_optional(True)
+DOUBLE = logical.DOUBLE.with_optional(True)
+STRING = logical.STRING.with_optional(True)
+BYTES = logical.BYTES.with_optional(True)
+TIME = LogicalType("int64", "org.apache.kafka.connect.data.Timestamp", 1, optional=True)
+REGEX = LogicalType(
+    "struct", "io.debezium.mongodb.regex", fields=(Field("regex", STRING), Field("options", STRING)), optional=True
+)
+_TYPES = {
+    fields.DOUBLE: DOUBLE, fields.STRING: STRING, fields.BINARY: BYTES, fields.OBJECT_ID: STRING,
+    fields.BOOLEAN: BOOLEAN, fields.DATE: TIME, fields.NULL: STRING, fields.REGEX: REGEX, fields.CODE: STRING,
+    fields.INT32: INT32, fields.TIMESTAMP: TIME, fields.INT64: INT64, fields.DECIMAL: STRING, WHOLE: STRING,
+}  # fmt: skip
+_NULL = Scalar(fields.NULL, 0)
 _INVALID = re.compile(r"[^a-zA-Z0-9_]")
+Fields = list[tuple[str, Node]]
 
 
-@dataclass(frozen=True, slots=True)
-class Shaper:
-    """How documents are shaped: `documents` makes structs of arrays, `sanitize` makes names that Avro allows.
-
-    `unnamed` leaves the structs of empty documents without a name, and those in arrays of arrays, as Debezium 3 does.
-    """
-
-    documents: bool
-    sanitize: bool
-    unnamed: bool
-
-    def fields(self, document: Document, name: str | None, inside: bool = False) -> list[tuple[str, Shaped]]:
-        """The fields of a document that have a form in Connect, in order. Raises ConversionError.
-
-        `inside`: of an array that is a struct, where structs have names even when they are empty.
-        """
-        found = []
-        for field, value in document.items():
-            if _is_left_out(value):
-                continue
-            shown = _sanitized(field) if self.sanitize else field
-            found.append((shown, self.value(value, f"{name or 'null'}.{shown}", inside)))
-        return found
-
-    def struct(self, document: Document, name: str | None, inside: bool) -> Shaped:
-        fields = self.fields(document, name, inside)
-        named = name if fields or inside or not self.unnamed else None
-        return struct(fields, named)
-
-    def value(self, value: Any, name: str | None, inside: bool) -> Shaped:
-        """A value; `inside` as for `fields`."""
-        if isinstance(value, str):
-            return STRING, quoted(value)
-        if isinstance(value, bool):
-            return BOOLEAN, "true" if value else "false"
-        if isinstance(value, int):
-            return INT32, str(value)
-        if isinstance(value, float):
-            return DOUBLE, _double(value)
-        if value is None:
-            return STRING, None
-        if isinstance(value, Document):
-            return self.struct(value, name, inside)
-        if isinstance(value, list):
-            return self._array(value, name)
-        return self._typed(value, name)
-
-    def _typed(self, value: Typed, name: str | None) -> Shaped:
-        kind, inner = value.kind, value.value
-        if kind in ("int64", "date"):
-            return (INT64 if kind == "int64" else TIME), str(inner)
-        if kind in ("objectId", "decimal", "code"):
-            return STRING, quoted(inner)
-        if kind == "timestamp":
-            # Java takes the seconds for a signed number.
-            return TIME, str(((inner[0] + (1 << 31)) % (1 << 32) - (1 << 31)) * 1000)
-        if kind == "binary":
-            return BYTES, f'"{base64.b64encode(inner[0]).decode()}"'
-        if kind == "regex":
-            return REGEX, [quoted(inner[0]), quoted(inner[1])]
-        if kind == "scopedCode":
-            scope = self.struct(inner[1], f"{name}.scope", False)
-            schema, values = struct([("code", (STRING, quoted(inner[0]))), ("scope", scope)], name)
-            return (*schema[:3], False, schema[4]), values
-        raise ConversionError(f"A document has a value of the type {kind} in an array, which Connect has no type for.")
-
-    def _array(self, items: list[Any], name: str | None) -> Shaped:
-        if self.documents:
-            numbered = [(f"_{at}", item) for at, item in enumerate(items) if not _is_left_out(item)]
-            shaped = [(field, self.value(item, f"{name}.{field}", True)) for field, item in numbered]
-            return struct(shaped, name)
-        if not items:
-            return ("array", None, None, True, STRING), []
-        # The name is that of the array for all its elements, and none for the elements of an array in it.
-        within = None if self.unnamed and isinstance(items[0], list) else name
-        shapes = [self.value(item, within, False) for item in items]
-        schema = shapes[0][0]
-        for other, item in zip(shapes[1:], items[1:], strict=True):
-            schema = _merged(schema, other[0], item is None or items[0] is None, name)
-        if all(item is None for item in items):
-            return ("array", None, None, True, STRING), [None] * len(items) if self.unnamed else []
-        values = [None if item is None else fitted(shape, schema) for shape, item in zip(shapes, items, strict=True)]
-        return ("array", None, None, True, schema), values
-
-
-def _is_left_out(value: Any) -> bool:
-    """Whether a value is of a type that Connect has nothing for; Debezium leaves such fields out."""
-    return isinstance(value, Typed) and value.kind in _LEFT_OUT
-
-
-def struct(fields: list[tuple[str, Shaped]], name: str | None) -> Shaped:
-    """A struct of named values; the last of equal names counts, where the first stands."""
-    chosen = dict(fields)
-    schema = ("struct", name, None, True, tuple((field, shape[0]) for field, shape in chosen.items()))
-    return schema, [shape[1] for shape in chosen.values()]
-
-
-def _double(value: float) -> str:
-    if math.isfinite(value):
-        return double_text(value)
-    return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
-
-
-def _sanitized(name: str) -> str:
+def shown_name(name: str, manner: Manner) -> str:
+    """What a field is called in records."""
+    if not manner.sanitize:
+        return name
     found = _INVALID.sub("_", name)
     return f"_{found}" if found[:1].isdigit() else found
 
 
-def _merged(one: Schema, other: Schema, null: bool, name: str | None) -> Schema:
+def type_of(tree: Tree, name: str | None, manner: Manner, inside: bool = False) -> LogicalType:
+    """The schema of a value. `inside`: of an array that is a struct, where structs have names even when they are empty.
+
+    Raises ConversionError for an array whose elements have no schema in common, or a type that Connect has none for.
+    """
+    match tree:
+        case Scalar():
+            found = _TYPES.get(tree.kind)
+            if found is None:
+                raise ConversionError("A document has a value in an array of a type that Connect has nothing for.")
+            return found
+        case Branch():
+            parts = _parts(tree, name, manner, inside)
+            named = name if parts or inside or tree.is_array or not manner.today else None
+            return LogicalType("struct", named, fields=_once(parts), optional=True)
+        case Code():
+            scope = Field("scope", type_of(tree.scope, f"{name}.scope", manner))
+            return LogicalType("struct", name, fields=(Field("code", STRING), scope))
+        case Items():
+            return _array_type(tree, name, manner)
+
+
+def _parts(tree: Branch, name: str | None, manner: Manner, inside: bool) -> list[Field]:
+    """The fields of a struct, as they come."""
+    found = []
+    for part, value in dict(tree.parts).items():
+        if not is_left_out(value):
+            shown = part if tree.is_array else shown_name(part, manner)
+            found.append(Field(shown, type_of(value, _path(name, shown, tree), manner, inside or tree.is_array)))
+    return found
+
+
+def _path(name: str | None, part: str, tree: Branch) -> str:
+    """The name of what is in a struct of this name."""
+    return f"{name}.{part}" if tree.is_array else f"{name or 'null'}.{part}"
+
+
+def is_left_out(tree: Tree) -> bool:
+    """Whether a value is of a type that Connect has nothing for; Debezium leaves such fields out."""
+    return isinstance(tree, Scalar) and tree.kind not in _TYPES
+
+
+def _once(parts: list[Field]) -> tuple[Field, ...]:
+    """The last of equal names counts, where the first stands."""
+    return tuple(Field(name, kind) for name, kind in {part.name: part.type for part in parts}.items())
+
+
+def _array_type(tree: Items, name: str | None, manner: Manner) -> LogicalType:
+    elements = tree.elements
+    if all(element == _NULL for element in elements):
+        return LogicalType("array", items=STRING, optional=True)
+    # The name is that of the array for all its elements, and none for the elements of an array in it.
+    within = None if manner.today and isinstance(elements[0], Items) else name
+    kinds = [type_of(element, within, manner) for element in elements]
+    merged = kinds[0]
+    for other, element in zip(kinds[1:], elements[1:], strict=True):
+        merged = _merged(merged, other, _NULL in (element, elements[0]), name)
+    return LogicalType("array", items=merged, optional=True)
+
+
+def _merged(one: LogicalType, other: LogicalType, null: bool, name: str | None) -> LogicalType:
     """The schema for elements of both schemas. Raises ConversionError when there is none."""
-    if one == other and not (null and one[0] != "string"):
+    if one == other and not (null and one.connect != "string"):
         return one
-    if one[0] == other[0] == "struct" and not null and REGEX not in (one, other):
-        fields = dict(one[4])
-        for field, schema in other[4]:
-            fields[field] = _merged(fields[field], schema, False, f"{name}.{field}") if field in fields else schema
-        return ("struct", one[1] or other[1], None, True, tuple(fields.items()))
-    if one[0] == other[0] == "array" and not null:
-        if STRING in (one[4], other[4]):
+    if one.connect == other.connect == "struct" and not null and REGEX not in (one, other):
+        found = {part.name: part.type for part in one.fields}
+        for part in other.fields:
+            before = found.get(part.name)
+            inner = f"{name}.{part.name}"
+            found[part.name] = part.type if before is None else _merged(before, part.type, False, inner)
+        parts = tuple(Field(field, kind) for field, kind in found.items())
+        return LogicalType("struct", one.name or other.name, fields=parts, optional=True)
+    if one.connect == other.connect == "array" and not null:
+        assert one.items is not None
+        assert other.items is not None
+        if STRING in (one.items, other.items):
             # Of an empty array it is not known what its elements would be.
-            return one if other[4] == STRING else other
-        return ("array", None, None, True, _merged(one[4], other[4], False, name))
-    if null and one[0] == "struct":
+            return one if other.items == STRING else other
+        return replace(one, items=_merged(one.items, other.items, False, name))
+    if null and one.connect == "struct":
         return one
-    raise ConversionError(
+    raise mixed(name)
+
+
+def mixed(name: str | None) -> ConversionError:
+    """An array whose elements have no schema in common."""
+    return ConversionError(
         f"The array {name} has elements of different types, which a Connect array cannot have.",
         "Set array.encoding=document for the transform.",
     )
 
 
-def fitted(shape: Shaped, schema: Schema) -> Any:
-    """The value of `shape` in the terms of a schema that it was merged into."""
-    own, value = shape
-    if own == schema or value is None:
-        return value
-    if schema[0] == "struct":
-        given = {field: (part, inner) for (field, part), inner in zip(own[4], value, strict=True)}
-        return [fitted(given[field], part) if field in given else None for field, part in schema[4]]
-    return [fitted((own[4], inner), schema[4]) for inner in value]
+@dataclass(frozen=True, slots=True)
+class Shaper:
+    """Makes the layout of a tree; `leaves` has the columns of its leaves."""
+
+    manner: Manner
+    leaves: Leaves
+
+    def fields(self, tree: Branch, name: str | None, inside: bool = False) -> Fields:
+        """The fields of a document that have a form in Connect, in order, by their names. Raises ConversionError."""
+        found: Fields = []
+        # the last of equal names counts, where the first stands
+        for part, value in dict(tree.parts).items():
+            if not is_left_out(value):
+                shown = part if tree.is_array else shown_name(part, self.manner)
+                found.append((shown, self.node(value, _path(name, shown, tree), inside or tree.is_array)))
+        return found
+
+    def node(self, tree: Tree, name: str | None, inside: bool = False) -> Node:
+        """The layout of a value; `inside` as for `type_of`."""
+        leaves = self.leaves
+        match tree:
+            case Scalar(kind=fields.NULL):
+                return Constant(None, STRING)
+            case Scalar(kind=fields.REGEX):
+                parts = (("regex", PATTERN), ("options", OPTIONS))
+                members = (Member(part, leaves.column(tree, STRING, which)) for part, which in parts)
+                return Struct(tuple(members), REGEX.name, optional=True)
+            case Branch():
+                found = self.fields(tree, name, inside)
+                named = name if found or inside or tree.is_array or not self.manner.today else None
+                return struct(found, named, optional=True)
+            case Code():
+                scope = self.node(tree.scope, f"{name}.scope")
+                return struct([("code", leaves.column(tree, STRING)), ("scope", scope)], name)
+        return leaves.column(tree, type_of(tree, name, self.manner))
 
 
-def flattened(fields: list[tuple[str, Shaped]], delimiter: str, arrays: bool) -> list[tuple[str, Shaped]]:
+def struct(found: Fields, name: str | None, optional: bool = False) -> Struct:
+    """A struct of named values; the last of equal names counts, where the first stands."""
+    return Struct(tuple(Member(field, node) for field, node in dict(found).items()), name, optional=optional)
+
+
+def flattened(found: Fields, delimiter: str, arrays: bool) -> Fields:
     """The fields of structs in the place of the structs, under joined names. `arrays`: whether arrays may stay."""
-    found: list[tuple[str, Shaped]] = []
-    for name, (schema, value) in fields:
-        if schema[0] == "struct":
-            inner = zip(schema[4], value, strict=True)
-            parts = [(f"{name}{delimiter}{field}", (part, item)) for (field, part), item in inner]
-            found += flattened(parts, delimiter, arrays)
-        elif schema[0] == "array" and not arrays:
+    flat: Fields = []
+    for name, node in found:
+        if isinstance(node, Struct):
+            parts = [(f"{name}{delimiter}{member.name}", member.node) for member in node.members]
+            flat += flattened(parts, delimiter, arrays)
+        elif node.type.connect == "array" and not arrays:
             raise ConversionError(
                 f"The field {name} is an array, which flatten.struct of event.format=1.1 cannot flatten.",
                 "Set array.encoding=document for the transform.",
             )
         else:
-            found.append((name, (schema, value)))
-    names = [name for name, _ in found]
+            flat.append((name, node))
+    names = [name for name, _ in flat]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ConversionError(
             f"flatten.struct makes two fields by the name {twice}.", "Choose another flatten.struct.delimiter."
         )
-    return found
-
-
-@lru_cache(4096)
-def schema_json(schema: Schema, field: str | None = None) -> str:
-    """The JSON of a schema, members in JsonConverter's order."""
-    kind, name, version, optional, parts = schema
-    text = f'{{"type":"{kind}"'
-    if kind == "struct":
-        text += ',"fields":[' + ",".join(schema_json(part, own) for own, part in parts) + "]"
-    elif kind == "array":
-        text += f',"items":{schema_json(parts)}'
-    text += ',"optional":true' if optional else ',"optional":false'
-    if name is not None:
-        text += f',"name":{quoted(name)}'
-    if version is not None:
-        text += f',"version":{version}'
-    if isinstance(parts, str):
-        text += parts
-    return text + (f',"field":{quoted(field)}}}' if field is not None else "}")
-
-
-def value_json(schema: Schema, value: Any) -> str:
-    """The JSON of a value in the terms of its schema."""
-    if value is None:
-        return "null"
-    if schema[0] == "struct":
-        pairs = zip(schema[4], value, strict=True)
-        return "{" + ",".join(f"{quoted(field)}:{value_json(part, item)}" for (field, part), item in pairs) + "}"
-    if schema[0] == "array":
-        return "[" + ",".join(value_json(schema[4], item) for item in value) + "]"
-    return str(value)
+    return flat

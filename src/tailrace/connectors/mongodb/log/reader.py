@@ -126,7 +126,8 @@ class MongoFeed:
         """The server says with each answer how far it is."""
 
     def has_read(self, target: int) -> bool:
-        return self._read_to >= target or self.reached_position.time > target
+        # the first answer shows that the log is the one that was read before
+        return self.progress > 0 and (self._read_to >= target or self.reached_position.time > target)
 
     def has_passed(self, position: Position) -> bool:
         return not self.reached_position.is_before(position) or self._read_to > position.time

@@ -67,9 +67,9 @@ class Rows:
 
     def first_after(self, position: Position) -> int:
         """The index of the first change behind `position`."""
-        low = int(np.searchsorted(self.time, position.time, side="left"))
-        high = int(np.searchsorted(self.time, position.time, side="right"))
-        return low + int(np.searchsorted(self.number[low:high], position.number, side="right"))
+        low = int(self.time.searchsorted(position.time, side="left"))
+        high = int(self.time.searchsorted(position.time, side="right"))
+        return low + int(self.number[low:high].searchsorted(position.number, side="right"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +175,11 @@ def numbered(time: Int64s, last_time: int, last_number: int) -> Int64s:
     count = len(time)
     if not count:
         return np.empty(0, np.int64)
-    begins = np.flatnonzero(np.r_[True, time[1:] != time[:-1]])
-    number = np.arange(count) - np.repeat(begins, np.diff(np.r_[begins, count])) + 1
+    places = np.arange(count, dtype=np.int64)
+    begins = np.zeros(count, np.int64)
+    begins[1:] = np.where(time[1:] != time[:-1], places[1:], 0)
+    begins = np.maximum.accumulate(begins)
+    number: Int64s = places - begins + 1
     if int(time[0]) == last_time:
-        ahead = int(begins[1]) if len(begins) > 1 else count
-        number[:ahead] += last_number
-    return number.astype(np.int64)
+        number[begins == 0] += last_number
+    return number

@@ -9,7 +9,7 @@ from tailrace.columns.table import TableId
 from tailrace.connectors.mongodb.records.segment import Segment
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.values import fields
-from tailrace.errors import ConversionError, DecodeError, TailraceError
+from tailrace.errors import ConversionError, DecodeError, TailraceError, TransformError
 from tailrace.events.form import Place
 from tailrace.events.quarantine import Change, put_aside, report, too_large
 
@@ -44,6 +44,15 @@ def unconvertible(segment: Segment, row: int, error: TailraceError, settings: Mo
         "message": segment.data[start : start + int(fields.load(segment.data, start))].tobytes(),
     }
     return put_aside(change, payload, settings.events)
+
+
+def refused(segment: Segment, row: int, reason: str) -> TransformError:
+    """The error for a record that a transform cannot take, for this `reason`: where the change stands."""
+    time, number = int(segment.time[row]), int(segment.number[row])
+    return TransformError(
+        f"{reason}, in a record of {'.'.join(segment.namespace)} at {time >> 32}:{time & 0xFFFFFFFF}, number {number}.",
+        "Give the transform a predicate that leaves such records out, or correct its options.",
+    )
 
 
 def beyond(segment: Segment, row: int, size: int, settings: MongoSettings) -> pa.RecordBatch:

@@ -49,18 +49,14 @@ def update_descriptions(
     data: Bytes, updated: Values, removed: Values, truncated: Values, edits: FieldFilter | None = None
 ) -> Fragment:
     """The `updateDescription` of each change, `null` where it has none; `edits` leave out and rename fields."""
-
-    def name(text: str) -> str | None:
-        return text if edits is None else edits.name(text)
-
     programs = Programs()
     programs.begin()
     programs.literal(b'{"removedFields":')
-    programs.fragment(_lists(data, removed, _removed, name, fields.STRING), CHANGE)
+    programs.fragment(update_part(data, removed, "removedFields", edits), CHANGE)
     programs.literal(b',"updatedFields":')
-    programs.fragment(values(data, updated, RELAXED, None if edits is None else edits.changes), CHANGE)
+    programs.fragment(update_part(data, updated, "updatedFields", edits), CHANGE)
     programs.literal(b',"truncatedArrays":')
-    programs.fragment(_lists(data, truncated, _truncated, name, fields.DOCUMENT), CHANGE)
+    programs.fragment(update_part(data, truncated, "truncatedArrays", edits), CHANGE)
     programs.literal(b"}")
     programs.end()
     without = programs.begin()
@@ -71,6 +67,19 @@ def update_descriptions(
     index[CHANGE] = np.arange(count)
     program = np.where(updated.places >= 0, 0, without).astype(np.uint16)
     return Fragment(*programs.run(program, index))
+
+
+def update_part(data: Bytes, part: Values, called: str, edits: FieldFilter | None) -> Fragment:
+    """A part of `updateDescription`, by its name; `null` where there is none."""
+    if called == "updatedFields":
+        return values(data, part, RELAXED, None if edits is None else edits.changes)
+
+    def name(text: str) -> str | None:
+        return text if edits is None else edits.name(text)
+
+    if called == "removedFields":
+        return _lists(data, part, _removed, name, fields.STRING)
+    return _lists(data, part, _truncated, name, fields.DOCUMENT)
 
 
 Names = Callable[[str], str | None]

@@ -5,6 +5,7 @@ PyMongo's own raw batches copy every document once more and do not hand out the 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
 from tailrace.errors import DecodeError
 
 if TYPE_CHECKING:
+    from bson.codec_options import CodecOptions
     from pymongo import MongoClient
     from pymongo.client_session import ClientSession
 
@@ -76,6 +78,15 @@ def read_answer(data: Bytes) -> tuple[Answer, int, str]:
     return Answer(data, starts, token, at_time), int(fields.int64s(data, inner[2], kinds[2])[0]), namespace
 
 
+@functools.cache
+def _raw_documents() -> CodecOptions[Any]:
+    """Documents stay the bytes that they are."""
+    from bson.codec_options import CodecOptions
+    from bson.raw_bson import RawBSONDocument
+
+    return CodecOptions(document_class=RawBSONDocument)
+
+
 class RawCursor:
     """A cursor that `command` opens in `database`; `next` is called by one thread at a time.
 
@@ -110,11 +121,9 @@ class RawCursor:
         return self._take(self._run(more))
 
     def _run(self, command: Mapping[str, Any]) -> bytes:
-        from bson.codec_options import CodecOptions
-        from bson.raw_bson import RawBSONDocument
-
-        options: CodecOptions[Any] = CodecOptions(document_class=RawBSONDocument)
-        answer: Any = self._client[self._database].command(dict(command), codec_options=options, session=self._session)
+        answer: Any = self._client[self._database].command(
+            dict(command), codec_options=_raw_documents(), session=self._session
+        )
         return bytes(answer.raw)
 
     def _take(self, answer: bytes) -> Answer:

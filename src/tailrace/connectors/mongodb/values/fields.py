@@ -7,6 +7,8 @@ the buffer. Walks look at lengths before they read, so a document that lies abou
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -120,17 +122,23 @@ def _find(data: Bytes, starts: Int64s, names: Bytes, bounds: Int64s, places: Int
     return -1
 
 
+@lru_cache(maxsize=256)
+def _encoded(names: tuple[str, ...]) -> tuple[Bytes, Int64s]:
+    """The names one after another, and their bounds."""
+    encoded = [name.encode() for name in names]
+    bounds = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return readonly(np.frombuffer(b"".join(encoded) + b"\0", np.uint8)), bounds
+
+
 def locate(data: Bytes, starts: Int64s, names: tuple[str, ...]) -> tuple[Int64s, Bytes]:
     """Where the documents at `starts` have the fields `names`: places and types, a row for each name.
 
     A document without the field has place -1 and type ABSENT; so has a start of -1. Of fields with the same name the
     last counts, as it does for who decodes the document. Raises DecodeError for a malformed document.
     """
-    encoded = [name.encode() for name in names]
-    bounds = np.cumsum([0, *map(len, encoded)]).astype(np.int64)
+    text, bounds = _encoded(names)
     places = np.full((len(names), len(starts)), -1, np.int64)
     kinds = np.zeros((len(names), len(starts)), np.uint8)
-    text = readonly(np.frombuffer(b"".join(encoded) + b"\0", np.uint8))
     wrong = _find(data, np.ascontiguousarray(starts, np.int64), text, bounds, places, kinds)
     if wrong >= 0:
         raise DecodeError("A document of the log does not follow the BSON format.", int(starts[wrong]))

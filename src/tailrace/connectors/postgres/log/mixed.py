@@ -47,6 +47,10 @@ def records(
 ) -> Iterator[pa.RecordBatch | list[Segment]]:
     """The records of the messages, those of a topic in log order; in their stead, where they cannot be made together,
     the segments of some of the messages, table by table, which follow what came before."""
+    if settings.typed is not None:
+        # the rows of each table are structs of their own
+        yield apart(segment)
+        return
     pool = _pool(settings)
     tables = pool.tables(segment.tables)
     for fits, members in _groups(tables):

@@ -113,6 +113,8 @@ def _small_topics(
     Empty where there are not enough of them to gain anything. A table with a truncate, which others may share, is not
     among them, nor is one with a message of more than `most` bytes.
     """
+    if len(versions) < MIXED_TABLES:
+        return {}
     counts, sizes = np.zeros(len(versions), np.int64), np.zeros(len(versions), np.int64)
     barred: set[int] = set()
     for part in rows:
@@ -251,10 +253,12 @@ def _segment(versions: Sequence[TableSchema], version: int, parts: Sequence[_Tak
 def _gathered(parts: Sequence[_Taken]) -> tuple[Bytes, Int64s]:
     """The messages of the given rows, copied together: their bytes and their offsets."""
     gathered = [scan.gather(part.stretch.data, part.stretch.offsets, part.stretch.rows[part.rows]) for part in parts]
+    if len(gathered) == 1:
+        return gathered[0]
     lengths = [np.diff(offsets) for _, offsets in gathered]
     offsets = np.zeros(sum(len(part) for part in lengths) + 1, np.int64)
     np.cumsum(np.concatenate(lengths), out=offsets[1:])
-    return gathered[0][0] if len(gathered) == 1 else np.concatenate([data for data, _ in gathered]), offsets
+    return np.concatenate([data for data, _ in gathered]), offsets
 
 
 def messages(rows: Sequence[Rows], most: int = 0) -> MessageSegment | None:
@@ -320,6 +324,8 @@ def _transactions(parts: Sequence[_Taken]) -> tuple[Int32s, Transactions]:
         pieces.append((source.xid[used], source.commit_lsn[used], source.commit_us[used], source.previous_end[used]))
         numbers.append((number + base).astype(np.int32))
         base += len(used)
+    if len(parts) == 1:
+        return numbers[0], Transactions(*pieces[0])
     columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
     return np.concatenate(numbers), Transactions(*columns)
 

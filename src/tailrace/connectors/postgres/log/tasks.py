@@ -16,6 +16,8 @@ from tailrace.events.settings import EventSettings
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tailrace.events.reselection import Reread
+
 
 # Logical messages that are made into one record batch.
 _MESSAGE_BLOCK = 4096
@@ -27,12 +29,14 @@ _MESSAGE_BYTES = 16 << 20
 class LogTask:
     """Segments to decode, topic after topic, each in log order. Pure: everything it needs is in it.
 
-    `xmin` is what source blocks show of the slot, 0 for nothing.
+    `xmin` is what source blocks show of the slot, 0 for nothing. `again` reads values that the log does not carry,
+    None where nobody asks for them.
     """
 
     segments: tuple[Segment | MixedSegment, ...]
     settings: EventSettings
     xmin: int = 0
+    again: Reread | None = None
 
     def read(self) -> Iterator[pa.RecordBatch]:
         yield from self._by_topic([one for one in self.segments if isinstance(one, Segment)])
@@ -41,8 +45,13 @@ class LogTask:
                 yield from self._mixed(segment)
 
     def _mixed(self, segment: MixedSegment) -> Iterator[pa.RecordBatch]:
-        from tailrace.connectors.postgres.log.mixed import records
+        from tailrace.connectors.postgres.log.form import FORM
+        from tailrace.connectors.postgres.log.mixed import apart, records
 
+        again = self.again
+        if again is not None and any(again.concerns(table, self.settings, FORM) for table in segment.tables):
+            yield from self._by_topic(apart(segment))
+            return
         for part in records(segment, self.settings, self.xmin or None):
             if isinstance(part, list):
                 yield from self._by_topic(part)
@@ -76,8 +85,10 @@ class LogTask:
         for first, part in decoded(segment, self.settings):
             if isinstance(part, ChangeBatch):
                 part.xmin = self.xmin or None
-                for rows, change in numbered_rows(part, self.settings, FORM):
-                    yield rows, change + np.int32(first)
+                whole = [(0, part)] if self.again is None else self.again.completed(part, self.settings, FORM)
+                for low, piece in whole:
+                    for rows, change in numbered_rows(piece, self.settings, FORM):
+                        yield rows, change + np.int32(first + low)
             else:
                 yield part, np.full(1, first, np.int32)
 

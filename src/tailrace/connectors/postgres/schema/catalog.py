@@ -84,6 +84,14 @@ from needed join pg_catalog.pg_type t on t.oid = needed.oid
 join pg_catalog.pg_proc p on p.oid = t.typoutput join pg_catalog.pg_namespace s on s.oid = p.pronamespace
 """
 
+# What composite types consist of.
+_ATTRIBUTES = """
+select t.oid::int8, a.attname, a.atttypid::int8, a.atttypmod
+from pg_catalog.pg_type t join pg_catalog.pg_attribute a on a.attrelid = t.typrelid
+where t.oid = any(%s::oid[]) and a.attnum > 0 and not a.attisdropped
+order by t.oid, a.attnum
+"""
+
 # One statement, so that all of it is of one moment: the LSN is taken after the statement's snapshot.
 _PRESENT = """
 select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_snapshot()),
@@ -137,6 +145,7 @@ class Catalog:
         self._database = database
         self._comments = comments
         self._types: dict[int, tuple[Any, ...]] = {}
+        self._attributes: dict[int, list[tuple[str, int, int]]] = {}
         self._any_bytes = has_no_encoding(connection)
 
     def tables(self) -> list[tuple[int, TableId, str]]:
@@ -299,7 +308,17 @@ class Catalog:
     def _read_types(self, oids: Iterable[int]) -> list[tuple[Any, ...]]:
         rows = self._connection.execute(_TYPES, (sorted(oids),)).fetchall()
         self._types.update((row[0], row) for row in rows)
+        composites = [row[0] for row in rows if row[2] == "c"]
+        if composites:
+            self._read_attributes(composites)
         return rows
+
+    def _read_attributes(self, composites: list[int]) -> None:
+        found: dict[int, list[tuple[str, int, int]]] = {oid: [] for oid in composites}
+        for oid, name, type_oid, modifier in self._connection.execute(_ATTRIBUTES, (composites,)).fetchall():
+            found[oid].append((name, type_oid, modifier))
+        self._attributes.update(found)
+        self._load_types(type_oid for listed in found.values() for _, type_oid, _ in listed)
 
     def _type(self, oid: int, versioned: Mapping[int, TypeFacts]) -> TypeFacts | None:
         """The type `oid` as `versioned` has it, else as the catalog had it when it was read."""
@@ -336,9 +355,11 @@ class Catalog:
         elif known.category == "A" and known.element:
             kind = "array"
             element = self._column(name, known.element, modifier, True, None, False, None, types)
+        attributes = self._attributes.get(type_oid, ()) if known.kind == "c" else ()
         return Column(
-            name, known.name, type_oid, modifier, nullable, default, kind, labels, element, generated, comment
-        )
+            name, known.name, type_oid, modifier, nullable, default, kind, labels, element, generated, comment,
+            fields=tuple(self._column(one, oid, own, True, None, False, None, types) for one, oid, own in attributes),
+        )  # fmt: skip
 
 
 def _type_facts(row: tuple[Any, ...]) -> TypeFacts:

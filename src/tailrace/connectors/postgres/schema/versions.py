@@ -16,7 +16,8 @@ from tailrace.connectors.postgres.schema.relations import UNCAPTURED
 from tailrace.errors import DecodeError
 
 _RELATION = ord("R")
-_ROWS = [ord(kind) for kind in "IUD"]
+_IS_ROW = np.zeros(256, np.bool_)
+_IS_ROW[[ord(kind) for kind in "IUD"]] = True
 
 
 class Tables(Protocol):
@@ -99,7 +100,7 @@ class Versions:
         self._before, self._steps = dict(self.current), []
         version = np.full(len(kinds), UNCAPTURED, np.int32)
         announced = np.flatnonzero(kinds == _RELATION)
-        is_row: npt.NDArray[np.bool_] = np.isin(kinds, _ROWS)
+        is_row: npt.NDArray[np.bool_] = _IS_ROW[kinds]
         for oid in np.unique(relations[is_row]):
             known = self.current.get(int(oid))
             if known is None:

@@ -123,8 +123,11 @@ def slot_start(connection: psycopg.Connection[Any], config: Mapping[str, Any], c
         raise
 
 
-def create_slot(replication: psycopg.Connection[Any], name: str, failover: bool = False) -> NewSlot:
-    """Create the slot through a replication connection and export its snapshot; `failover` keeps it on standbys.
+def create_slot(
+    replication: psycopg.Connection[Any], name: str, failover: bool = False, *, temporary: bool = False
+) -> NewSlot:
+    """Create the slot through a replication connection and export its snapshot; `failover` keeps it on standbys, a
+    `temporary` one goes with the connection.
 
     Raises PrerequisiteError when the server refuses (wal_level, free slots, rights) or is too old for `failover`.
     """
@@ -139,7 +142,8 @@ def create_slot(replication: psycopg.Connection[Any], name: str, failover: bool 
     if failover:
         options = "(SNAPSHOT 'export', FAILOVER)"
     try:
-        row = replication.execute(f"CREATE_REPLICATION_SLOT {quoted(name)} LOGICAL pgoutput {options}".encode())
+        kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
+        row = replication.execute(f"CREATE_REPLICATION_SLOT {quoted(name)} {kind} pgoutput {options}".encode())
     except psycopg.Error as error:
         if error.sqlstate is None or error.sqlstate.startswith(("08", "57")):
             # the session has ended, and says nothing of the slot

@@ -29,12 +29,7 @@ if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
 
-# As the snapshot of the transaction shows it: its columns' places, names and types, whether they may be null, and the
-# schema of the operators that order them, which an extension's types have in a schema of their own.
-_COLUMNS = """
-select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not a.attnotnull,
-       concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname)),
-       coalesce((
+OPERATORS = """coalesce((
          with recursive base(oid) as (
            select a.atttypid
            union
@@ -48,7 +43,15 @@ select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod)
          join pg_catalog.pg_operator o on o.oid = w.amopopr and o.oprname = '<='
          join pg_catalog.pg_namespace s on s.oid = o.oprnamespace
          limit 1
-       ), 'pg_catalog')
+       ), 'pg_catalog')"""
+"""The schema of the operators that compare the column `a` of pg_attribute, in a select list."""
+
+# As the snapshot of the transaction shows it: its columns' places, names and types, whether they may be null, and the
+# schema of the operators that order them, which an extension's types have in a schema of their own.
+_COLUMNS = f"""
+select a.attname, a.attnum::int, pg_catalog.format_type(a.atttypid, a.atttypmod), not a.attnotnull,
+       concat_ws('.', quote_ident(n.nspname), quote_ident(c.relname), quote_ident(a.attname)),
+       {OPERATORS}
 from pg_catalog.pg_attribute a
 join pg_catalog.pg_class c on c.oid = a.attrelid
 join pg_catalog.pg_namespace n on n.oid = c.relnamespace

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class SnapshotTask:
     """One chunk to read under the exported snapshot `snapshot`, with the connection `address` (holds the password).
 
-    `overridden` says that the statement is one of the user's, `asked` that a signal has brought it. Raises
+    `overridden` says that the statement is one of the user's, `asked` that a signal has brought it, `once` that it is
+    of no query that would go on after a failure. Raises
     ConnectionFailed when the server cannot be reached or the snapshot is gone: the planner's session has ended, and a
     restart of the query takes up the remaining chunks under a new one; ConfigError when the user's statement fails,
     unless it was asked for: that is logged, and the rest of its rows is left out.
@@ -41,6 +42,7 @@ class SnapshotTask:
     form: str
     overridden: bool = False
     asked: bool = False
+    once: bool = False
 
     def __repr__(self) -> str:
         return f"SnapshotTask({self.table.id}, chunk {self.chunk.number})"
@@ -59,14 +61,14 @@ class SnapshotTask:
             ):
                 yield from to_rows(batch, self.settings, FORM)
         except (adbc_driver_manager.Error, ConnectionFailed) as error:
-            if getattr(error, "remedy", ""):
+            if getattr(error, "remedy", "") and not self.once:
                 raise
             if self.overridden and not self.asked:
                 # the server's words may hold what the statement computed
                 state = getattr(error, "sqlstate", None)
                 raise override_error(self.table.id, f"fails with SQLSTATE {state}" if state else _HALF_WAY) from None
             text = str(error).strip().splitlines()[0].rstrip(".")
-            raise _failure(self.table, text) from None
+            raise _failure(self.table, text, self.once) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,10 @@ class Rehearsal:
 _HALF_WAY = "has ended half-way (the server's log says why)"
 
 
-def _failure(table: TableSchema, text: str) -> TailraceError:
+def _failure(table: TableSchema, text: str, once: bool = False) -> TailraceError:
     return ConnectionFailed(
         f"Reading {table.id} for the snapshot failed: {text}.",
-        "Start again with the same checkpoint: the chunks that are done are not read again.",
+        "Load again: that takes a new snapshot. One that nobody reads is kept for read.hold.ms."
+        if once
+        else "Start again with the same checkpoint: the chunks that are done are not read again.",
     )

@@ -13,6 +13,7 @@ from tailrace.assembly.json_text import dumps
 from tailrace.columns import Column, TableSchema
 from tailrace.columns.logical import DOUBLE, STRING, LogicalType, array
 from tailrace.connectors.postgres.values import declared, plain, temporal
+from tailrace.connectors.postgres.values.composites import composite
 from tailrace.connectors.postgres.values.defaults import default_value
 from tailrace.events.plans import Types, key_columns, shown_columns
 from tailrace.events.settings import EventSettings
@@ -67,7 +68,7 @@ def _known(column: Column, settings: EventSettings) -> Conversion | None:
     if column.kind == "array":
         return _array(column, settings)
     if column.kind == "composite":
-        return None
+        return _composite(column, settings)
     name = column.type_name
     if name in _INTEGERS:
         return integers.integer(_INTEGERS[name])
@@ -78,6 +79,13 @@ def _known(column: Column, settings: EventSettings) -> Conversion | None:
         return replace(_string(_NAMED_STRINGS[name], settings, zero), missing="")
     special = _SPECIAL.get(name)
     return special(column, settings) if special is not None else None
+
+
+def _composite(column: Column, settings: EventSettings) -> Conversion | None:
+    """Typed rows alone show composite types: Debezium does not know them."""
+    if settings.typed is None or not column.fields:
+        return None
+    return composite([(attribute.name, _known(attribute, settings)) for attribute in column.fields])
 
 
 def _string(schema: LogicalType, settings: EventSettings, zero: str = "") -> Conversion:

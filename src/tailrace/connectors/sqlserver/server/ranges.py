@@ -31,6 +31,9 @@ def select(table: TableSchema, rows: KeyRange, isolation: str) -> Select:
             conditions.append(condition(key))
             values = [bound(column, text) for column, text in zip(key, limit, strict=True)]
             parameters += statements.compared_parts(values)
+    if rows.keys:
+        conditions.append(statements.among(key, len(rows.keys)))
+        parameters += [bound(column, text) for one in rows.keys for column, text in zip(key, one, strict=True)]
     if rows.condition:
         conditions.append(f"({rows.condition})")
     source = quoted(table.id.schema, table.id.table) + statements.hint(isolation)

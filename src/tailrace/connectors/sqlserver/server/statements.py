@@ -289,6 +289,14 @@ def _compared(key: Sequence[Column], before: str, last: str) -> str:
     return f"({name} {before} {value}{null} or {name} = {value} and {_compared(rest, before, last)})"
 
 
+def among(key: Sequence[Column], count: int) -> str:
+    """The condition that a key is one of `count` others (their parts, one key after another)."""
+    if len(key) == 1:
+        return f"{quoted(key[0].name)} in ({', '.join([parameter(key[0])] * count)})"
+    one = " and ".join(f"{quoted(column.name)} = {parameter(column)}" for column in key)
+    return f"({' or '.join([f'({one})'] * count)})"
+
+
 def compared_parts(key: Sequence[Part]) -> list[Part]:
     """The parts of a key in the order in which `above` and `up_to` take them: all but the last one twice."""
     return [part for place, part in enumerate(key) for _ in range(2 if place + 1 < len(key) else 1)]

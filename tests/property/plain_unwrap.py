@@ -1,11 +1,7 @@
-"""Debezium's ExtractNewDocumentState: records that hold the document alone, with a schema of its own. Worker.
+"""ExtractNewDocumentState, plainly: what the layouts of documents by their shapes are held to.
 
 A record is looked at by itself: its JSON is read, the text of its document is read, and what Kafka Connect would make
-of it is written. So this runs at the speed of Python, some thousand documents a second and core; pipelines without
-transforms do not pay for it.
-
-What Debezium ends at with an error of Java's (arrays in arrays in format 1.1, symbols and MinKey in format 3) becomes a
-record here, in the form that the other format has for it.
+of it is written.
 """
 
 from __future__ import annotations
@@ -19,10 +15,10 @@ import pyarrow as pa
 
 from tailrace.assembly.json_text import dumps, quoted
 from tailrace.columns.row import HEADERS
-from tailrace.connectors.descriptor import Schemas
 from tailrace.connectors.mongodb.documents.extended import Document, Typed, read
 from tailrace.connectors.mongodb.documents.options import Added, Unwrap
-from tailrace.connectors.mongodb.documents.shapes import (
+from tailrace.errors import ConversionError
+from tests.property.plain_shapes import (
     BOOLEAN,
     INT32,
     INT64,
@@ -35,7 +31,6 @@ from tailrace.connectors.mongodb.documents.shapes import (
     struct,
     value_json,
 )
-from tailrace.errors import ConversionError
 
 _TEXTS = ("op", "version", "connector", "name", "snapshot", "db", "sequence", "rs", "collection", "lsid", "id")
 _UNDECLARED: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
@@ -44,6 +39,15 @@ _UNDECLARED: dict[str, Schema] = {"ord": INT32} | dict.fromkeys(_TEXTS, STRING)
 _DATA = frozenset("crud")
 _MARK = b',"payload":'
 _ENVELOPE = ".Envelope"
+
+
+@dataclass(frozen=True, slots=True)
+class Schemas:
+    """Whether keys, values and headers carry their schemas: the converters' schemas.enable."""
+
+    key: bool = True
+    value: bool = True
+    header: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,7 @@ class Record:
 
 
 class Unwrapping:
-    """The transform over batches of rows, as `spark.source` and `tailrace.transforms` call it. Picklable.
-
-    `columns` are those of the row that it reads; the others may be missing.
-    """
-
-    columns = ("op", "key", "value", "headers")
+    """The transform over rows."""
 
     def __init__(self, settings: Unwrap, schemas: Schemas) -> None:
         self._settings = settings

@@ -1,0 +1,51 @@
+"""What the rows of a query hold: the options `rows` and `row.columns`, and what goes with them. No I/O."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+TYPED = "typed"
+GENERATION = "3"
+"""The event format of typed rows where the configuration names none: they are no document's."""
+
+
+def is_typed(values: Mapping[str, Any]) -> bool:
+    """Whether rows are typed."""
+    return bool(values["rows"] == TYPED)
+
+
+def faults(values: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the options."""
+    found = []
+    named = values["row.columns"]
+    if named is not None:
+        fault = _columns(named, is_typed(values))
+        found += [f"row.columns {fault}"] if fault else []
+    if is_typed(values) and values["transforms"]:
+        found.append("transforms = … is not supported with rows = typed: rewrite the columns in Spark")
+    return found
+
+
+def notices(values: Mapping[str, Any], given: Iterable[str]) -> list[str]:
+    """What has no effect on typed rows."""
+    if is_typed(values) and "tombstones.on.delete" in given and values["tombstones.on.delete"]:
+        return ["tombstones.on.delete has no effect: typed rows have no tombstones"]
+    return []
+
+
+def _columns(names: list[str], typed: bool) -> str:
+    """What is wrong with a list of the row's columns."""
+    from tailrace.columns.row import COLUMNS, FURTHER
+    from tailrace.columns.typed import TYPED_COLUMNS, UPDATE
+
+    known = TYPED_COLUMNS if typed else COLUMNS
+    for place, name in enumerate(names):
+        if name not in known and name not in ((UPDATE,) if typed else FURTHER):
+            close = difflib.get_close_matches(name.lower(), known, n=1)
+            nearest = f"; the nearest is {close[0]}" if close else ""
+            return f"names {name}, which is no column of the rows{nearest}. They have {', '.join(known)}"
+        if name in names[:place]:
+            return f"names {name} twice"
+    return "" if names else "names no column"

@@ -1,0 +1,48 @@
+"""The tables that are captured now, as their newest change tables have them, and up to where. Any process."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.captured import Captured
+from tailrace.connectors.changetables import parts
+from tailrace.connectors.changetables.dialect import CaptureTable, Position, Session
+from tailrace.events.admission import Admission
+from tailrace.events.settings import EventSettings
+
+_LAST = "~"
+"""Sorts behind every hexadecimal digit: with it a commit's position is behind all of its changes."""
+
+
+def captured(config: Config, settings: EventSettings) -> Captured:
+    """See tailrace.connectors.captured. Raises ConnectionFailed, PrerequisiteError, ConfigError."""
+    dialect, form = parts.dialect(config), parts.form(config.connector)
+    admission, lists = Admission(settings, form), TableFilter(config)
+    tables: list[TableSchema] = []
+    positions: list[Position] = []
+    for name in dialect.databases:
+        with closing(dialect.connect(name)) as session:
+            session.check()
+            newest = session.newest()
+            positions += [] if newest is None else [newest]
+            for capture, table in _newest(session, lists):
+                positions.append(capture.start)
+                tables.append(admission.admit(table))
+    position = max(positions).hex().upper() + _LAST if positions else ""
+    return Captured(tuple(tables), position, form)
+
+
+def _newest(session: Session, lists: TableFilter) -> list[tuple[CaptureTable, TableSchema]]:
+    """The newest change table of each captured table, with the table as it shows it."""
+    found: dict[TableId, CaptureTable] = {}
+    for capture in session.captures():
+        known = found.get(capture.source)
+        if lists.includes(capture.source.schema, capture.source.table) and (
+            known is None or (capture.start, capture.created_us) >= (known.start, known.created_us)
+        ):
+            found[capture.source] = capture
+    chosen = [found[table] for table in sorted(found)]
+    described = session.describe(chosen) if chosen else []
+    return [(one.capture, one.table) for one in described]

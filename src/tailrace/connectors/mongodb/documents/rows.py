@@ -1,0 +1,34 @@
+"""Documents as rows: the records of events by the shapes of their documents, each with a struct of the fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tailrace.connectors.mongodb.documents.shapes import Shaper, struct
+from tailrace.connectors.mongodb.documents.tree import Branch, Leaves, Manner, shape_column, tree_of
+from tailrace.records.layout import Column, RecordLayout, Struct
+from tailrace.records.transform import Refused, Rewritten, Varying
+
+_IMAGE = "after"
+
+
+def opened(record: RecordLayout, made: Callable[[Struct], Rewritten], text: str) -> Rewritten:
+    """See `Documents.opened` in `tailrace.connectors.descriptor`."""
+    envelope = record.value
+    assert isinstance(envelope, Struct)
+    node = envelope.part(_IMAGE)
+    if not isinstance(node, Column) or node.name != _IMAGE:
+        raise Refused("The document in the field after was changed by another transform, or there is none")
+    manner = Manner(whole=text)
+    return Varying(shape_column(_IMAGE, manner), partial(_of_shape, node.type.name, made, manner))
+
+
+def _of_shape(name: str | None, made: Callable[[Struct], Rewritten], manner: Manner, shape: bytes | None) -> Rewritten:
+    if shape is None:
+        raise Refused("An event has no document in the field after")
+    tree = tree_of(shape, manner.spread)
+    assert isinstance(tree, Branch)
+    found = Shaper(manner, Leaves(_IMAGE, manner)).fields(tree, name)
+    # the struct keeps the name of the text's schema, as Debezium has it
+    return made(struct(found, name, optional=True))

@@ -1,0 +1,354 @@
+"""Columns of documents by their shapes: the shapes of an image, and the values at a leaf, as Arrow arrays. Worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.buffers import readonly
+from tailrace.columns.logical import LogicalType
+from tailrace.connectors.mongodb.documents.normal import normal
+from tailrace.connectors.mongodb.documents.shapes import BOOLEAN, BYTES, DOUBLE, REGEX, STRING, mixed, shown_name
+from tailrace.connectors.mongodb.documents.tree import (
+    Branch,
+    Code,
+    Items,
+    LeafColumn,
+    Manner,
+    Scalar,
+    Tree,
+    leaves_of,
+    tree_of,
+)
+from tailrace.connectors.mongodb.values import fields, shape_kernels, text_kernels
+from tailrace.connectors.mongodb.values.extended_json import json_texts
+from tailrace.connectors.mongodb.values.fields import Bytes, Int64s
+from tailrace.connectors.mongodb.values.indentation import indented
+from tailrace.connectors.mongodb.values.json_forms import CANONICAL, Form
+from tailrace.connectors.mongodb.values.shape_kernels import Reading
+from tailrace.connectors.mongodb.values.text_kernels import OPTIONS, PATTERN, WHOLE
+from tailrace.errors import ConversionError
+from tailrace.values.arrow import arrow_type_of
+
+Flags = npt.NDArray[np.bool_]
+_SIZED = (fields.DOCUMENT, fields.ARRAY, fields.SCOPED_CODE)
+_MOST = 2**31 - 1
+_TEXTS = (fields.STRING, fields.OBJECT_ID, fields.DECIMAL, fields.CODE)
+_ALLOWED = {
+    "boolean": (fields.BOOLEAN,), "int32": (fields.INT32,), "double": (fields.DOUBLE,), "bytes": (fields.BINARY,),
+    "string": (*_TEXTS, fields.SCOPED_CODE),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Values of a block in a buffer, one for each change: their places and types, ABSENT where there is none."""
+
+    data: Bytes
+    places: Int64s
+    kinds: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the values of an image are read: `form` is that of their text in events, `is_patch` that names of operators
+    are at the top, `turned` that UUIDs have the order of bytes that Java once had, `is_key` that they are keys."""
+
+    form: Form
+    narrow: bool = False
+    is_patch: bool = False
+    turned: bool = False
+    is_key: bool = False
+
+
+class Shaped:
+    """The values of an image in a block, by their shapes. Raises ConversionError and DecodeError."""
+
+    def __init__(self, source: Source, rules: Rules, manner: Manner) -> None:
+        self._rules, self._manner = rules, manner
+        self._told = _told(source, rules, manner)
+        known = pc.dictionary_encode(self._told.shapes)
+        self._codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        # of each leaf, by its key: which shapes have it, and what its number is there
+        self._leaves: dict[str, list[tuple[int, int]]] = {}
+        for number, shape in enumerate(known.dictionary.to_pylist()):
+            for key, leaf in leaves_of(shape, manner.spread):
+                self._leaves.setdefault(key, []).append((number, leaf))
+        self._count = len(known.dictionary)
+
+    @property
+    def shapes(self) -> pa.Array:
+        """The shape of each value, null where there is none."""
+        return self._told.shapes
+
+    def column(self, leaf: LeafColumn) -> pa.Array:
+        """The values at a leaf; empty ones or zeros for documents that do not have it."""
+        told, tree = self._told, leaf.tree
+        places = self._places(tree.key)
+        maker = _Maker(told.data, self._rules, self._manner)
+        if isinstance(tree, Scalar) and tree.kind == shape_kernels.WHOLE:
+            return maker.written(places)
+        if isinstance(tree, Scalar):
+            kinds = np.full(len(places), tree.kind, np.uint8)
+            return maker.scalars(places, kinds, leaf.type, leaf.part, masked=False)
+        if isinstance(tree, Code):
+            return maker.texts(places, np.full(len(places), fields.SCOPED_CODE, np.uint8), WHOLE, pa.string())
+        return maker.lists(places, leaf.type)
+
+    def _places(self, key: str) -> Int64s:
+        """The places of what stands at a leaf, -1 for documents that do not have it."""
+        told, known = self._told, self._leaves.get(key, [])
+        numbers = np.full(self._count + 1, -1, np.int64)
+        if known:
+            pairs = np.array(known, np.int64)
+            numbers[pairs[:, 0]] = pairs[:, 1]
+        number = numbers[self._codes]
+        if len(number) and number.min() >= 0:
+            found: Int64s = told.leaves[told.starts + number]
+            return found
+        places = np.full(len(number), -1, np.int64)
+        which = np.flatnonzero(number >= 0)
+        places[which] = told.leaves[told.starts[which] + number[which]]
+        return places
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the walk has found: shapes, and the places of leaves, of which the first of row r is leaves[starts[r]]."""
+
+    data: Bytes
+    shapes: pa.Array
+    leaves: Int64s
+    starts: Int64s
+
+
+def _name(text: str) -> Bytes:
+    """A name as kernels take it."""
+    return readonly(np.array(list(text.encode()), np.uint8))
+
+
+def _told(source: Source, rules: Rules, manner: Manner) -> _Told:
+    """The walk over values; those that it leaves are read the plain way first."""
+    reading = Reading(
+        rules.narrow,
+        manner.spread,
+        True,
+        rules.is_patch,
+        rules.is_key and not manner.today,
+        _name(manner.whole),
+    )
+    kinds = source.kinds
+    left = np.zeros(len(kinds), np.uint8)
+    if rules.is_key and not manner.today:
+        # old keys have forms of their own for the rest
+        simple = (*_TEXTS[:3], fields.INT32, fields.INT64, fields.BOOLEAN, fields.NULL, fields.DATE, fields.ABSENT)
+        left[~np.isin(kinds, simple)] = 1
+    told = _walked(source, reading, left)
+    if not left.any():
+        return told
+    return _with_plain(source, rules, manner, told, left)
+
+
+def _with_plain(source: Source, rules: Rules, manner: Manner, told: _Told, left: Bytes) -> _Told:
+    """The walk with the values that it has left, read the plain way."""
+    content = source.data.tobytes()
+    size = len(content)
+    parts, places, kinds = [content], source.places.copy(), source.kinds.copy()
+    for row in np.flatnonzero(left).tolist():
+        kind, found = normal(content, int(kinds[row]), int(places[row]), rules.form)
+        places[row], kinds[row] = size, kind
+        parts.append(found)
+        size += len(found)
+    data = readonly(np.frombuffer(b"".join(parts) + b"\0", np.uint8))
+    # what was read from text is not read so twice: each walk has rows of its own
+    plain = left.astype(np.bool_)
+    twice = np.zeros(len(kinds), np.uint8)
+    reading = Reading(False, manner.spread, False, False, False, _name(manner.whole))
+    others = _walked(Source(data, places, np.where(plain, kinds, 0)), reading, twice)
+    if twice.any():
+        raise ConversionError("A document is nested too deeply, or too wide.")
+    shapes = pc.if_else(pa.array(plain), others.shapes, told.shapes)
+    leaves = np.concatenate((told.leaves, others.leaves))
+    return _Told(data, shapes, leaves, np.where(plain, others.starts + len(told.leaves), told.starts))
+
+
+def _walked(source: Source, reading: Reading, left: Bytes) -> _Told:
+    count = len(source.places)
+    kinds = np.ascontiguousarray(np.where(left, 0, source.kinds), np.uint8)
+    data = readonly(source.data.view())
+    places = np.ascontiguousarray(source.places, np.int64)
+    sizes = fields.sizes_of(data, np.where(np.isin(kinds, _SIZED), places, -1))
+    total = int(np.clip(sizes, 0, len(data)).sum()) + 8 * count
+    out, offsets = np.empty(total, np.uint8), np.zeros(count + 1, np.int32)
+    leaves, starts = np.empty(total // 2 + count + 1, np.int64), np.zeros(count, np.int64)
+    found = int(shape_kernels.tell(data, places, kinds, reading, out, offsets, leaves, starts, left))
+    absent = pa.array(np.diff(offsets) == 0)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out)]
+    shapes = pc.if_else(absent, pa.scalar(None, pa.binary()), pa.Array.from_buffers(pa.binary(), count, buffers))
+    return _Told(data, shapes, leaves[:found], starts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Values of one shape among others: their rows, where their first leaves are, and what is looked at of them."""
+
+    rows: npt.NDArray[np.int64]
+    starts: Int64s
+    tree: Tree
+
+
+class _Maker:
+    """Makes arrays of values at places of a buffer, -1 for none."""
+
+    def __init__(self, data: Bytes, rules: Rules, manner: Manner) -> None:
+        self._data, self._rules, self._manner = data, rules, manner
+
+    def scalars(self, places: Int64s, kinds: Bytes, kind: LogicalType, part: int, masked: bool) -> pa.Array:
+        """Values that are neither documents nor arrays; `masked` makes nulls where there are none."""
+        missing = (places < 0) if masked else None
+        if kind.connect in ("int32", "int64"):
+            numbers = np.empty(len(places), np.int64)
+            text_kernels.put_numbers(self._data, places, kinds, numbers)
+            return pa.array(numbers, mask=missing)
+        if kind == DOUBLE:
+            raw = np.empty(8 * len(places), np.uint8)
+            text_kernels.put_doubles(self._data, places, raw)
+            # a mask, since a NaN is a value here
+            return pa.array(raw.view("<f8"), pa.float64(), mask=missing, from_pandas=False)
+        if kind == BOOLEAN:
+            flags = np.empty(len(places), np.uint8)
+            text_kernels.put_flags(self._data, places, flags)
+            return pa.array(flags.astype(np.bool_), mask=missing)
+        found = self.texts(places, kinds, part, pa.binary() if kind == BYTES else pa.string())
+        return found if missing is None else pc.if_else(pa.array(missing), pa.scalar(None, found.type), found)
+
+    def texts(self, places: Int64s, kinds: Bytes, part: int, of: pa.DataType) -> pa.Array:
+        """Texts, or bytes; empty where there are none."""
+        count = len(places)
+        offsets = np.zeros(count + 1, np.int32)
+        total = int(text_kernels.text_sizes(self._data, places, kinds, part, offsets))
+        if total > _MOST:
+            raise ConversionError("The texts of one block of documents exceed 2 GiB.")
+        out = np.empty(max(total, 1), np.uint8)
+        text_kernels.put_texts(self._data, places, kinds, part, self._rules.turned, offsets, out)
+        return pa.Array.from_buffers(of, count, [None, pa.py_buffer(offsets), pa.py_buffer(out)])
+
+    def written(self, places: Int64s) -> pa.Array:
+        """Documents as indented extended JSON; where there is none, the text has no meaning."""
+        kinds = np.where(places < 0, fields.NULL, fields.DOCUMENT).astype(np.uint8)
+        json = json_texts(self._data, np.maximum(places, 0), kinds, CANONICAL, within_string=False)
+        data, offsets = indented(json.data, json.offsets)
+        return pa.Array.from_buffers(pa.string(), len(places), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def lists(self, places: Int64s, kind: LogicalType) -> pa.Array:
+        """Arrays, null where there are none."""
+        assert kind.items is not None
+        offsets = np.zeros(len(places) + 1, np.int32)
+        none = np.empty(0, np.int64), np.empty(0, np.uint8)
+        narrow = self._rules.narrow
+        count = int(shape_kernels.element_places(self._data, places, offsets, *none, narrow))
+        found, kinds = np.full(count, -1, np.int64), np.zeros(count, np.uint8)
+        if count:
+            shape_kernels.element_places(self._data, places, offsets, found, kinds, narrow)
+        if not self._manner.today and count:
+            offsets, found, kinds = _without_empty(offsets, found, kinds)
+        values = self._elements(np.where(kinds == fields.NULL, -1, found), kinds, kind.items)
+        missing = places < 0
+        bounds = pa.array(offsets, mask=np.append(missing, False) if missing.any() else None)
+        return pa.ListArray.from_arrays(bounds, values, type=arrow_type_of(kind))
+
+    def _elements(self, places: Int64s, kinds: Bytes, kind: LogicalType) -> pa.Array:
+        """The elements of arrays, whose schema is `kind`."""
+        if kind.connect == "array":
+            self._demand(kinds, (fields.ARRAY,))
+            return self.lists(places, kind)
+        if kind.connect != "struct":
+            return self._values(places, kinds, kind)
+        told = _walked(
+            Source(self._data, places, np.where(places < 0, 0, kinds).astype(np.uint8)),
+            Reading(self._rules.narrow, False, False, False, False, _name("")),
+            np.zeros(len(places), np.uint8),
+        )
+        known = pc.dictionary_encode(told.shapes)
+        codes = known.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        groups = []
+        for number, shape in enumerate(known.dictionary.to_pylist()):
+            rows = np.flatnonzero(codes == number)
+            groups.append(_Group(rows, told.starts[rows], tree_of(shape, False)))
+        return self._structs([group for group in groups if group.tree != Scalar(fields.NULL, 0)], told.leaves,
+                             len(places), kind)  # fmt: skip
+
+    def _values(self, places: Int64s, kinds: Bytes, kind: LogicalType) -> pa.Array:
+        allowed = (fields.INT64,) if kind.connect == "int64" and kind.name is None else (fields.DATE, fields.TIMESTAMP)
+        self._demand(np.where(places < 0, fields.NULL, kinds), _ALLOWED.get(kind.connect, allowed))
+        return self.scalars(places, kinds, kind, WHOLE, masked=True).cast(arrow_type_of(kind))
+
+    def _demand(self, kinds: npt.NDArray[np.uint8], allowed: Sequence[int]) -> None:
+        if not np.isin(kinds, (*allowed, fields.NULL, fields.ABSENT)).all():
+            raise mixed("of arrays")
+
+    def _structs(self, groups: Sequence[_Group], leaves: Int64s, count: int, kind: LogicalType) -> pa.Array:
+        """Structs of the schema `kind` of values of several shapes; null in all other rows."""
+        missing = np.ones(count, np.bool_)
+        for group in groups:
+            missing[group.rows] = False
+        if kind == REGEX:
+            places, kinds = self._gathered(groups, leaves, count)
+            arrays = [self.scalars(places, kinds, STRING, part, masked=True) for part in (PATTERN, OPTIONS)]
+        else:
+            arrays = [self._part(groups, leaves, count, part.name, part.type) for part in kind.fields]
+        return pa.StructArray.from_arrays(arrays, fields=list(arrow_type_of(kind)), mask=pa.array(missing))
+
+    def _part(self, groups: Sequence[_Group], leaves: Int64s, count: int, name: str, kind: LogicalType) -> pa.Array:
+        """The parts of this name."""
+        inner = [
+            _Group(group.rows, group.starts, found)
+            for group in groups
+            if (found := self._named(group.tree, name)) is not None
+        ]
+        if kind.connect == "struct":
+            wanted = [group for group in inner if isinstance(group.tree, Branch | Code) or kind == REGEX]
+            return self._structs(wanted, leaves, count, kind)
+        places, kinds = self._gathered(inner, leaves, count)
+        if kind.connect == "array":
+            return self.lists(places, kind)
+        return self._values(places, kinds, kind)
+
+    def _named(self, tree: Tree, name: str) -> Tree | None:
+        if isinstance(tree, Code):
+            return tree.scope if name == "scope" else Code(Branch(()), tree.leaf) if name == "code" else None
+        assert isinstance(tree, Branch)
+        return {shown_name(part, self._manner): value for part, value in tree.parts}.get(name)
+
+    def _gathered(self, groups: Sequence[_Group], leaves: Int64s, count: int) -> tuple[Int64s, Bytes]:
+        """The places and types of what stands at the leaves of groups; -1 where there is nothing, or a null."""
+        places, kinds = np.full(count, -1, np.int64), np.zeros(count, np.uint8)
+        for group in groups:
+            tree = group.tree
+            if isinstance(tree, Branch) or tree == Scalar(fields.NULL, getattr(tree, "leaf", 0)):
+                continue
+            places[group.rows] = leaves[group.starts + tree.leaf]
+            if isinstance(tree, Scalar):
+                kinds[group.rows] = tree.kind
+            else:
+                kinds[group.rows] = fields.ARRAY if isinstance(tree, Items) else fields.SCOPED_CODE
+        return places, kinds
+
+
+def _without_empty(
+    offsets: npt.NDArray[np.int32], found: Int64s, kinds: Bytes
+) -> tuple[npt.NDArray[np.int32], Int64s, Bytes]:
+    """Arrays of nulls alone without their elements, as the older form of events has them."""
+    sizes = np.diff(offsets)
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    filled = np.zeros(len(sizes), np.bool_)
+    filled[row[kinds != fields.NULL]] = True
+    kept = filled[row]
+    bounds = np.zeros(len(offsets), np.int32)
+    np.cumsum(np.where(filled, sizes, 0), out=bounds[1:])
+    return bounds, found[kept], kinds[kept]

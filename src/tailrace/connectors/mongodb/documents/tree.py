@@ -1,0 +1,189 @@
+"""Shapes of documents as trees, and the columns that are found by them. Pure data, any process.
+
+A shape is the bytes that `values.shape_kernels` writes of a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from tailrace.columns.logical import BYTES, LogicalType
+from tailrace.connectors.mongodb.values import fields
+from tailrace.connectors.mongodb.values.text_kernels import WHOLE
+from tailrace.records.layout import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A value that is neither document nor array; the one with the number `leaf`.
+
+    `key` is what it has in common with leaves of other shapes, as the third int32 of a document has with every third
+    int32: one column is made for all of them.
+    """
+
+    kind: int
+    leaf: int
+    key: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A document, or an array that is shown as one: its parts by their names."""
+
+    parts: tuple[tuple[str, Tree], ...]
+    is_array: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """An array: the different shapes of its elements, in the order of the first of each; `key` as of Scalar."""
+
+    elements: tuple[Tree, ...]
+    leaf: int
+    key: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Code with a scope; `key` as of Scalar."""
+
+    scope: Branch
+    leaf: int
+    key: str = field(default="", compare=False)
+
+
+Tree = Scalar | Branch | Items | Code
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How documents are shown: `spread` makes structs of arrays, `sanitize` makes names that Avro allows.
+
+    `today` is for Debezium 3, where the structs of empty documents have no name, nor those in arrays of arrays, and
+    arrays keep their nulls. A document in the field `whole` at the top is a text.
+    """
+
+    spread: bool = False
+    sanitize: bool = False
+    today: bool = True
+    whole: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeColumn(Column):
+    """The shapes of an image, null where there is none."""
+
+    image: str
+    manner: Manner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafColumn(Column):
+    """The values at a leaf of documents of all shapes that have one of its key; for others it has no meaning.
+
+    `part` is what of a value it shows, `tree` what stands at the leaf.
+    """
+
+    image: str
+    manner: Manner
+    tree: Scalar | Items | Code
+    part: int = WHOLE
+
+
+def shape_column(image: str, manner: Manner) -> ShapeColumn:
+    """The shapes of an image."""
+    name = f"shape of {image} {manner.spread} {manner.whole}"
+    return ShapeColumn(name, BYTES.with_optional(True), image=image, manner=manner)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """Makes the columns of the leaves of an image."""
+
+    image: str
+    manner: Manner
+
+    def column(self, tree: Scalar | Items | Code, kind: LogicalType, part: int = WHOLE) -> LeafColumn:
+        """The column of a leaf, whose schema is `kind`."""
+        name = f"{self.image} {part} {self.manner} {tree.key}"
+        return LeafColumn(name, kind, image=self.image, manner=self.manner, tree=tree, part=part)
+
+
+@lru_cache(maxsize=4096)
+def leaves_of(shape: bytes, spread: bool) -> tuple[tuple[str, int], ...]:
+    """The leaves of a shape: their keys and their numbers."""
+    return tuple(_leaves(tree_of(shape, spread)))
+
+
+def _leaves(tree: Tree) -> Iterator[tuple[str, int]]:
+    if isinstance(tree, Branch):
+        for _, part in tree.parts:
+            yield from _leaves(part)
+        return
+    yield tree.key, tree.leaf
+    if isinstance(tree, Code):
+        yield from _leaves(tree.scope)
+
+
+@lru_cache(maxsize=4096)
+def tree_of(shape: bytes, spread: bool) -> Tree:
+    """The tree of a shape; `spread` tells that arrays are shown as documents."""
+    return _Reader(shape, spread).tree(shape[0])
+
+
+class _Reader:
+    """Reads a shape from its front."""
+
+    def __init__(self, shape: bytes, spread: bool) -> None:
+        self._shape, self._spread = shape, spread
+        self._at, self._leaf = 1, 0
+        self._keys: dict[str, int] = {}
+
+    def tree(self, kind: int) -> Tree:
+        if kind == fields.DOCUMENT:
+            return Branch(tuple(self._named()))
+        if kind == fields.SCOPED_CODE:
+            leaf, key = self._next_leaf(), self._key("code")
+            return Code(Branch(tuple(self._named())), leaf, key)
+        if kind != fields.ARRAY:
+            return Scalar(kind, self._next_leaf(), self._key(str(kind)))
+        if self._spread:
+            return Branch(tuple((f"_{number}", item) for number, item in enumerate(self._items())), is_array=True)
+        leaf, begin = self._next_leaf(), self._at
+        kept = self._leaf, self._keys
+        elements = []
+        for kind_of in self._kinds():
+            # the leaves of an element are counted by themselves
+            self._leaf, self._keys = 0, {}
+            elements.append(self.tree(kind_of))
+        self._leaf, self._keys = kept
+        return Items(tuple(elements), leaf, self._key(self._shape[begin : self._at].hex()))
+
+    def _next_leaf(self) -> int:
+        self._leaf += 1
+        return self._leaf - 1
+
+    def _key(self, kind: str) -> str:
+        number = self._keys.get(kind, 0)
+        self._keys[kind] = number + 1
+        return f"{kind} {number}"
+
+    def _kinds(self) -> Iterator[int]:
+        """The types of what comes, up to the end of a document or an array."""
+        while self._shape[self._at]:
+            self._at += 1
+            yield self._shape[self._at - 1]
+        self._at += 1
+
+    def _named(self) -> Iterator[tuple[str, Tree]]:
+        for kind in self._kinds():
+            end = self._shape.index(0, self._at)
+            name = self._shape[self._at : end].decode()
+            self._at = end + 1
+            yield name, self.tree(kind)
+
+    def _items(self) -> Iterator[Tree]:
+        for kind in self._kinds():
+            yield self.tree(kind)

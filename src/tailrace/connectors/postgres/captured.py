@@ -1,0 +1,71 @@
+"""The tables that a PostgreSQL query captures now, and up to where in the log they are so. Any process."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.batch import position_text
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.captured import Captured
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.schema.captured import captured_tables
+from tailrace.connectors.postgres.schema.catalog import Catalog
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.errors import ConnectionFailed, PrerequisiteError
+from tailrace.events.admission import Admission
+from tailrace.events.settings import EventSettings
+
+if TYPE_CHECKING:
+    import psycopg
+
+_LOCK_MS = 60_000
+_LSN = """
+select (case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()
+        else pg_catalog.pg_current_wal_insert_lsn() end - '0/0'::pg_lsn)::int8
+"""
+
+
+def captured(config: Config, settings: EventSettings) -> Captured:
+    """See tailrace.connectors.captured. Raises ConnectionFailed, PrerequisiteError, ConfigError.
+
+    What alters a table holds a lock until everybody sees it altered. So a table that is read under a lock is, up to the
+    log's end at that moment, as the catalog has it, whoever waits for a standby.
+    """
+    return connections.explained(lambda: _captured(config, settings))()
+
+
+def _captured(config: Config, settings: EventSettings) -> Captured:
+    with closing(connections.connect(config)) as connection:
+        catalog = Catalog(connection, config["database.dbname"], settings.shaping.comments)
+        names = captured_tables(catalog.tables(), TableFilter(config))
+        lsn, tables = 0, [oid for oid, _, _ in names]
+        if len(tables) == 1:
+            with connection.transaction():
+                _hold(connection, tables[0], str(names[0][1]))
+                (lsn,) = connection.execute(_LSN).fetchone() or (0,)
+                found = catalog.schemas(tables)
+        else:
+            found = catalog.schemas(tables)
+        admission = Admission(settings, FORM)
+        admitted = tuple(admission.admit(found[oid]) for oid in tables if oid in found)
+        # the next commit may begin where the log ends now
+        return Captured(admitted, position_text(max(lsn - 1, 0)), FORM)
+
+
+def _hold(connection: psycopg.Connection[Any], oid: int, name: str) -> None:
+    """Hold the table as whoever reads it does."""
+    import psycopg
+
+    try:
+        connection.execute(f"set local lock_timeout = {_LOCK_MS}".encode())
+        row = connection.execute("select %s::oid::regclass::text", (oid,)).fetchone()
+        connection.execute(f"lock table only {row[0] if row else name} in access share mode".encode())
+    except psycopg.errors.InsufficientPrivilege:
+        raise PrerequisiteError(
+            f"The role may not read {name}, whose columns typed rows have.", f"Run: GRANT SELECT ON {name} TO the role."
+        ) from None
+    except psycopg.errors.LockNotAvailable:
+        raise ConnectionFailed(
+            f"{name} is being altered: its columns are not known yet.", "Try again when that is done."
+        ) from None

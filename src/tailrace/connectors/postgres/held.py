@@ -1,0 +1,93 @@
+"""A snapshot of the captured tables at one position of the log, kept open for tasks that read it. Holder process.
+
+A slot's creation exports a snapshot that shows exactly what committed before the slot begins. The slot is a temporary
+one, and goes with its session as soon as the snapshot is taken over.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config import Config, TableFilter
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.log.identity import refuse_standby
+from tailrace.connectors.postgres.log.reading import OUTSIDE
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.server.connection import Address
+from tailrace.connectors.postgres.setup.slots import create_slot
+from tailrace.connectors.postgres.snapshot.chunks import Snapshots
+from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
+from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
+from tailrace.errors import PrerequisiteError
+from tailrace.events.admission import Admission
+from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Task
+
+if TYPE_CHECKING:
+    import psycopg
+
+log = logging.getLogger("tailrace")
+
+_ATTEMPTS = 5
+_READING = "select exists (select from pg_catalog.pg_stat_activity where application_name = %s)"
+
+
+class HeldSnapshot:
+    """See tailrace.connectors.held."""
+
+    def __init__(self, config: Config, settings: EventSettings) -> None:
+        """Takes the snapshot. Raises TailraceError."""
+        self._name = f"tailrace_read_{secrets.token_hex(8)}"
+        self._control: psycopg.Connection[Any] = connections.connect(config)
+        names = Admission(settings, FORM)
+        tables = TableFilter(config)
+        self._snapshots = Snapshots(config, settings, tables, OUTSIDE, lambda: self._control, names.admit)
+        try:
+            refuse_standby(self._control)
+            self.tasks = self._taken(config, config["event.order.segments"] or os.cpu_count() or 1)
+        except BaseException:
+            self.close()
+            raise
+
+    def _taken(self, config: Config, parallelism: int) -> tuple[Task, ...]:
+        for _ in range(_ATTEMPTS):
+            with closing(connections.connect(config, replication=True)) as replication:
+                slot = create_slot(replication, self._name, temporary=True)
+                plan, is_cut = self._snapshots.start(slot.snapshot, parallelism)
+            session = self._snapshots.session
+            # of the last change that it shows, at most: what commits at the slot's own position is not in it
+            origin = replace(session.origin, lsn=slot.consistent_lsn - 1)
+            found = self._snapshots.tasks(SnapshotProgress(plan, origin, len(plan)), 0, BATCHES * parallelism)
+            if is_cut and session is self._snapshots.session:
+                log.info("read of %d tables in %d chunks at %d", len(plan.tables), len(plan), origin.lsn)
+                return tuple(self._named(task) for task in found)
+        raise PrerequisiteError(
+            f"Tables were altered at each of {_ATTEMPTS} attempts to read them.",
+            "Read again when no schema change is running.",
+        )
+
+    def _named(self, task: Task) -> Task:
+        """The task with sessions that can be told from others."""
+        if isinstance(task, Consecutive):
+            return Consecutive(tuple(self._named(one) for one in task.tasks))
+        assert isinstance(task, SnapshotTask)
+        uri = task.address.uri.replace("application_name=tailrace", f"application_name={self._name}")
+        return replace(task, address=Address(uri, task.address.initial), once=True)
+
+    def is_read(self) -> bool:
+        row = self._control.execute(_READING, (self._name,)).fetchone()
+        return bool(row and row[0])
+
+    def close(self) -> None:
+        self._snapshots.close()
+        self._control.close()
+
+
+def held(config: Config, settings: EventSettings) -> HeldSnapshot:
+    """See tailrace.connectors.held.Reading."""
+    return connections.explained(lambda: HeldSnapshot(config, settings))()

@@ -1,0 +1,333 @@
+"""From a ChangeBatch to blocks: changes of a table as typed Arrow columns, many in one row. Runs in workers.
+
+What the sink of tables needs of a batch is made here, so that nothing is written as an event and only what is left of
+a key's changes is converted at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.assembly.programs import KINDS
+from tailrace.columns import ChangeBatch, Marker
+from tailrace.columns.batch import Image, Int32s, Int64s
+from tailrace.columns.blocks import BLOCK, LAST, Form, Head, Place, written
+from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
+from tailrace.columns.row import rows_of
+from tailrace.errors import ConversionError
+from tailrace.events.form import Records, SourceForm
+from tailrace.events.quarantine import conversion_error
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import TablePlan
+from tailrace.records.layout import CHANGE, MARKER, RECORD, SOURCE, TRANSACTION
+from tailrace.values.arrow import arrow_type_of, typed
+from tailrace.values.conversion import ColumnPlan
+
+Flags = npt.NDArray[np.bool_]
+Codes = npt.NDArray[np.uint8]
+
+_MOST_BYTES = 32 << 20
+_MOST_DIGITS = 38
+_INSERT, _DELETE, _TRUNCATE = (ord(letter) for letter in "cdt")
+_LETTERS = pa.array([chr(code) for code in range(128)], pa.string())
+
+
+def block_rows(
+    batch: ChangeBatch, plan: TablePlan, key_changed: Flags, settings: EventSettings, form: SourceForm
+) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+    """The changes of `batch` as blocks, rows of `settings.row_schema`, and for each the index of its last change.
+
+    Raises ConversionError where a change lacks its key, or where a value has no form in its column's type, unless
+    `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
+    """
+    work = _Work(batch, plan, settings, form)
+    entries = _Entries.of(batch, key_changed, settings)
+    truncate = entries.last_truncate()
+    if truncate is not None and settings.blocks == LAST:
+        entries = entries.chosen(np.flatnonzero(entries.change > truncate))
+    if not len(entries) and truncate is None:
+        return
+    rows = work.rows(entries)
+    shape = Form(tuple(c.name for c in plan.columns), tuple(work.types), work.key_places, work.added)
+    place = None if truncate is None else work.place(truncate)
+    count = max(-(-rows.nbytes // _MOST_BYTES), 1)
+    size = max(-(-rows.num_rows // count), 1)
+    last = np.full(1, len(batch) - 1, np.int32)
+    for low in range(0, max(rows.num_rows, 1), size):
+        yield _block(batch, rows.slice(low, size), shape, place, settings), last
+
+
+def storable(kind: pa.DataType) -> pa.DataType:
+    """The type in which tables hold the values of an Arrow type: a time of the day and a duration as their µs."""
+    if pa.types.is_decimal(kind):
+        return kind if kind.precision <= _MOST_DIGITS else pa.string()
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, storable(part.type)) for part in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(storable(kind.key_type), pa.field("value", storable(kind.item_type)))
+    return pa.list_(pa.field("element", storable(kind.value_type))) if pa.types.is_list(kind) else kind
+
+
+def stored(values: pa.Array) -> pa.Array:
+    """The values in the type that tables hold them in."""
+    kind, target = values.type, storable(values.type)
+    if kind.equals(target):
+        return values
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        micro = pa.time64("us") if pa.types.is_time(kind) else pa.duration("us")
+        return values.cast(micro, safe=False).cast(pa.int64())
+    if pa.types.is_struct(kind):
+        parts = [stored(values.field(place)) for place in range(kind.num_fields)]
+        return pa.StructArray.from_arrays(parts, fields=list(target), mask=values.is_null())
+    if pa.types.is_list(kind):
+        flat, lengths = stored(values.flatten()), pc.fill_null(pc.list_value_length(values), 0)
+        ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+        known = pa.concat_arrays([values.is_valid(), pa.array([True])])
+        return pa.ListArray.from_arrays(pc.if_else(known, ends, pa.scalar(None, pa.int32())), flat, target)
+    return values.cast(target, safe=False)
+
+
+@dataclass(slots=True)
+class _Entries:
+    """What changes do to keys, in order: a key change is a delete of the old key and then a row of the new one.
+
+    `change` is the index of the change, `part` 1 for the row of the new key, `op` the ASCII code.
+    """
+
+    change: Int64s
+    part: Codes
+    op: Codes
+
+    def __len__(self) -> int:
+        return len(self.change)
+
+    @classmethod
+    def of(cls, batch: ChangeBatch, key_changed: Flags, settings: EventSettings) -> _Entries:
+        kept = np.ones(len(batch), np.bool_)
+        if settings.drops_truncates:
+            kept = batch.op != _TRUNCATE
+        counts = np.where(kept, 1 + key_changed.astype(np.int64), 0)
+        change = np.repeat(np.arange(len(batch)), counts)
+        first = np.cumsum(counts) - counts
+        part = (np.arange(len(change)) - first[change]).astype(np.uint8)
+        op = np.where(key_changed[change], np.where(part == 1, _INSERT, _DELETE), batch.op[change]).astype(np.uint8)
+        return cls(change, part, op)
+
+    def last_truncate(self) -> int | None:
+        found = self.change[self.op == _TRUNCATE]
+        return int(found[-1]) if len(found) else None
+
+    def chosen(self, places: Int64s) -> _Entries:
+        return _Entries(self.change[places], self.part[places], self.op[places])
+
+
+class _Work:
+    """A batch on its way to blocks."""
+
+    def __init__(self, batch: ChangeBatch, plan: TablePlan, settings: EventSettings, form: SourceForm) -> None:
+        self.batch, self.plan, self.settings, self.form = batch, plan, settings, form
+        self.types = [storable(arrow_type_of(column.schema)) for column in plan.columns]
+        places = {column.index: place for place, column in enumerate(plan.columns)}
+        self.key_places = tuple(places[column.index] for column in plan.key if column.index in places)
+        if len(self.key_places) < len(plan.key):
+            self.key_places = ()
+        named = {column.name: column for column in batch.table.columns}
+        self.added = tuple(
+            place
+            for place, column in enumerate(plan.columns)
+            if named[column.source_name].default is not None or named[column.source_name].generated
+        )
+        self.parts = form.parts(batch, settings)
+
+    def rows(self, entries: _Entries) -> pa.RecordBatch:
+        """The rows of a block: those of the entries that are left."""
+        group, previous = self._chains(entries)
+        left = np.arange(len(entries))
+        if group is not None and self.settings.blocks == LAST:
+            left = lasts(group)
+        kept = entries.chosen(left)
+        missing: list[Flags] = []
+        columns = []
+        for column in self.plan.columns:
+            found = self._sources(column, entries, previous)[left]
+            missing.append((found == NONE) & (kept.op != _DELETE) & (kept.op != _TRUNCATE))
+            columns.append(self._values(column, entries, found))
+        origin = self._origins(entries, group, previous, left, np.any(missing, axis=0) if missing else None)
+        own = {f"c{place}": values for place, values in enumerate(columns)}
+        return pa.RecordBatch.from_pydict(
+            {
+                "op": _LETTERS.take(pa.array(kept.op)),
+                "position": self._positions(kept.change),
+                "ordinal": pa.array(self.batch.ordinal[kept.change], pa.int64()),
+                "part": pa.array(kept.part.astype(np.int8)),
+                "at": self._times(kept.change),
+                "missing": _listed(missing, len(kept)),
+                "origin": origin,
+                **own,
+            },
+            schema=Form(tuple(own), tuple(self.types), self.key_places).schema,
+        )
+
+    def place(self, change: int) -> Place:
+        """Where a change stands."""
+        found = self._positions(np.array([change]))[0].as_py()
+        return str(found), int(self.batch.ordinal[change])
+
+    def _chains(self, entries: _Entries) -> tuple[Int64s | None, Int64s]:
+        """Which entries are of one key, and of each the entry that its row was before; None where there is no key."""
+        if not self.key_places or not len(entries):
+            return None, np.full(len(entries), NONE, np.int64)
+        of_key = []
+        for column in self.plan.key:
+            values = self._values(column, entries, np.arange(len(entries)))
+            self._demand_keys(values, entries)
+            if pa.types.is_nested(values.type):
+                values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
+            of_key.append(values)
+        group = groups(of_key)
+        previous = before(group)
+        moved = np.flatnonzero(entries.part == 1)
+        previous[moved] = moved - 1
+        return group, previous
+
+    def _demand_keys(self, values: pa.Array, entries: _Entries) -> None:
+        """Raise ConversionError where a change does not tell the key of its row."""
+        without = np.asarray(values.is_null()) & (entries.op != _TRUNCATE)
+        if without.any():
+            table = self.batch.table.id
+            raise ConversionError(
+                f"The log does not carry the key of a row of {table} that was changed or deleted.",
+                f"Set the replica identity of {table} to DEFAULT or FULL.",
+            )
+
+    def _sources(self, column: ColumnPlan, entries: _Entries, previous: Int64s) -> Int64s:
+        """Of each entry the one that has its value of the column; NONE where none has."""
+        has = np.ones(len(entries), np.bool_)
+        deleted = entries.op == _DELETE
+        after, old = self.batch.after, self.batch.before
+        flags = None if after is None else after.unavailable[column.index]
+        whole = self._whole(old)[entries.change]
+        key = any(own.index == column.index for own in self.plan.key)
+        if not key:
+            has &= ~deleted | whole
+        if flags is not None and not key:
+            has &= deleted | ~flags[entries.change] | whole
+        has &= entries.op != _TRUNCATE
+        return np.arange(len(entries)) if has.all() else sources(previous, has)
+
+    def _whole(self, old: Image | None) -> Flags:
+        """Which changes have all of the old row."""
+        if old is None or self.batch.table.replica_identity != "f":
+            return np.zeros(len(self.batch), np.bool_)
+        return np.ones(len(self.batch), np.bool_) if old.present is None else old.present
+
+    def _values(self, column: ColumnPlan, entries: _Entries, places: Int64s) -> pa.Array:
+        """The values that the entries at `places` have of the column; null at NONE."""
+        count = len(self.batch)
+        empty = pa.nulls(count, pa.binary())
+        after = empty if self.batch.after is None else self.batch.after.columns[column.index]
+        old = empty if self.batch.before is None else self.batch.before.columns[column.index]
+        change = entries.change[places]
+        from_old = entries.op[places] == _DELETE
+        if self.batch.after is not None and self.batch.before is not None:
+            flags = self.batch.after.unavailable[column.index]
+            if flags is not None:
+                from_old = from_old | flags[change]
+        rows = pa.array(change + count * from_old, pa.int64(), mask=places == NONE)
+        texts = pa.concat_arrays([after.cast(pa.binary()), old.cast(pa.binary())]).take(rows)
+        values, lost = typed(column, texts, None)
+        unfit = (lost | np.asarray(values.is_null())) & np.asarray(texts.is_valid())
+        if unfit.any() and self.settings.converting_failure_mode == "fail":
+            raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form)
+        values = pc.if_else(texts.is_valid(), values, pa.scalar(None, values.type)) if texts.null_count else values
+        return stored(values)
+
+    def _origins(
+        self, entries: _Entries, group: Int64s | None, previous: Int64s, left: Int64s, wanted: Flags | None
+    ) -> pa.Array:
+        """The keys that rows with missing values had before the block, where they were others."""
+        fields = [pa.field(f"k{place}", self.types[index]) for place, index in enumerate(self.key_places)]
+        if group is None or wanted is None or not wanted.any():
+            return pa.nulls(len(left), pa.struct(fields))
+        root = roots(previous)[left]
+        moved = wanted & (group[root] != group[left])
+        parts = [self._values(self.plan.columns[index], entries, root) for index in self.key_places]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=pa.array(~moved))
+
+    def _positions(self, change: Int64s) -> pa.Array:
+        index = np.zeros((KINDS, len(change)), np.int32)
+        index[CHANGE] = change
+        index[RECORD] = np.arange(len(change))
+        transaction = self.batch.transaction[change].astype(np.int32)
+        index[TRANSACTION] = index[SOURCE] = transaction
+        marker = None
+        if self.batch.marker is not None:
+            marker = self.batch.marker[change]
+            index[MARKER] = marker
+        shown = Records(0, len(self.batch), change.astype(np.int32), transaction, marker, index)
+        return self.parts.block(shown).positions()
+
+    def _times(self, change: Int64s) -> pa.Array:
+        commit = self.batch.transactions.commit_us[self.batch.transaction[change]]
+        return pa.array(commit, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+
+
+def _listed(flags: list[Flags], count: int) -> pa.Array:
+    """The indexes of the columns that are flagged in each row; null where none is."""
+    kind = pa.list_(pa.field("element", pa.int32()))
+    found = np.array(flags) if flags else np.zeros((0, count), np.bool_)
+    if not found.any():
+        return pa.nulls(count, kind)
+    lists: list[list[int] | None] = [None] * count
+    for row in np.flatnonzero(found.any(axis=0)).tolist():
+        lists[row] = np.flatnonzero(found[:, row]).tolist()
+    return pa.array(lists, kind)
+
+
+def _block(
+    batch: ChangeBatch, rows: pa.RecordBatch, form: Form, truncate: Place | None, settings: EventSettings
+) -> pa.RecordBatch:
+    """Rows as one row of the row schema."""
+    table, count = batch.table.id, rows.num_rows
+    places = [(str(rows["position"][row].as_py()), int(rows["ordinal"][row].as_py())) for row in _ends(rows)]
+    first, last = (places[0], places[-1]) if places else (truncate, truncate)
+    assert first is not None
+    assert last is not None
+    snapshot = ""
+    if batch.marker is not None and len(batch) and batch.marker[0] not in (Marker.FALSE, Marker.INCREMENTAL):
+        snapshot = f"{first[0]}@{int(batch.transactions.commit_us[0])}"
+    missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
+    head = Head(table.database, table.schema, table.table, form, count, first, last, snapshot, truncate, missing, moved)
+    at = pa.array([int(batch.transactions.commit_us[batch.transaction[-1]])], pa.int64())
+    return rows_of(
+        settings.columns,
+        {
+            "topic": lambda: pa.array([str(table)], pa.string()),
+            "key": lambda: pa.array([head.text()], pa.binary()),
+            "value": lambda: pa.array([written(rows)], pa.binary()),
+            "headers": lambda: pa.nulls(1, settings.row_schema.field("headers").type),
+            "op": lambda: pa.array([BLOCK], pa.string()),
+            "database": lambda: pa.array([table.database], pa.string()),
+            "schema": lambda: pa.array([table.schema], pa.string()),
+            "table": lambda: pa.array([table.table], pa.string()),
+            "position": lambda: pa.array([last[0]], pa.string()),
+            "ordinal": lambda: pa.array([last[1]], pa.int64()),
+            "transaction": lambda: pa.nulls(1, pa.string()),
+            "source_ts": lambda: at.cast(pa.timestamp("us", tz="UTC")),
+            "snapshot": lambda: pa.array(["true" if snapshot else "false"], pa.string()),
+        },
+    )
+
+
+def _ends(rows: pa.RecordBatch) -> list[int]:
+    return [0, rows.num_rows - 1] if rows.num_rows else []

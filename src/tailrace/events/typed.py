@@ -1,0 +1,205 @@
+"""Typed rows: the parts of records that stand in columns of their own, in the types that were declared. Worker.
+
+The catalog that a schema was made of knows the tables of one moment. A change of another version of its table is shown
+by the names of the fields: one that it does not have is null. One that the schema does not have was dropped before that
+moment, or is newer; only the first may be left out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace import formats
+from tailrace.columns import ChangeBatch, Marker, TableId
+from tailrace.columns.logical import ABSENT
+from tailrace.columns.typed import OF_TABLES, TypedRows, is_variant, typed_schema
+from tailrace.errors import ConfigError, SchemaChanged
+from tailrace.events.envelope import Envelopes
+from tailrace.events.settings import EventSettings
+from tailrace.formats.typed.held import NotHeld, conform, held
+from tailrace.records.layout import AFTER, BEFORE
+from tailrace.values.arrow import arrow_type_of
+from tailrace.values.conversion import ColumnPlan
+
+_REMEDY = (
+    "Start the query again with the same checkpoint: it reads the schema anew, and the batch is repeated. "
+    "Or name a schema yourself: readStream.schema(…)."
+)
+log = logging.getLogger("tailrace")
+_warned: set[str] = set()
+_UNAVAILABLE = pa.list_(pa.field("element", pa.string()))
+
+
+def as_typed(plan: ColumnPlan) -> ColumnPlan:
+    """The plan of a column of typed rows: what has no value is null, whatever JSON shows in its place."""
+    schema = plan.schema.with_optional(True).with_default(ABSENT)
+    return replace(plan, schema=schema, null=b"null", unavailable=b"null")
+
+
+def _further(made: pa.DataType, kind: pa.DataType, path: str = "") -> Iterator[str]:
+    """The fields of `made` that `kind` does not have, at any depth, by their paths."""
+    if pa.types.is_list(made) and pa.types.is_list(kind):
+        yield from _further(made.value_type, kind.value_type, path)
+    if pa.types.is_struct(made) and pa.types.is_struct(kind) and not is_variant(kind):
+        for field in made:
+            place = kind.get_field_index(field.name)
+            if place < 0:
+                yield path + field.name
+            else:
+                yield from _further(field.type, kind.field(place).type, f"{path}{field.name}.")
+
+
+class Shown(Protocol):
+    """A block of records, as far as typed rows ask for it. `of` has the number of each record's kind, `change` the
+    index of its change."""
+
+    batch: ChangeBatch
+    change: npt.NDArray[np.int32]
+    of: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The kinds of a block's records: the documents of their keys and values, and whether they show a row after the
+    change; the block's table and its columns."""
+
+    table: TableId
+    columns: Sequence[ColumnPlan]
+    keys: Sequence[Any]
+    values: Sequence[Any]
+    shows_after: Sequence[bool]
+
+
+class TypedBlock:
+    """A block of records as columns of typed rows; `encoded` makes arrays of the documents of `kinds`."""
+
+    def __init__(self, block: Shown, kinds: Kinds, encoded: formats.Block, typed: TypedRows) -> None:
+        self._block, self._kinds, self._encoded, self._typed = block, kinds, encoded, typed
+        self._schema = typed.schema
+
+    def column(self, name: str, positions: pa.Array) -> pa.Array:
+        """One of OF_TABLES, in the declared type. Raises SchemaChanged."""
+        made = self._made(name)
+        kind = held(made.type) if self._schema is None else self._schema.field(name).type
+        if self._schema is not None and name != "source" and not is_variant(kind):
+            self._check(name, made, kind, positions)
+        try:
+            return conform(made, kind, name)
+        except NotHeld as fault:
+            raise self._not_held(fault, positions) from None
+
+    def _made(self, name: str) -> pa.Array:
+        if name == "key":
+            return self._encoded.encode(self._kinds.keys, self._block.of)
+        documents = [None if value is None else value.part(name) for value in self._kinds.values]
+        return self._encoded.encode(documents, self._block.of)
+
+    def _check(self, name: str, made: pa.Array, kind: pa.DataType, positions: pa.Array) -> None:
+        """Raise SchemaChanged where changes have what the schema, by its age, should have had."""
+        typed, table = self._typed, self._kinds.table
+        if typed.table is None or not pa.types.is_struct(made.type):
+            return
+        if table != typed.table:
+            raise SchemaChanged(f"A change of {table} came, and the rows are typed as those of {typed.table}.", _REMEDY)
+        further = list(_further(made.type, kind))
+        if not further:
+            return
+        newer = pc.greater(positions, typed.position).to_numpy(zero_copy_only=False)
+        if self._block.batch.marker is not None:
+            # the position of a snapshot's row may be older than the form in which it was read
+            newer = newer | (self._block.batch.marker[self._block.change] != Marker.FALSE)
+        newer = newer & made.is_valid().to_numpy(zero_copy_only=False)
+        if newer.any():
+            place = positions[int(np.flatnonzero(newer)[0])].as_py()
+            raise SchemaChanged(
+                f"{table} has the column {further[0]} at the position {place}, and the schema of "
+                f"the query, which it had when the query began, lacks it in {name}.",
+                _REMEDY,
+            )
+        self._warn(further)
+
+    def _warn(self, dropped: Sequence[str]) -> None:
+        """Log, once for each process, which columns are left out."""
+        for column in dropped:
+            message = f"column {column} of {self._kinds.table} was dropped since, and is left out of older changes"
+            if message not in _warned:
+                _warned.add(message)
+                self._block.batch.warnings.append(message)
+                log.warning(message)
+
+    def _not_held(self, fault: NotHeld, positions: pa.Array) -> SchemaChanged:
+        return SchemaChanged(
+            f"{self._kinds.table} has values of the type {fault.kind} in {fault.path}, in the changes from "
+            f"the position {positions[0].as_py()} on, which the declared type {fault.declared} does not hold.",
+            "Name a schema yourself that does, as one with string: readStream.schema(…).",
+        )
+
+    def unavailable(self) -> pa.Array:
+        """The fields of `after` that the log did not carry."""
+        block, count = self._block, len(self._block.change)
+        image = block.batch.after
+        flags = [] if image is None else [(plan, image.unavailable[plan.index]) for plan in self._kinds.columns]
+        known = [(plan.name, flag[block.change]) for plan, flag in flags if flag is not None and flag.any()]
+        if not known:
+            return pa.nulls(count, _UNAVAILABLE)
+        missing = np.stack([flag for _, flag in known], axis=1)
+        shown = np.array(self._kinds.shows_after, np.bool_)[block.of]
+        missing &= shown[:, None]
+        _, places = np.nonzero(missing)
+        counts = missing.sum(axis=1)
+        bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        names = pa.array([name for name, _ in known], pa.string()).take(pa.array(places))
+        return pa.ListArray.from_arrays(pa.array(bounds, mask=np.append(counts == 0, False)), names, _UNAVAILABLE)
+
+
+def typed_rows_of(
+    settings: EventSettings, made: TypedBlock, makers: Mapping[str, Callable[[], pa.Array]]
+) -> pa.RecordBatch:
+    """Typed rows of `settings.columns`; `makers` make those that are not typed. Raises SchemaChanged."""
+    positions = makers["position"]()
+    typed = {name: partial(made.column, name, positions) for name in OF_TABLES}
+    return shown_rows(settings, {**typed, "unavailable": made.unavailable}, makers, len(positions))
+
+
+def shown_rows(
+    settings: EventSettings,
+    typed: Mapping[str, Callable[[], pa.Array]],
+    makers: Mapping[str, Callable[[], pa.Array]],
+    count: int,
+) -> pa.RecordBatch:
+    """`count` typed rows of `settings.columns`, in the declared types where there are some. Raises SchemaChanged."""
+    assert settings.typed is not None
+    schema = settings.typed.schema
+    arrays = []
+    for name in settings.columns:
+        if name in typed:
+            found = typed[name]()
+            kind = held(found.type) if schema is None else schema.field(name).type
+            if is_variant(found.type) and not is_variant(kind):
+                raise ConfigError(f"The schema names a type for {name}, and documents have none.", "Say variant.")
+            arrays.append(found if is_variant(found.type) else conform(found, kind, name))
+        elif name in makers:
+            arrays.append(makers[name]())
+        else:
+            kind = typed_schema((name,)).field(name).type if schema is None else schema.field(name).type
+            arrays.append(pa.nulls(count, kind))
+    if schema is not None:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays(arrays, names=list(settings.columns))
+
+
+def table_kinds(layouts: Envelopes) -> dict[str, pa.DataType]:
+    """The types of OF_TABLES in rows of a table, null for the key of one that has none."""
+    key, value = layouts.key_layout(AFTER), layouts.whole()
+    parts = {"key": key, BEFORE: value.part(BEFORE), AFTER: value.part(AFTER), "source": value.part("source")}
+    assert tuple(parts) == OF_TABLES
+    return {name: pa.null() if part is None else held(arrow_type_of(part.type)) for name, part in parts.items()}

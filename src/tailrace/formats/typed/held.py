@@ -1,0 +1,106 @@
+"""The Arrow types that Spark holds, and arrays in them. Worker, driver.
+
+Spark's decimals have 38 digits, its timestamps and intervals microseconds. Its type of times of the day is switched
+off unless a session's settings say otherwise, so these are texts.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.typed import is_variant
+
+MOST_DIGITS = 38
+"""The most digits of a decimal of Spark's."""
+
+_NANOSECONDS = pa.timestamp("ns")
+_DURATION = pa.duration("us")
+
+
+class NotHeld(Exception):
+    """Values of the field with this path cannot be shown in the type that was declared for it."""
+
+    def __init__(self, path: str, kind: pa.DataType, declared: pa.DataType) -> None:
+        super().__init__(path, kind, declared)
+        self.path, self.kind, self.declared = path, kind, declared
+
+
+def held(kind: pa.DataType) -> pa.DataType:
+    """The type in which Spark holds the values of `kind`, each part of it nullable."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, held(part.type)) for part in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(pa.field("key", held(kind.key_type), nullable=False), pa.field("value", held(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", held(kind.value_type)))
+    if pa.types.is_decimal(kind):
+        return kind if kind.precision <= MOST_DIGITS else pa.string()
+    if pa.types.is_time(kind):
+        return pa.string()
+    if pa.types.is_duration(kind):
+        return _DURATION
+    return pa.timestamp("us", kind.tz) if pa.types.is_timestamp(kind) else kind
+
+
+def conform(values: pa.Array, kind: pa.DataType, path: str = "") -> pa.Array:
+    """The values in the type `kind`: structs by the names of their fields, of which missing ones are null and further
+    ones are left out. Raises NotHeld where a value has no form in it.
+    """
+    if is_variant(kind):
+        from tailrace.formats.typed.variant import variants
+
+        return variants(conform(values, held(values.type)))
+    if values.type.equals(kind):
+        return values
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), kind)
+    if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
+        return _struct(values, kind, path)
+    if pa.types.is_map(kind) and pa.types.is_map(values.type):
+        return _map(values, kind, path)
+    if pa.types.is_list(kind) and pa.types.is_list(values.type):
+        return pa.ListArray.from_arrays(_offsets(values), conform(values.flatten(), kind.value_type, path), kind)
+    return _scalar(values, kind, path)
+
+
+def _struct(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    parts = []
+    for field in kind:
+        place = values.type.get_field_index(field.name)
+        if place < 0:
+            parts.append(pa.nulls(len(values), field.type))
+        else:
+            parts.append(conform(values.field(place), field.type, f"{path}.{field.name}" if path else field.name))
+    if not parts:
+        return pa.array([{} if one else None for one in values.is_valid().to_pylist()], kind)
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null() if values.null_count else None)
+
+
+def _offsets(values: pa.Array) -> pa.Array:
+    """Where the elements of each list begin among those that `flatten` gives; null before a list that is null."""
+    lengths = pc.fill_null(pc.list_value_length(values), 0) if values.null_count else pc.list_value_length(values)
+    starts = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
+    if not values.null_count:
+        return starts
+    known = pa.concat_arrays([values.is_valid(), pa.array([True])])
+    return pc.if_else(known, starts, pa.scalar(None, pa.int32()))
+
+
+def _map(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    entry = pa.struct([pa.field("key", values.type.key_type, nullable=False), pa.field("value", values.type.item_type)])
+    lists = values.cast(pa.list_(pa.field("entries", entry, nullable=False)))
+    entries = lists.flatten()
+    keys, items = conform(entries.field(0), kind.key_type, path), conform(entries.field(1), kind.item_type, path)
+    return pa.MapArray.from_arrays(_offsets(lists), keys, items, kind)
+
+
+def _scalar(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
+    if values.type == _NANOSECONDS and pa.types.is_timestamp(kind):
+        values = pc.floor_temporal(values, unit="microsecond")
+    # what Spark holds of a time has fewer digits, and that is known of it
+    shorter = pa.types.is_temporal(values.type) and pa.types.is_temporal(kind) and values.type.id == kind.id
+    try:
+        return values.cast(kind, safe=not shorter)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise NotHeld(path, values.type, kind) from None

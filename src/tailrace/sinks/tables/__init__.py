@@ -1,0 +1,1 @@
+"""Tables of a lakehouse as a place for records: the sink `tables`, and reading its tables at one source position."""

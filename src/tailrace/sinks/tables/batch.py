@@ -1,0 +1,108 @@
+"""What a batch holds of one table: its blocks, opened and reduced by Spark's tasks. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.blocks import BLOCK, Form, Head, Place
+from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
+from tailrace.sinks.tables.statements import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROWS_OF_A_TASK = 100_000
+CHANGES = "-"
+"""In the place of a snapshot's name: changes of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableBatch:
+    """The blocks of batch `number` that are of `table` (database, schema, table); `heads` are theirs, and `frame` has
+    the rows of the whole batch."""
+
+    number: int
+    table: tuple[str, str, str]
+    heads: Sequence[Head]
+    frame: DataFrame
+
+    @property
+    def form(self) -> Form:
+        """The newest form of the table."""
+        return max(self.heads, key=lambda head: head.last).form
+
+    @property
+    def forms(self) -> list[Form]:
+        """All of its forms, from the oldest to the newest."""
+        return list(dict.fromkeys(head.form for head in sorted(self.heads, key=lambda head: head.last)))
+
+    @property
+    def snapshot(self) -> str:
+        """The snapshot that all rows are of; CHANGES where not all of them are of one."""
+        found = {head.snapshot for head in self.heads}
+        return found.pop() or CHANGES if len(found) == 1 else CHANGES
+
+    @property
+    def truncate(self) -> Place | None:
+        """The place of the last truncate."""
+        return max((head.truncate for head in self.heads if head.truncate is not None), default=None)
+
+    @property
+    def missing(self) -> bool:
+        """Whether some row may miss values."""
+        return any(head.missing for head in self.heads)
+
+    @property
+    def moved(self) -> bool:
+        """Whether some row that misses values had another key before."""
+        return any(head.moved for head in self.heads)
+
+    def partitions(self, most: int) -> int:
+        """In how many parts the rows are worth to be worked on; `most` is how many tasks run at once."""
+        rows = sum(head.rows for head in self.heads)
+        return max(min(most, -(-rows // _ROWS_OF_A_TASK)), -(-rows // (4 * _ROWS_OF_A_TASK)), 1)
+
+    def opened(self) -> DataFrame:
+        """The rows."""
+        database, schema, table = map(literal, self.table)
+        named = f"database = {database} and schema = {schema} and table = {table}"
+        form = self.form
+        blocks = self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
+        return blocks.mapInArrow(Opening(form), _declared(form))
+
+    def reduced(self) -> DataFrame:
+        """The last row of each key, without those that the last truncate has removed."""
+        rows, form = self.opened(), self.form
+        if self.truncate is not None and len(self.heads) > 1:
+            position, ordinal = literal(self.truncate[0]), self.truncate[1]
+            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
+            rows = rows.where(
+                f"op <> 'r' and (position > {position} or (position = {position} and ordinal > {ordinal}))"
+            )
+        if len(self.heads) == 1:
+            return rows
+        return self.parted(rows).mapInArrow(Reducing(form), _declared(form))
+
+    def parted(self, rows: DataFrame) -> DataFrame:
+        """Rows with all that belongs together in one partition."""
+        keys = [f"c{index}" for index in self.form.key]
+        together = self.moved or self.truncate is not None
+        tasks = 1 if together else self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
+        return rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, *keys)
+
+
+def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:
+    """The rows of `frame` in another session of the same JVM."""
+    from pyspark.sql.classic.dataframe import DataFrame as Classic
+
+    made: Any = session._jvm.org.apache.spark.sql.classic.Dataset  # type: ignore[union-attr]
+    plan = frame._jdf.queryExecution().analyzed()
+    return Classic(made.ofRows(session._jsparkSession, plan), session)
+
+
+def _declared(form: Form) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(row_schema(form), prefer_timestamp_ntz=True)

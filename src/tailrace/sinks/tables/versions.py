@@ -1,0 +1,182 @@
+"""Every version of a table's rows: what follows what, and the SQL that adds a batch's versions to those before.
+
+A row is a version from its change on until the next change of its key. Rows of a batch get, in tasks, the place where
+each ends within the batch; the table's open version of a key ends where the key's first change of the batch is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from tailrace.columns.blocks import FIXED, Form
+from tailrace.columns.reduction import NONE, before, groups, roots, sources
+from tailrace.sinks.tables.rows import comparable, link, row_schema
+from tailrace.sinks.tables.statements import UNKNOWN, at_path, literal, quoted, type_of
+
+_UNTIL = (
+    pa.field("to_position", pa.string()),
+    pa.field("to_ordinal", pa.int64()),
+    pa.field("to_at", pa.timestamp("us", tz="UTC")),
+    pa.field("opens", pa.bool_()),
+)
+
+VALIDITY = (
+    ("__valid_from", "string"),
+    ("__valid_from_ordinal", "bigint"),
+    ("__valid_from_at", "timestamp"),
+    ("__valid_to", "string"),
+    ("__valid_to_ordinal", "bigint"),
+    ("__valid_to_at", "timestamp"),
+)
+"""The columns of a version beside those of its row. Of the version that is current the last three are null."""
+
+
+def version_schema(target: Form) -> pa.Schema:
+    """The schema of rows that know where they end."""
+    return pa.schema([*row_schema(target), *_UNTIL])
+
+
+@dataclass(frozen=True, slots=True)
+class Lasting:
+    """Says of all rows of a partition, which has every change of its keys and every truncate, how long each lasts."""
+
+    target: Form
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = pa.Table.from_batches(batches, row_schema(self.target)).combine_chunks()
+        if rows.num_rows:
+            order = [(name, "ascending") for name in ("position", "ordinal", "part")]
+            yield from lasting(rows.sort_by(order).combine_chunks(), self.target).to_batches()
+
+
+def lasting(rows: pa.Table, target: Form) -> pa.Table:
+    """Rows in order, with the values that those before them have, and where each ends.
+
+    `opens` says that a row is its key's first, so that the version of before ends there. What is still missing is that
+    of the key in `origin`, before the batch.
+    """
+    count = rows.num_rows
+    ops = np.array(rows["op"].to_pylist())
+    truncates = np.flatnonzero(ops == "t")
+    keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
+    group = groups([comparable(key) for key in keys])
+    # a truncate is of no key
+    group[truncates] = NONE - 1 - np.arange(len(truncates))
+    previous = before(group)
+    following = np.full(count, count, np.int64)
+    known = previous != NONE
+    following[previous[known]] = np.flatnonzero(known)
+    # the first truncate behind each row, where it comes before the next change of the key
+    after = np.searchsorted(truncates, np.arange(count), side="right")
+    emptied = np.append(truncates, count)[after]
+    until = np.minimum(following, emptied)
+    earlier = np.searchsorted(truncates, np.arange(count)) > 0
+    opens = ~known & ~earlier & (ops != "t")
+    filled = _filled(rows, keys, group, previous, target)
+    ends = pa.array(until, mask=until == count)
+    own = {"to_position": "position", "to_ordinal": "ordinal", "to_at": "at"}
+    columns = [filled[name] for name in rows.schema.names]
+    columns += [rows[name].combine_chunks().take(ends) for name in own.values()]
+    return pa.table([*columns, pa.array(opens)], schema=version_schema(target))
+
+
+def _filled(
+    rows: pa.Table, keys: list[pa.Array], group: np.ndarray, previous: np.ndarray, target: Form
+) -> dict[str, pa.Array]:
+    """The columns, with values that were missing from the rows before."""
+    columns = {name: rows[name].combine_chunks() for name in rows.schema.names}
+    if columns["missing"].null_count == rows.num_rows:
+        return columns
+    lists, origins = columns["missing"].to_pylist(), columns["origin"].to_pylist()
+    ops = columns["op"].to_pylist()
+    linked = previous.copy()
+    link(rows, keys, origins, linked)
+    misses = np.zeros((len(target.names), rows.num_rows), np.bool_)
+    for row, missed in enumerate(lists):
+        misses[missed or [], row] = True
+    gone = np.array([op in "dt" for op in ops])
+    unknown = np.zeros_like(misses)
+    for index in np.flatnonzero(misses.any(axis=1)).tolist():
+        found = sources(linked, ~misses[index] & ~gone)
+        unknown[index] = (found == NONE) & ~gone
+        columns[f"c{index}"] = columns[f"c{index}"].take(pa.array(found, pa.int64(), mask=found == NONE))
+    first = roots(linked)
+    shown = []
+    for row, root in enumerate(first.tolist()):
+        own = {f"k{place}": key[root].as_py() for place, key in enumerate(keys)}
+        shown.append((origins[root] or own) if unknown[:, row].any() else None)
+    columns["missing"] = pa.array([np.flatnonzero(row).tolist() or None for row in unknown.T], FIXED[-1].type)
+    columns["origin"] = pa.array(shown, rows.schema.field("origin").type)
+    return columns
+
+
+def _joined(form: Form, own: bool, side: str) -> str:
+    sides = (f"s.c{index}" if own else f"s.origin.k{place}" for place, index in enumerate(form.key))
+    return " and ".join(
+        f"{side}.{quoted(form.names[index])} = {other}" for index, other in zip(form.key, sides, strict=True)
+    )
+
+
+def news(path: str, form: Form, view: str) -> str:
+    """The query for those rows of `view` that tell the table something: neither older than the version that it has, as
+    a second snapshot may have shown it, nor a snapshot's row that is as the table has it."""
+    first = quoted(form.names[form.key[0]])
+    same = " and ".join(
+        f"to_json(struct(p.{quoted(name)})) <=> to_json(struct(s.c{place} as {quoted(name)}))"
+        for place, name in enumerate(form.names)
+    )
+    older = "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
+    return (
+        f"select s.* from {view} s left join {at_path(path)} p on p.__valid_to is null and {_joined(form, True, 'p')} "
+        f"where p.{first} is null or not ({older} or (s.op = 'r' and {same}))"
+    )
+
+
+def changes(path: str, form: Form, view: str, unknown: str) -> str:
+    """The query that makes of rows of `version_schema` those of the MERGE: versions to add, and ends of open ones."""
+    names = range(len(form.names))
+    values = ", ".join(f"{_value(form, place, unknown)} c{place}" for place in names)
+    fields = "s.position, s.ordinal, s.at, s.to_position, s.to_ordinal, s.to_at"
+    versions = (
+        f"select 'version' kind, {fields}, {values} from {view} s left join {at_path(path)} o "
+        f"on o.__valid_to is null and {_joined(form, False, 'o')} where s.op not in ('d', 't')"
+    )
+    columns = ", ".join(f"s.c{place}" for place in names)
+    return f"{versions} union all select 'end' kind, {fields}, {columns} from {view} s where s.opens"
+
+
+def _value(form: Form, place: int, unknown: str) -> str:
+    name = quoted(form.names[place])
+    if place in form.key:
+        return f"s.c{place}"
+    told = literal(f'{UNKNOWN} "{form.names[place]}"')
+    other = "null" if unknown == "null" else f"cast(raise_error({told}) as {type_of(form.types[place])})"
+    known = f"o.{quoted(form.names[form.key[0]])} is not null"
+    return f"if(array_contains(s.missing, {place}), if({known}, o.{name}, {other}), s.c{place})"
+
+
+def merge(path: str, form: Form, view: str, truncate: tuple[str, int, int] | None) -> str:
+    """The statement that adds versions; `truncate` is the first truncate's position, ordinal and time in µs."""
+    ends = ", ".join(
+        f"t.__valid_to{name} = s.{column}"
+        for name, column in (("", "position"), ("_ordinal", "ordinal"), ("_at", "at"))
+    )
+    own = ("s.position", "s.ordinal", "s.at", "s.to_position", "s.to_ordinal", "s.to_at")
+    names = ", ".join([*map(quoted, form.names), *(name for name, _ in VALIDITY)])
+    values = ", ".join([*(f"s.c{place}" for place in range(len(form.names))), *own])
+    text = (
+        f"merge into {at_path(path)} t using {view} s on s.kind = 'end' and t.__valid_to is null and "
+        f"{_joined(form, True, 't')} when matched then update set {ends} "
+        f"when not matched and s.kind = 'version' then insert ({names}) values ({values})"
+    )
+    if truncate is not None:
+        position, ordinal, micros = truncate
+        text += (
+            f" when not matched by source and t.__valid_to is null then update set t.__valid_to = {literal(position)}, "
+            f"t.__valid_to_ordinal = {ordinal}, t.__valid_to_at = timestamp_micros({micros})"
+        )
+    return text

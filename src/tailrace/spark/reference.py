@@ -1,0 +1,81 @@
+"""The tables of the page of typed rows: what a database's types are in Spark, from what its tasks make of them.
+
+`python -m tailrace.spark.reference` renews the parts of the page between its marks; with `--check` it only shows, by
+the exit code 1, that the page is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.pandas.types import from_arrow_type
+
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.columns.typed import TYPED_COLUMNS, TypedRows
+from tailrace.config import Config
+from tailrace.connectors import registry
+from tailrace.connectors.descriptor import load
+from tailrace.events.form import SourceForm
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import table_plan
+from tailrace.events.typed import table_kinds
+
+PAGE = Path("docs", "guide", "typed-rows.md")
+_BEGIN = "<!-- types of {}: written by `python -m tailrace.spark.reference`; do not edit -->"
+_END = "<!-- end of types of {} -->"
+_LEAST = {"database.hostname": "h", "database.user": "u", "topic.prefix": "p", "rows": "typed"}
+
+
+def table(name: str) -> str:
+    """The table of a connector: each type that it lists, and what that is in typed rows."""
+    descriptor = registry.find(name)
+    listed: Any = load(descriptor.listed)
+    config = registry.parse(name, _LEAST | {_database(name): "d"})
+    lines = [f"| {descriptor.title} | Spark |", "|---|---|"]
+    lines += [f"| `{shown}` | `{_spark_type(column, config, listed.FORM)}` |" for shown, column in listed.LISTED]
+    return "\n".join(lines)
+
+
+def _database(name: str) -> str:
+    return "database.names" if registry.find(name).traits.several_databases else "database.dbname"
+
+
+def _spark_type(column: Column, config: Config, form: SourceForm) -> str:
+    settings = EventSettings.from_options(config).as_typed(TypedRows(), TYPED_COLUMNS)
+    schema = TableSchema(TableId("d", "s", "t"), (column,), ())
+    kind = table_kinds(table_plan(schema, settings, form).layouts)["after"]
+    return str(from_arrow_type(kind.field("v").type).simpleString())
+
+
+def renew(text: str) -> str:
+    """The page with its tables renewed; raises ValueError where it lacks the marks of one."""
+    for name in registry.OWN:
+        if not registry.find(name).listed:
+            continue
+        begin, end = _BEGIN.format(name), _END.format(name)
+        before, first, rest = text.partition(begin)
+        _, last, after = rest.partition(end)
+        if not first or not last:
+            raise ValueError(f"the page lacks the marks {begin} and {end}")
+        text = f"{before}{begin}\n{table(name)}\n{end}{after}"
+    return text
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tailrace.spark.reference", description=__doc__)
+    parser.add_argument("page", type=Path, nargs="?", default=PAGE)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    arguments = parser.parse_args(argv)
+    text = arguments.page.read_text("utf-8")
+    fresh = renew(text)
+    if not arguments.check:
+        arguments.page.write_text(fresh, "utf-8")
+    return int(fresh != text and arguments.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Typed rows for Spark: the schema that a query declares, and what its tasks are told of it. Any process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from tailrace.columns.table import TableId, TableSchema
+from tailrace.columns.typed import OF_TABLES, TYPED_COLUMNS, UPDATE, VARIANT, TypedRows, typed_schema
+from tailrace.config import Config
+from tailrace.connectors import registry
+from tailrace.connectors.captured import Captured
+from tailrace.errors import ConfigError
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import table_plan
+from tailrace.events.typed import table_kinds
+
+_MARK = "tailrace"
+"""The name in the metadata of a column of the schema under which stands which table it is made of, and when."""
+
+
+def typed_type(config: Config) -> StructType:
+    """The type of typed rows: of one captured table, in its columns' types; of several, of variants. Asks the server.
+
+    Raises TailraceError.
+    """
+    capturing = registry.find(config.connector).load_captured()
+    variants = dict.fromkeys(OF_TABLES, VARIANT)
+    if capturing is None:
+        return from_arrow_schema(typed_schema(_columns(config, (*TYPED_COLUMNS, UPDATE)), variants))
+    settings = EventSettings.from_options(config).as_typed(TypedRows(), TYPED_COLUMNS)
+    captured = capturing(config, settings)
+    if len(captured.tables) == 1:
+        return _of_table(config, captured, settings)
+    table = captured.tables[0] if captured.tables else TableSchema(TableId("", "", ""), (), ())
+    # a source block has the same fields whatever the table is
+    variants["source"] = table_kinds(table_plan(table, settings, captured.form).layouts)["source"]
+    return from_arrow_schema(typed_schema(_columns(config, TYPED_COLUMNS), variants))
+
+
+def _of_table(config: Config, captured: Captured, settings: EventSettings) -> StructType:
+    (table,) = captured.tables
+    kinds = table_kinds(table_plan(table, settings, captured.form).layouts)
+    known = [name for name in TYPED_COLUMNS if not pa.types.is_null(kinds.get(name, pa.string()))]
+    schema = from_arrow_schema(typed_schema(_columns(config, known), kinds))
+    place = {_MARK: {"table": [table.id.database, table.id.schema, table.id.table], "position": captured.position}}
+    for field in schema:
+        if field.name in OF_TABLES:
+            field.metadata = place
+    return schema
+
+
+def _columns(config: Config, known: Sequence[str]) -> Sequence[str]:
+    """The columns that `row.columns` names, else all. Raises ConfigError for one that these rows do not have."""
+    named: list[str] = config["row.columns"] or list(known)
+    lacking = [name for name in named if name not in known]
+    if lacking:
+        why = "the table has no key" if lacking[0] == "key" else "only documents have it"
+        raise ConfigError(f"row.columns names {lacking[0]}, and {why}.", "Leave it out.")
+    return named
+
+
+def declared(schema: StructType) -> TypedRows:
+    """What tasks are told of the schema of a query: that of `typed_type`, or one that a user has named.
+
+    Raises ConfigError for columns that typed rows do not have, and for what may not be null.
+    """
+    unknown = [name for name in schema.names if name not in (*TYPED_COLUMNS, UPDATE)]
+    if unknown:
+        raise ConfigError(
+            f"The schema names {unknown[0]}, which is no column of typed rows.",
+            f"They have {', '.join(TYPED_COLUMNS)}.",
+        )
+    sure = next(_sure(schema), None)
+    if sure is not None:
+        raise ConfigError(
+            f"The schema says that {sure} is never null, and a change may lack it.", "Leave out not null."
+        )
+    found = TypedRows(to_arrow_schema(schema, timezone="UTC"))
+    mark = next((mark for field in schema if (mark := field.metadata.get(_MARK)) is not None), None)
+    if mark is None:
+        return found
+    return replace(found, table=TableId(*mark["table"]), position=mark["position"])
+
+
+def _sure(kind: DataType, path: str = "") -> Iterator[str]:
+    """The parts of a type that may not be null, by their paths."""
+    if isinstance(kind, StructType):
+        for field in kind:
+            name = f"{path}.{field.name}" if path else field.name
+            yield from () if field.nullable else (name,)
+            yield from _sure(field.dataType, name)
+    elif isinstance(kind, ArrayType):
+        yield from () if kind.containsNull else (f"an element of {path}",)
+        yield from _sure(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        yield from () if kind.valueContainsNull else (f"a value of {path}",)
+        yield from _sure(kind.valueType, path)

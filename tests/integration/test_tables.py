@@ -1,0 +1,274 @@
+"""The sink `tables`: tables of Delta Lake that equal those of a real PostgreSQL, after crashes too."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tailrace.connectors.registry import from_entries
+from tailrace.errors import SinkError
+from tailrace.pipeline import Pipeline
+from tailrace.sinks.tables import once
+from tailrace.sinks.tables.positions import Positions, read_at
+from tests.fix_postgres import Database
+
+BIG = "lpad('', 9000, md5(random()::text) || md5(random()::text))"
+"""A text that PostgreSQL stores apart from its row."""
+
+
+def _as_spark_shows(value: Any) -> Any:
+    """Spark's instants have no zone in Python: they are those of the session's, UTC."""
+    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        return value.astimezone(datetime.UTC).replace(tzinfo=None)
+    return value
+
+
+class Lake:
+    """A pipeline from a database into tables under `path`, run again and again with one checkpoint."""
+
+    def __init__(self, spark: SparkSession, database: Database, path: Path, options: dict[str, str]) -> None:
+        self.spark, self.database, self.path = spark, database, path / "lake"
+        source = database.options(topic_prefix="p", slot_name=f"slot_{database.name.lower()}"[:60])
+        source["checkpoint.location"] = str(path / "checkpoint")
+        self.entries = {f"debezium.source.{name}": text for name, text in source.items()} | {
+            "debezium.sink.type": "tables",
+            "debezium.sink.tables.path": str(self.path),
+        }
+        self.set(**options)
+
+    def set(self, **options: str) -> None:
+        self.entries |= {
+            f"debezium.{name.replace('__', '-').replace('_', '.')}": text for name, text in options.items()
+        }
+
+    def run(self) -> None:
+        """Write what the database has committed."""
+        pipeline = Pipeline(from_entries(self.entries, {}), self.spark)
+        try:
+            assert pipeline.start(available_now=True).awaitTermination(400)
+        except Exception as error:
+            known = pipeline.cause(error)
+            if known is not None:
+                raise known from error
+            raise
+        finally:
+            pipeline.stop()
+
+    def fails(self) -> str:
+        """What a run says that ends in an error of the sink."""
+        with pytest.raises(SinkError) as caught:
+            self.run()
+        return str(caught.value)
+
+    def rows(self, table: str, columns: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
+        found = self.spark.read.format("delta").load(str(self.path / table)).where(where)
+        return sorted((tuple(row) for row in found.selectExpr(*columns.split(", ")).collect()), key=repr)
+
+    def source(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
+        with self.database.connect() as connection:
+            found = connection.execute(f"select {columns} from {table}".encode()).fetchall()
+        return sorted((tuple(map(_as_spark_shows, row)) for row in found), key=repr)
+
+    def equals(self, *tables: str) -> None:
+        """Each table is the source's, row for row."""
+        for table in tables:
+            assert self.rows(f"public.{table}") == self.source(table), table
+
+
+@pytest.fixture
+def lake(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..., Lake]:
+    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+        pytest.skip("the jars of Delta Lake cannot be had")
+    return lambda **options: Lake(spark, database, tmp_path, options)
+
+
+def test_latest_equals_the_source(lake: Callable[..., Lake], database: Database) -> None:
+    """Snapshot, inserts, updates, deletes, key changes, truncates and values stored apart, batch by batch."""
+    database.execute(
+        "create table t (id int primary key, v text, n numeric(12,3), big text, at timestamptz, day date)",
+        "alter table t alter column big set storage external",
+        "create table \"Odd name; x\" (\"a b\" text, k bigint, primary key (k, \"a b\"), \"dot.ted\" double precision)",
+        "create table emptied (id int primary key, v text)",
+        f"insert into t select i, 'v' || i, i / 7.0, {BIG}, '2024-02-03 04:05:06.789+02', '2024-02-03' "
+        "from generate_series(1, 50) i",
+        "insert into \"Odd name; x\" select 'x' || i, i, i / 3.0 from generate_series(1, 20) i",
+        "insert into emptied select i, 'old' from generate_series(1, 9) i",
+    )  # fmt: skip
+    made = lake()
+    made.run()
+    names = ("t", "emptied")
+    made.equals(*names)
+    assert made.rows("public.Odd name; x") == made.source('"Odd name; x"')
+    database.execute(
+        "update t set v = 'w' where id <= 10",
+        "update t set v = 'x' where id <= 5",
+        "update t set id = id + 100 where id between 4 and 8",
+        "update t set v = 'moved twice', id = id + 100 where id between 104 and 105",
+        f"update t set big = {BIG} where id = 20",
+        "update t set n = null where id in (20, 21)",
+        "delete from t where id in (30, 31)",
+        f"insert into t values (31, 'back', 1, {BIG}, null, null), (60, null, null, null, null, null)",
+        "delete from t where id = 60",
+        "update emptied set v = 'lost'",
+        "truncate emptied",
+        "insert into emptied values (1, 'new'), (2, 'new')",
+        "update emptied set v = 'newest' where id = 2",
+        "update \"Odd name; x\" set \"a b\" = 'y' where k < 5",
+    )  # fmt: skip
+    made.run()
+    made.equals(*names)
+    assert made.rows("public.Odd name; x") == made.source('"Odd name; x"')
+    database.execute("truncate emptied", "update t set v = 'last' where id > 100")
+    made.run()
+    made.equals(*names)
+
+
+def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed behind each of the writes of one batch: every one of them is in the tables once, and at one moment."""
+    database.execute(
+        "create table a (id int primary key, v int)",
+        "create table b (id int primary key, v int)",
+        "insert into a select i, 10 from generate_series(1, 100) i",
+        "insert into b select i, 10 from generate_series(1, 100) i",
+    )
+    made = lake(sink_tables_tables_at_once="1")
+    made.run()
+    assert made.rows("tailrace_positions", "whole") == [(False,)]
+    database.execute(
+        "begin; update a set v = v + 5 where id <= 50; update b set v = v - 5, id = id + 1000 where id <= 50; "
+        "insert into a values (101, 20); update b set v = v - 20 where id = 60; delete from b where id = 1001; "
+        "update a set v = v + 5 where id = 1; commit"
+    )
+    run, add = once.Once.run, Positions.add
+    kills = {"MERGE": 1, "moment": 1}
+
+    def dies(behind: str) -> None:
+        kills[behind] -= 1
+        if kills[behind] == 0:
+            raise RuntimeError(f"killed behind a {behind}")
+
+    def ran(self: once.Once, session: SparkSession, statement: str) -> None:
+        run(self, session, statement)
+        dies("MERGE")
+
+    def added(self: Positions, *told: Any) -> None:
+        add(self, *told)
+        dies("moment")
+
+    monkeypatch.setattr(once.Once, "run", ran)
+    monkeypatch.setattr(Positions, "add", added)
+    for behind in kills:
+        with pytest.raises(Exception, match=f"killed behind a {behind}"):
+            made.run()
+    made.run()
+    made.equals("a", "b")
+    for name in ("a", "b"):
+        history = made.spark.sql(f"describe history delta.`{made.path}/public.{name}`").collect()
+        merges = [row["userMetadata"] for row in history if row["operation"] == "MERGE"]
+        assert len(merges) == len(set(merges)) == 1, name
+    moments = made.rows("tailrace_positions", "batch, whole")
+    assert [whole for _, whole in moments] == [False, True]
+    database.execute("update a set v = 0 where id = 2")
+    moment = read_at(made.spark, str(made.path))
+    tables = moment.tables["public.a"].union(moment.tables["public.b"])
+    assert tables.selectExpr("sum(v)").collect()[0][0] == 2000
+    with pytest.raises(SinkError, match="no moment"):
+        read_at(made.spark, str(made.path), position="0" * 16)
+
+
+def test_columns_come_and_what_a_table_cannot_follow_stops(lake: Callable[..., Lake], database: Database) -> None:
+    database.execute("create table t (id int primary key, v int)", "insert into t values (1, 1), (2, 2)")
+    made = lake(sink_tables_upsert__keep__deletes="true")
+    made.run()
+    database.execute(
+        "update t set v = 3 where id = 1",
+        'alter table t add column "a b" text',
+        "insert into t values (3, 3, 'new')",
+        "delete from t where id = 2",
+    )
+    made.run()
+    kept = made.rows("public.t", "id, v, `a b`, __deleted, __op")
+    assert kept == [(1, 3, None, "false", "u"), (2, 2, None, "true", "d"), (3, 3, "new", "false", "c")]
+    database.execute("insert into t values (5, 5)")
+    made.set(sink_tables_mode="log", sink_tables_upsert__keep__deletes="false")
+    assert "of another mode: latest" in made.fails()
+    made.set(sink_tables_mode="latest", sink_tables_upsert__keep__deletes="true")
+    database.execute("alter table t drop column v", "insert into t values (4, 'x')")
+    assert "it has no column v any more" in made.fails()
+
+
+def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database) -> None:
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, i, {BIG} from generate_series(1, 2) i",
+    )
+    made = lake(sink_tables_mode="log")
+    made.run()
+    database.execute(
+        "update t set v = 5 where id = 1",
+        "update t set id = 9 where id = 1",
+        "delete from t where id = 2",
+        "truncate t",
+    )
+    made.run()
+    found = (
+        made.spark.read.format("delta").load(str(made.path / "public.t")).orderBy("__position", "__ordinal", "__part")
+    )
+    told = [(row["__op"], row["id"], row["v"], row["__missing"]) for row in found.collect()]
+    assert sorted(told[:2], key=repr) == [("r", 1, 1, None), ("r", 2, 2, None)]
+    assert [(op, number) for op, number, _, _ in told[2:]] == [("u", 1), ("d", 1), ("c", 9), ("d", 2), ("t", None)]
+    assert told[2][2:] == (5, ["big"])
+    assert told[4][2:] == (5, ["big"])
+
+
+def test_history_has_every_version(lake: Callable[..., Lake], database: Database) -> None:
+    """The current versions are the source's rows, and each one ends where the next of its key begins."""
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, i, {BIG} from generate_series(1, 4) i",
+    )
+    made = lake(sink_tables_mode="history")
+    made.run()
+    made.run()
+    assert made.rows("public.t", "id, v, big", "__valid_to is null") == made.source("t")
+    database.execute(
+        "update t set v = 10 where id = 1", "update t set v = 11 where id = 1", "update t set id = 5 where id = 2",
+        "delete from t where id = 3", f"insert into t values (3, 33, {BIG})",
+    )  # fmt: skip
+    made.run()
+    assert made.rows("public.t", "id, v, big", "__valid_to is null") == made.source("t")
+    ended = made.rows("public.t", "id, v", "__valid_to is not null")
+    assert ended == [(1, 1), (1, 10), (2, 2), (3, 3)]
+    database.execute("update t set v = 12 where id = 1", "truncate t", "insert into t values (1, 13, 'x')")
+    made.run()
+    assert made.rows("public.t", "id, v, big", "__valid_to is null") == [(1, 13, "x")]
+    assert made.rows("public.t", "*", "__valid_from >= __valid_to") == []
+    versions = made.rows("public.t", "id, __valid_from, __valid_to", "id = 1")
+    starts, ends = {start for _, start, _ in versions}, {end for _, _, end in versions}
+    assert len(versions) == 5
+    # the version that the truncate has ended has none behind it
+    assert len(ends - starts - {None}) == 1
+
+
+def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Database) -> None:
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, i, {BIG} from generate_series(1, 2) i",
+    )
+    made = lake(source_snapshot_mode="no_data")
+    made.run()
+    database.execute("update t set v = 10 where id = 1")
+    assert "the value of the column big" in made.fails()
+    made.set(sink_tables_unknown_values="null")
+    made.run()
+    assert made.rows("public.t") == [(1, 10, None)]

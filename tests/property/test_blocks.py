@@ -1,0 +1,235 @@
+"""Blocks of changes, reduced wherever batches and blocks end, bring a table to the rows that the source has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tailrace.columns import Column, Transactions
+from tailrace.columns.blocks import EVERY, LAST, Head
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.events.records import to_rows
+from tailrace.events.settings import EventSettings
+from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
+from tailrace.sinks.tables.versions import Lasting
+from tests.event_settings import event_settings
+from tests.unit.events.changes import Change, batch, table
+
+TABLE = table(
+    "t",
+    [Column("v", "int4", 23), Column("id", "int8", 20, nullable=False), Column("big", "text", 25)],
+    "id",
+)
+FIRST = 5005
+Rows = dict[int, tuple[int | None, str | None]]
+
+
+@dataclass
+class Source:
+    """A table whose large values the log carries only where they change, and the changes that it has seen."""
+
+    rows: Rows = field(default_factory=dict)
+    changes: list[tuple[Change, bool]] = field(default_factory=list)
+
+    def insert(self, key: int, number: int) -> None:
+        self.rows[key] = (number, f"big {number}" if number % 3 else None)
+        self._log("c", None, key)
+
+    def update(self, key: int, number: int, touches: bool) -> None:
+        self.rows[key] = (number, f"big {number}" if touches else self.rows[key][1])
+        self._log("u", None, key, touches)
+
+    def move(self, key: int, to: int, number: int, touches: bool) -> None:
+        _, big = self.rows.pop(key)
+        self.rows[to] = (number, f"big {number}" if touches else big)
+        self._log("u", key, to, touches)
+
+    def delete(self, key: int) -> None:
+        del self.rows[key]
+        self.changes.append((("d", (None, str(key), None), None), True))
+
+    def truncate(self) -> None:
+        self.rows.clear()
+        self.changes.append((("t", None, None), True))
+
+    def _log(self, op: str, old: int | None, key: int, touches: bool = True) -> None:
+        number, big = self.rows[key]
+        before = None if old is None else (None, str(old), None)
+        after = (str(number), str(key), big if touches else None)
+        # a null is no large value: the log always carries it
+        self.changes.append(((op, before, after), touches or big is None))
+
+
+def blocks(source: Source, low: int, high: int, chosen: EventSettings) -> list[dict[str, Any]]:
+    """The blocks of some changes, as the tasks give them."""
+    part = source.changes[low:high]
+    made = batch(TABLE, [change for change, _ in part])
+    made.transactions = Transactions(*(700 + low + np.arange(high - low) for _ in range(4)))
+    made.transactions.commit_lsn = FIRST + 10 * np.arange(low, high)
+    if made.after is not None:
+        made.after.unavailable[2] = np.array([not carried for _, carried in part])
+    return [row for rows in to_rows(made, chosen, FORM) for row in rows.select(["key", "value"]).to_pylist()]
+
+
+def merged(rows: Rows, found: Sequence[dict[str, Any]]) -> Rows:
+    """What MERGE does: see sinks.tables.statements."""
+    heads = [Head.of(row["key"]) for row in found]
+    if not heads:
+        return dict(rows)
+    form = heads[-1].form
+    assert form.names == ("v", "id", "big")
+    truncate = max((head.truncate for head in heads if head.truncate is not None), default=None)
+    opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
+    if truncate is not None:
+        opened = opened.filter(pc.greater(opened["position"], truncate[0]))
+    batches = opened.to_batches() if len(heads) == 1 else list(Reducing(form)(iter(opened.to_batches())))
+    after = {} if truncate is not None else dict(rows)
+    keys = [row["c1"] for part in batches for row in part.to_pylist()]
+    assert len(keys) == len(set(keys))
+    for row in (row for part in batches for row in part.to_pylist()):
+        missing, origin = row["missing"], row["origin"]
+        if row["op"] == "d":
+            after.pop(row["c1"], None)
+            continue
+        big = row["c2"]
+        if missing is not None:
+            assert missing == [2]
+            assert truncate is None
+            known = row["c1"] if origin is None else origin["k0"]
+            big = rows[known][1]
+        after[row["c1"]] = (row["c0"], big)
+    return after
+
+
+def drawn(draw: Callable[..., Any]) -> Source:
+    source, keys = Source(), st.integers(0, 4)
+    for number in range(draw(st.integers(1, 25))):
+        key, other, touches = draw(keys), draw(keys), draw(st.booleans())
+        if draw(st.integers(0, 14)) == 0:
+            source.truncate()
+        elif key not in source.rows:
+            source.insert(key, number)
+        elif other not in source.rows and draw(st.booleans()):
+            source.move(key, other, number, touches)
+        elif draw(st.integers(0, 3)) == 0:
+            source.delete(key)
+        else:
+            source.update(key, number, touches)
+    return source
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_every_cut_ends_in_the_rows_of_the_source(data: st.DataObject) -> None:
+    chosen = event_settings("server", "golden", blocks=LAST, skipped_operations=frozenset())
+    source = drawn(data.draw)
+    count = len(source.changes)
+    cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=8)) | {count})
+    rows: Rows = {}
+    low, waiting = 0, []
+    for high in cuts:
+        waiting += blocks(source, low, high, chosen)
+        low = high
+        if high == count or data.draw(st.booleans()):
+            rows, waiting = merged(rows, waiting), []
+    assert rows == source.rows
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_every_change_is_kept_where_all_are_wanted(data: st.DataObject) -> None:
+    chosen = event_settings("server", "golden", blocks=EVERY, skipped_operations=frozenset())
+    source = drawn(data.draw)
+    found = blocks(source, 0, len(source.changes), chosen)
+    form = Head.of(found[0]["key"]).form
+    opened = [row for part in Opening(form)(iter([pa.RecordBatch.from_pylist(found)])) for row in part.to_pylist()]
+    wanted = []
+    for (op, before, _), _ in source.changes:
+        moves = op == "u" and before is not None
+        wanted += ["d", "c"] if moves else [op]
+    assert [row["op"] for row in opened] == wanted
+    replayed: Rows = {}
+    held: str | None = None
+    for row in opened:
+        if row["op"] == "t":
+            replayed.clear()
+        elif row["op"] == "d":
+            held = replayed.pop(row["c1"])[1]
+        else:
+            old = held if row["part"] else replayed.get(row["c1"], (None, None))[1]
+            replayed[row["c1"]] = (row["c0"], old if row["missing"] else row["c2"])
+    assert replayed == source.rows
+
+
+Version = tuple[int, int | None, str | None, str, str | None]
+"""A key, the values of its row, and the positions from and to which it had them."""
+
+
+def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Version]:
+    """What the MERGE of versions does: see sinks.tables.versions."""
+    form = Head.of(found[-1]["key"]).form
+    opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
+    rows = [row for part in Lasting(form)(iter(opened.to_batches())) for row in part.to_pylist()]
+    current = {key: big for key, _, big, _, end in table if end is None}
+    truncate = min((row["position"] for row in rows if row["op"] == "t"), default=None)
+    ends = {row["c1"]: row["position"] for row in rows if row["opens"]}
+    after = [
+        (key, number, big, start, ends.get(key, truncate) if end is None else end)
+        for key, number, big, start, end in table
+    ]
+    for row in rows:
+        if row["op"] not in "dt":
+            big = row["c2"] if row["missing"] is None else current[row["origin"]["k0"]]
+            after.append((row["c1"], row["c0"], big, row["position"], row["to_position"]))
+    return after
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_versions_are_the_same_whatever_the_cuts(data: st.DataObject) -> None:
+    chosen = event_settings("server", "golden", blocks=EVERY, skipped_operations=frozenset())
+    source = drawn(data.draw)
+    count = len(source.changes)
+    cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=8)) | {count})
+    table: list[Version] = []
+    low, waiting = 0, []
+    for high in cuts:
+        waiting += blocks(source, low, high, chosen)
+        low = high
+        if high == count or data.draw(st.booleans()):
+            table, waiting = versioned(table, waiting), []
+    assert sorted(table, key=repr) == sorted(wanted_versions(source), key=repr)
+
+
+def wanted_versions(source: Source) -> list[Version]:
+    """The versions of all rows, one change after another."""
+    found: list[Version] = []
+    current: dict[int, tuple[int | None, str | None, str]] = {}
+
+    def end(key: int, at: str) -> str | None:
+        number, big, start = current.pop(key)
+        found.append((key, number, big, start, at))
+        return big
+
+    for place, ((op, before, after), carried) in enumerate(source.changes):
+        at = f"{FIRST + 10 * place:016X}"
+        big = None
+        if op == "t":
+            for key in list(current):
+                end(key, at)
+        elif op == "d" or before is not None:
+            assert before is not None
+            big = end(int(str(before[1])), at)
+        elif op == "u":
+            assert after is not None
+            big = end(int(str(after[1])), at)
+        if after is not None:
+            current[int(str(after[1]))] = (int(str(after[0])), after[2] if carried else big, at)
+    return found + [(key, number, big, start, None) for key, (number, big, start) in current.items()]

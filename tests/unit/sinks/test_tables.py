@@ -1,0 +1,210 @@
+"""The sink `tables` without Spark: reductions, statements, options."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace import sinks
+from tailrace.columns.blocks import Form, Head, read, written
+from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError, SinkError
+from tailrace.events.settings import EventSettings
+from tailrace.sinks.tables import versions
+from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
+from tailrace.sinks.tables.statements import Merge, folder, moved, quoted
+from tailrace.sinks.tables.target import metadata
+
+FORM = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
+AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
+
+
+def change(place: int, key: int, op: str = "u", **more: Any) -> dict[str, Any]:
+    """One row of a block; `big` missing unless it is given."""
+    big = more.pop("big", None)
+    misses = [2] if op in "cu" and big is None else None
+    told = {"position": f"{place:016X}", "ordinal": 0, "part": 0, "at": AT, "missing": misses, "origin": None}
+    return {"op": op, **told, "c0": key, "c1": None if op == "d" else f"v{place}", "c2": big} | more
+
+
+def block(*changes: dict[str, Any]) -> dict[str, bytes]:
+    rows = pa.RecordBatch.from_pylist(list(changes), FORM.schema)
+    places = [(row["position"], row["ordinal"]) for row in changes]
+    moved = any(row["origin"] is not None for row in changes)
+    head = Head("d", "s", "t", FORM, len(changes), places[0], places[-1], "", None, True, moved)
+    return {"key": head.text(), "value": written(rows)}
+
+
+def reduced(*blocks: dict[str, bytes]) -> list[dict[str, Any]]:
+    opened = Opening(FORM)(iter([pa.RecordBatch.from_pylist(list(blocks))]))
+    return [row for part in Reducing(FORM)(opened) for row in part.to_pylist()]
+
+
+def test_a_head_is_read_as_it_was_written() -> None:
+    head = Head("d", "s", "t", FORM, 3, ("0A", 1), ("0B", 2), "0A@1", ("0A", 2), True, True)
+    assert Head.of(head.text()) == head
+
+
+def test_blocks_keep_their_rows() -> None:
+    rows = pa.RecordBatch.from_pylist([change(1, 7, big="b")], FORM.schema)
+    assert read(written(rows)).to_pylist() == rows.to_pylist()
+
+
+def test_values_are_carried_from_block_to_block() -> None:
+    (row,) = reduced(block(change(1, 7, "c", big="B")), block(change(2, 7)), block(change(3, 7)))
+    assert (row["c1"], row["c2"], row["missing"]) == ("v3", "B", None)
+
+
+def test_what_no_block_has_stays_missing() -> None:
+    (row,) = reduced(block(change(1, 7)), block(change(2, 7)))
+    assert (row["c2"], row["missing"], row["origin"]) == (None, [2], None)
+
+
+def test_a_row_that_moved_takes_its_values_along() -> None:
+    key = {"k0": 7}
+    rows = reduced(
+        block(change(1, 7, "c", big="B")),
+        block(change(2, 7, "d"), change(2, 8, "c", part=1, origin=key)),
+    )
+    found = {row["c0"]: (row["op"], row["missing"]) for row in rows}
+    assert found == {7: ("d", None), 8: ("c", None)}
+    assert {row["c2"] for row in rows if row["op"] != "d"} == {"B"}
+
+
+def test_a_row_that_moved_names_the_key_that_the_table_knows() -> None:
+    rows = reduced(
+        block(change(1, 7, "d"), change(1, 8, "c", part=1, origin={"k0": 7})),
+        block(change(2, 8, "d"), change(2, 9, "c", part=1, origin={"k0": 8})),
+    )
+    found = {row["c0"]: (row["op"], row["missing"], row["origin"]) for row in rows}
+    assert found == {7: ("d", None, None), 8: ("d", None, None), 9: ("c", [2], {"k0": 7})}
+
+
+def test_a_key_that_is_taken_again_is_not_the_row_that_moved() -> None:
+    rows = reduced(
+        block(change(1, 7, "c", big="old")),
+        block(change(2, 7, "d"), change(2, 8, "c", part=1, origin={"k0": 7}), change(3, 7, "c", big="new")),
+    )
+    assert {row["c0"]: row["c2"] for row in rows} == {8: "old", 7: "new"}
+
+
+def test_columns_that_came_later_are_null_in_older_blocks() -> None:
+    newer = Form((*FORM.names, "extra"), (*FORM.types, pa.int64()), (0,))
+    opened = Opening(newer)(iter([pa.RecordBatch.from_pylist([block(change(1, 7))])]))
+    assert [(row["c0"], row["c3"], row["missing"]) for part in opened for row in part.to_pylist()] == [(7, None, [2])]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))
+def test_sources_are_the_nearest_before(rows: Sequence[tuple[int, bool]]) -> None:
+    group = np.array([key for key, _ in rows], np.int64)
+    has = np.array([known for _, known in rows], np.bool_)
+    previous = before(group)
+    wanted, first = [], []
+    for row, (key, _) in enumerate(rows):
+        own = [other for other in range(row + 1) if rows[other][0] == key]
+        wanted.append(max((other for other in own if rows[other][1]), default=NONE))
+        first.append(own[0])
+    assert sources(previous, has).tolist() == wanted
+    assert roots(previous).tolist() == first
+    newest = {key: row for row, (key, _) in enumerate(rows)}
+    assert lasts(group).tolist() == sorted(newest.values())
+
+
+def test_equal_keys_are_one_group() -> None:
+    found = groups([pa.array([0.0, -0.0, 1.0]), pa.array(["a", "a", None])])
+    assert found[0] == found[1]
+    assert found[2] != found[0]
+
+
+def test_the_merge_keeps_what_is_missing() -> None:
+    text = Merge("/lake/s.t", FORM, "rows", missing=True).text()
+    assert "on t.`id` = s.c0" in text
+    assert "if(array_contains(s.missing, 2), t.`big`, s.c2)" in text
+    assert "raise_error" in text
+    assert "when matched and s.op = 'd' then delete" in text
+    assert "raise_error" not in Merge("/lake/s.t", FORM, "rows", missing=True, unknown="null").text()
+
+
+def test_deletes_that_stay_are_marked() -> None:
+    text = Merge("/lake/s.t", FORM, "rows", keeps_deletes=True, emptied=True).text()
+    assert "delete" not in text.replace("__deleted", "")
+    assert "when not matched by source then update set t.__deleted = 'true'" in text
+
+
+def test_a_moved_row_is_filled_from_its_old_key() -> None:
+    assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("/lake/t", FORM, "rows")
+
+
+def test_versions_end_where_the_next_begins() -> None:
+    text = versions.merge("/lake/t", FORM, "changes", None)
+    assert "on s.kind = 'end' and t.__valid_to is null and t.`id` = s.c0" in text
+    assert "not matched by source" not in text
+    assert "timestamp_micros(7)" in versions.merge("/lake/t", FORM, "changes", ("0A", 1, 7))
+    assert "raise_error" in versions.changes("/lake/t", FORM, "rows", "stop")
+    assert "raise_error" not in versions.changes("/lake/t", FORM, "rows", "null")
+    assert "s.op = 'r'" in versions.news("/lake/t", FORM, "rows")
+
+
+def test_names() -> None:
+    assert quoted("a`b") == "`a``b`"
+    assert folder("s.a/b") == "s.a%2Fb"
+    assert folder("_s.t") == "%5Fs.t"
+    assert place_text(("0A", 2)) < place_text(("0A", 10)) < place_text(("0B", 0))
+    assert '"batch": 3' in metadata(3, "")
+    assert row_schema(FORM).names[-3:] == ["c0", "c1", "c2"]
+
+
+POSTGRES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "database.dbname": "d"}
+ASIDE = {"event.processing.failure.handling.mode": "warn"}
+UNWRAP = {"transforms": "u", "transforms.u.type": "io.debezium.transforms.ExtractNewRecordState"}
+
+
+def test_what_the_source_cannot_give_is_refused() -> None:
+    for more, said in (
+        (UNWRAP, "takes no transforms"),
+        ({"skipped.operations": "d"}, "cannot do without"),
+        (ASIDE, "leave changes out"),
+    ):
+        with pytest.raises(SinkError, match=said):
+            sinks.open("tables", {"path": "/x"}, parse("postgres", POSTGRES | more))
+    mongo = {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"}
+    with pytest.raises(SinkError, match="not there for the connector mongodb"):
+        sinks.open("tables", {"path": "/x"}, parse("mongodb", mongo))
+    with pytest.raises(ConfigError, match=r"row\.blocks is not supported"):
+        EventSettings.from_options(parse("mongodb", mongo | {"row.blocks": "last"}))
+
+
+def test_what_the_sink_asks_of_the_source() -> None:
+    sink = sinks.open("tables", {"path": "/x/", "mode": "history"}, parse("postgres", POSTGRES))
+    assert sink.source_options() == {"row.blocks": "every"}
+    assert sink.source_defaults()["skipped.operations"] == "none"
+    assert sink.folder == "/x"
+    lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
+                        'the value of column "big" SQLSTATE: P0001')  # fmt: skip
+    assert "column big" in str(lost)
+    assert "Somebody else" in str(sink.failure("[DELTA_CONCURRENT_APPEND] …"))
+    assert sink.failure("something else") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "needs debezium.sink.tables.path"),
+        ({"path": "/x", "mode": "newest"}, "mode must be one of latest, history, log"),
+        ({"path": "/x", "mode": "log", "upsert-keep-deletes": "true"}, "is for the mode latest alone"),
+        ({"path": "/x", "table.name.format": "${topic}"}, "has ${topic}"),
+        ({"path": "/x", "colour": "red"}, "has no option colour"),
+    ],
+)
+def test_wrong_options(options: dict[str, str], said: str) -> None:
+    with pytest.raises(SinkError) as caught:
+        sinks.open("tables", options)
+    assert said in str(caught.value)
