@@ -18,10 +18,10 @@ VALUE, HEADER, GENERATE = "value", "header", "generate"
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the options say. `metadata` tells where the source block, the operation and the transaction are: in the
-    value or in headers; `id` and `type` whether these attributes, and `data_name` whether the name of the data's schema,
-    are made or from headers; `tracing` whether the header traceparent becomes an attribute; `json` writes what is in
-    JSON, `avro` and `data_avro` events and their data where they are Avro. `nulls_stay` tells that a null in the data
-    is written as null where the schema has a default."""
+    value or in headers; `id` and `type` whether these attributes, and `data_name` whether the name of the schema of the
+    data, are made or from headers; `tracing` whether the header traceparent becomes an attribute; `json` writes what is
+    in JSON, `avro` and `data_avro` events and their data where they are Avro. `nulls_stay` tells that a null in the
+    data is written as null where the schema has a default."""
 
     json_schemas: bool
     data_format: str

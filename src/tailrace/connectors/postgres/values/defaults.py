@@ -1,8 +1,9 @@
 """Column defaults: the server's default expression as the value that the column's schema shows.
 
 Literals are read; a function call, and an expression that begins with one, stands for a value that only the server
-knows, so the type's zero value is shown; other expressions show none. Columns of domains, of the server's own "char" and of types that are not listed
-here have no default in the reference, and none here: consumers would read nulls as defaults.
+knows, so the type's zero value is shown; other expressions show none. Columns of domains, of the server's own "char"
+and of types that are not listed here have no default in the reference, and none here: consumers would read nulls as
+defaults.
 """
 
 from __future__ import annotations
