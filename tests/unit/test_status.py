@@ -55,16 +55,17 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
 @pytest.mark.parametrize(
     ("connector", "end", "newest", "told"),
     [
-        ("postgres", postgres(), {}, SourceStatus("1/20")),
+        ("postgres", postgres(), {}, SourceStatus("1/20", whole=True)),
+        ("postgres", PostgresOffset(LogPosition(0x10, 0x20, consumed=3)).to_json(), {}, SourceStatus("0/20")),
         (
             "postgres", postgres(), PostgresOffset(LogPosition(idle_lsn=0x1_0000_05DC)).to_json(),
-            SourceStatus("1/20", lag_bytes=0x5DC - 0x20),
+            SourceStatus("1/20", lag_bytes=0x5DC - 0x20, whole=True),
         ),
         (
             "postgres",
             PostgresOffset(LogPosition(1, 2, idle_lsn=0x30)).to_json(),
             PostgresOffset(LogPosition(idle_lsn=0x30)).to_json(),
-            SourceStatus("0/30", lag_bytes=0),
+            SourceStatus("0/30", lag_bytes=0, whole=True),
         ),
         (
             "postgres", postgres(snapshot=PostgresProgress(PLANNED, SnapshotOrigin(1, 2, 3), 2)), {},
@@ -72,7 +73,7 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
                 "1/20", snapshot=SnapshotStatus(2, 4), tables=(TableProgress("public.t", 2, 3, "chunks", 1),)
             ),
         ),
-        ("postgres", postgres(progress=Progress(STATE)), {}, SourceStatus("1/20", tables=INCREMENTAL)),
+        ("postgres", postgres(progress=Progress(STATE)), {}, SourceStatus("1/20", tables=INCREMENTAL, whole=True)),
         ("mongodb", mongodb(), {}, SourceStatus("1558965515:6")),
         ("mongodb", mongodb(number=3), {}, SourceStatus("1558965515:6:3")),
         ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0)),

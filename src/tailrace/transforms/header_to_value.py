@@ -31,7 +31,9 @@ class HeaderToValue:
             return record
         if not isinstance(value, Struct):
             raise Refused("HeaderToValue finds no struct in the value")
-        for name, path in pairs:
+        present = {member.name for member in value.members}
+        # the structs that are made for paths come behind all fields
+        for name, path in sorted(pairs, key=lambda pair: len(pair[1]) > 1 and pair[1][0] not in present):
             value = _placed(value, path, found[name])
         headers = record.headers
         if self.moves:

@@ -42,6 +42,8 @@ _JARS = (
 )
 _EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _MODES = ("latest", "history", "log")
+_WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
+"""Options that would leave changes out, and the words under which they do not."""
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PARTS = ("database", "schema", "table")
@@ -104,13 +106,12 @@ class TablesSink(Sink):
                 f"The sink tables is not there for the connector {source.connector} yet.", "Use another sink."
             )
         self._describe = find(source.connector).load_describe()
-        for option, what in (("transforms", "transforms"), ("post.processors", "post-processors")):
-            if source.get(option):
-                raise SinkError(f"The sink tables takes no {what}: they are of events.", f"Leave {option} out.")
-        if source.get("event.processing.failure.handling.mode") not in (None, "fail"):
-            raise SinkError(
-                "event.processing.failure.handling.mode would leave changes out of the tables.", "Let it be fail."
-            )
+        for name in ("transforms", "post.processors"):
+            if source.get(name):
+                raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
+        for name, kept in _WHOLE.items():
+            if source.get(name) not in (None, kept):
+                raise SinkError(f"{name} would leave changes out of the tables.", f"Let it be {kept}.")
         skipped = set(source.get("skipped.operations") or ()) if source.is_set("skipped.operations") else set()
         if skipped & set("cud"):
             raise SinkError(
