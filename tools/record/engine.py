@@ -25,14 +25,16 @@ def full(version: str) -> str:
     return version if re.search(r"\.[A-Z]", version) else f"{version}.Final"
 
 
-def build(connector: str, version: str) -> str:
+def build(connector: str, version: str, worker: bool = False) -> str:
     """The class path of the recorder with one connector of one version; made on the first call, then remembered.
 
-    Raises Failed with Maven's or the compiler's words.
+    With `worker` it has Kafka Connect's transforms and Apicurio's converters too. Raises Failed with Maven's or the
+    compiler's words.
     """
     sources = sorted((HERE / "src").rglob("*.java"))
     parts = [path.read_bytes() for path in [HERE / "pom.xml", *sources]]
-    folder = CACHE / f"{connector}-{version}-{hashlib.sha256(b''.join(parts)).hexdigest()[:12]}"
+    kind = f"{connector}-worker" if worker else connector
+    folder = CACHE / f"{kind}-{version}-{hashlib.sha256(b''.join(parts)).hexdigest()[:12]}"
     listing = folder / "classpath"
     if not listing.exists():
         classes = folder / "classes"
@@ -41,6 +43,7 @@ def build(connector: str, version: str) -> str:
         _run(
             [
                 *("mvn", "--quiet", "--batch-mode", "--file", str(HERE / "pom.xml"), "dependency:build-classpath"),
+                *(["--activate-profiles", "worker"] if worker else []),
                 *(f"-Dconnector={connector}", f"-Ddebezium={version}", f"-Dmdep.outputFile={pending}"),
             ]
         )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
+import json
+import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import psycopg
@@ -12,12 +16,14 @@ from tests.fix_postgres import Postgres, create, drop
 from tests.golden import script
 from tests.golden.case import Case
 from tests.golden.normalise import HEARTBEATS
+from tests.servers.registry import Registry
 from tools.record.engine import Engine, Failed, build
 
 DATABASE = "golden"
 IDLE = 3.0
 """Seconds without a record after which a case is over, where it does not say otherwise."""
 CONVERTERS = {"json": None, "cloudevents": "io.debezium.converters.CloudEventsConverter"}
+_IN_BASE64 = re.compile(rb'\{"bytes":"([A-Za-z0-9+/=]+)"\}')
 
 
 def record(case: Case, postgres: Postgres, version: str, limit: float, folder: Path) -> int:
@@ -26,22 +32,25 @@ def record(case: Case, postgres: Postgres, version: str, limit: float, folder: P
     `folder` takes Debezium's log and offsets. An older recording is replaced only by a whole new one. Raises Failed
     when the engine gives up or `limit` seconds are over, psycopg.Error when the server refuses a statement.
     """
-    classpath = build("postgres", version)
+    classpath = build("postgres", version, case.knobs.get("format") == "connect")
     create(postgres, DATABASE)
     try:
         with postgres.connect(DATABASE) as session:
             for item in script.split(case.read("setup.sql")):
                 if isinstance(item, script.Statement):
                     script.execute(session, item)
-        engine = Engine(
-            classpath, _options(case, postgres, folder), folder, case.knobs.get("timezone", "UTC"), beats(case), limit
-        )
-        try:
-            _run(case, postgres, engine)
-            engine.stop()
-        finally:
-            engine.kill()
-        return store(case, engine)
+        with Registry() as registry:
+            options = _options(case, postgres, folder, registry)
+            engine = Engine(classpath, options, folder, case.knobs.get("timezone", "UTC"), beats(case), limit)
+            try:
+                _run(case, postgres, engine)
+                engine.stop()
+            except Failed:
+                if "exit" not in case.knobs:
+                    raise
+            finally:
+                engine.kill()
+            return store(case, engine, registry)
     finally:
         drop(postgres, DATABASE)
 
@@ -55,7 +64,7 @@ def beats(case: Case) -> str:
     )
 
 
-def _options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
+def _options(case: Case, postgres: Postgres, folder: Path, registry: Registry) -> dict[str, str]:
     options = case.options(
         {
             "PGHOST": postgres.host,
@@ -64,9 +73,14 @@ def _options(case: Case, postgres: Postgres, folder: Path) -> dict[str, str]:
             "PGPASSWORD": postgres.password,
             "PGDATABASE": DATABASE,
             "OFFSETS": str(folder / "offsets.dat"),
+            "REGISTRY": registry.apicurio,
         }
     )
+    if case.knobs.get("record") == "true":
+        options["recorder.places"] = "true"
     form = case.knobs.get("format", "json")
+    if form == "connect":
+        return options | {"recorder.format": form}
     if form not in CONVERTERS:
         raise Failed(f"no converter is known for the format {form}")
     converter = CONVERTERS[form]
@@ -112,13 +126,33 @@ def _await_streaming(case: Case, postgres: Postgres, engine: Engine) -> None:
     engine.settle(0.7)
 
 
-def store(case: Case, engine: Engine) -> int:
+def store(case: Case, engine: Engine, registry: Registry | None = None) -> int:
     """Write a recording down beside its case; the number of records."""
     text = engine.records.read_bytes() if engine.records.exists() else b""
+    versions = registry.versions if registry is not None else []
+    if versions:
+        subjects = {version.schema_id: version.subject for version in reversed(versions)}
+        text = _IN_BASE64.sub(lambda found: _opened(found, subjects), text)
+        rows = [
+            {"id": one.schema_id, "subject": one.subject, "version": one.number, "schema": one.schema}
+            for one in versions
+        ]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (case.path / "schemas.jsonl").write_text(lines, encoding="utf-8")
     _write(case.path / "expected.jsonl.gz", text)
     if case.knobs.get("offsets") == "true":
         _write(case.path / "expected-offsets.jsonl.gz", engine.offsets.read_bytes())
     return text.count(b"\n")
+
+
+def _opened(found: re.Match[bytes], subjects: Mapping[int, str]) -> bytes:
+    """Bytes that begin with a zero and the id of a schema, with that schema's subject; other bytes as they are."""
+    data = base64.b64decode(found[1])
+    number = int.from_bytes(data[1:5], "big")
+    if data[:1] != b"\0" or number not in subjects:
+        return found[0]
+    row = {"schema_subject": subjects[number], "id": number, "avro": found[1].decode()}
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _write(path: Path, text: bytes) -> None:

@@ -71,9 +71,15 @@ def variable() -> Conversion:
     return Conversion(VARIABLE_DECIMAL, variable_decimal, VariableDecimals(), zero=variable_decimal("0"))
 
 
-def as_text() -> Conversion:
-    """A number as text in plain digits."""
-    return Conversion(STRING, decimal_text, DecimalTexts(), zero="")
+def as_text(scale: int | None, unavailable: str) -> Conversion:
+    """A number as text in plain digits; `scale` is None where each value has its own."""
+    zero, missing = ("0.0", "0") if scale is None else (zero_text(scale), None)
+    return Conversion(STRING, decimal_text, DecimalTexts(), zero=zero, missing=missing, unavailable=unavailable)
+
+
+def zero_text(scale: int) -> str:
+    """Zero with so many digits behind the point."""
+    return "0." + "0" * scale if scale > 0 else "0"
 
 
 def as_scientific_text() -> Conversion:

@@ -94,6 +94,59 @@ def test_metadata_may_come_from_headers() -> None:
     assert events(chosen)[0]["id"].startswith("name:server;lsn:")
 
 
+def test_the_data_has_the_name_of_data_wherever_the_metadata_is() -> None:
+    chosen = settings(FromHeaders("source", "op"), metadata_source="header,id:generate,type:generate")
+    created = events(chosen)[0]
+    assert created["data"]["schema"]["name"] == "io.debezium.connector.postgresql.Data"
+    # there is a place for the transaction, although no header has one
+    assert created["iodebeziumtxid"] is None
+
+
+class Named:
+    """Adds the header that names the data's schema."""
+
+    def __init__(self, name: object) -> None:
+        self.name = name
+
+    def route(self, topic: str) -> str:
+        return topic
+
+    def rewrite(self, record: RecordLayout) -> RecordLayout:
+        header = Header("dataSchemaName", Constant(self.name, STRING))
+        return replace(record, headers=(*record.headers, header))
+
+
+def test_the_name_of_the_datas_schema_may_come_from_a_header() -> None:
+    chosen = {"metadata_source": "value,dataSchemaName:header", "schema_data_name_source_header_enable": "true"}
+    assert events(settings(Named("my data.9"), **chosen))[0]["data"]["schema"]["name"] == "my data.9"
+    for name, text in (("metadata_source", "value"), ("schema_data_name_source_header_enable", "false")):
+        made = events(settings(Named("mine"), **chosen | {name: text}))[0]["data"]["schema"]["name"]
+        assert made == "io.debezium.connector.postgresql.Data"
+    with pytest.raises(ConversionError, match="the attribute dataSchemaName from a header"):
+        events(settings(**chosen))
+    with pytest.raises(ConversionError, match="dataSchemaName, which is no constant text"):
+        events(settings(Named(None), **chosen))
+
+
+def test_options_of_json_are_those_of_the_data() -> None:
+    columns = [
+        Column("id", "int4", 23, nullable=False),
+        Column("n", "numeric", 1700, modifier=(6 << 16 | 2) + 4, default="1.50"),
+    ]
+    part = batch(table("t", columns, "id"), [("c", None, ("1", "2.5")), ("c", None, ("2", None))])
+
+    def data(**options: str) -> tuple[list[Any], Any]:
+        given = {f"value.converter.json.{name.replace('_', '.')}": text for name, text in options.items()}
+        chosen = EventSettings.from_options(parse("postgres", POSTGRES | given))
+        rows = [json.loads(row["value"]) for found in to_rows(part, chosen, FORM) for row in found.to_pylist()]
+        images = rows[0]["data"]["schema"]["fields"][1]["fields"]
+        return [row["data"]["payload"]["after"]["n"] for row in rows], images[1]["default"]
+
+    assert data() == (["APo=", "AJY="], "AJY=")
+    assert data(decimal_format="NUMERIC") == ([2.5, 1.5], 1.5)
+    assert data(replace_null_with_default="false") == (["APo=", None], "AJY=")
+
+
 def test_a_header_that_is_missing_is_an_error() -> None:
     with pytest.raises(ConversionError, match="a record has no headers source and op"):
         events(settings(metadata_source="header"))
@@ -119,8 +172,7 @@ def test_records_of_the_quarantine_topic_are_json() -> None:
     [
         ("serializer.type=avro", r"serializer\.type = avro with .*data\.serializer\.type = json is not supported"),
         ("metadata.source=value,id:mine", r"metadata\.source has the word id:mine, which is not known"),
-        ("metadata.source=dataSchemaName:header", r"dataSchemaName:header is not supported"),
-        ("schema.data.name.source.header.enable=true", r"schema\.data\.name\.source\.header\.enable = true"),
+        ("metadata.source=traceparent:generate", r"traceparent:generate is not supported"),
         ("data.serializer.type=protobuf", r"data\.serializer\.type = protobuf is not supported"),
     ],
 )

@@ -177,6 +177,28 @@ def test_subjects_follow_their_strategy(registry: Registry, strategy: str, subje
     assert [version.subject for version in registry.versions] == [subject]
 
 
+@pytest.mark.parametrize(
+    ("strategy", "group", "subject"),
+    [
+        ("avro.strategy.RecordIdStrategy", "server.public.t", "Envelope"),
+        ("avro.strategy.TopicRecordIdStrategy", "server.public.t", "server.public.t-Envelope"),
+        ("avro.strategy.QualifiedRecordIdStrategy", "default", "server.public.t.Envelope"),
+        ("strategy.SimpleTopicIdStrategy", "default", "server.public.t"),
+    ],
+)
+def test_artifacts_are_in_the_group_that_their_strategy_makes(
+    registry: Registry, strategy: str, group: str, subject: str
+) -> None:
+    options = {"artifact_resolver_strategy": f"io.apicurio.registry.serde.{strategy}"}
+    rows(CHANGES, settings(registry, "value", **options))
+    assert [version.subject for version in registry.versions] == [subject]
+    assert registry.requests[-1].startswith(f"POST /apis/registry/v2/groups/{group}/artifacts?")
+    ids.forget()
+    table_plan.cache_clear()
+    rows(CHANGES, settings(registry, "value", **options, **{"artifact.group_id": "mine"}))
+    assert "/groups/mine/" in registry.requests[-1]
+
+
 def test_an_address_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     found = parse("postgres", POSTGRES | {"value.converter": AVRO, "value.converter.max.schemas.per.subject": "9"})
     assert "value.converter.max.schemas.per.subject has no effect: it has no effect here." in found.notices

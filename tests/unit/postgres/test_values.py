@@ -181,12 +181,33 @@ def test_arrays_have_the_form_of_their_elements(element: Column, text: str, json
         ("int4", -1, "(1 + 1)", ABSENT),
         ("text", -1, "NULL::text", ABSENT),
         ("text", -1, "upper('x'::text)", ""),
+        ("text", -1, "(upper('a'::text) || 'b'::text)", ""),
+        ("timestamptz", -1, "(now() + '1 day'::interval)", "1970-01-01T00:00:00.000000Z"),
+        ("int4", -1, "((random() * (10)::double precision))::integer", ABSENT),
+        ("int4", -1, "(- abs(3))", ABSENT),
+        ("date", -1, "(CURRENT_DATE + 1)", ABSENT),
     ],
 )
 def test_defaults_are_read_from_the_expression(type_name: str, modifier: int, expression: str, default: object) -> None:
     shown = plan(Column("c", type_name, 0, modifier, default=expression))
     found = shown.schema.default
     assert found == default or str(found) == str(default)
+
+
+def test_numbers_as_text_have_a_zero_of_their_scale() -> None:
+    exact = Column("c", "numeric", 1700, numeric(8, 3), nullable=False)
+    plain, money = replace(exact, modifier=-1), Column("c", "money", 790, nullable=False)
+    call = "(random())::numeric"
+
+    def shown(column: Column) -> tuple[object, bytes]:
+        found = plan(column, decimal_handling_mode="string")
+        return found.schema.default, found.null
+
+    assert [shown(column)[1] for column in (exact, plain, money)] == [b'"0.000"', b'"0"', b'"0.00"']
+    assert shown(replace(exact, default=call)) == ("0.000", b'"0.000"')
+    assert shown(replace(plain, default=call)) == ("0.0", b'"0.0"')
+    found = plan(plain, decimal_handling_mode="string", placeholder=b"gone")
+    assert found.unavailable == b'"gone"'
 
 
 def test_nulls_take_the_default_only_where_asked_for() -> None:

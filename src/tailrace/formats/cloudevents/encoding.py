@@ -18,7 +18,6 @@ from tailrace.formats.base import Encoding, Taken
 from tailrace.formats.cloudevents.layout import DATA, Event, event
 from tailrace.formats.cloudevents.options import Options, options_of
 from tailrace.formats.given import Given
-from tailrace.formats.json import JSON
 from tailrace.records.columns import Columns, Indexes, Same, Texts, Written
 from tailrace.records.layout import Column, Constant, ImageColumn, Node, RecordLayout, Struct
 from tailrace.values.binaries import base64_text
@@ -45,7 +44,8 @@ class CloudEvents:
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
         given = Given(f"{part}.converter.", options)
-        return given.taken(CloudEvents(options_of(part, given)))
+        found = options_of(part, given)
+        return given.taken(CloudEvents(found), keeps_nulls=found.nulls_stay)
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
         found = self._event(layout, record)
@@ -78,7 +78,7 @@ class CloudEvents:
 
     @property
     def _outer(self) -> Encoding:
-        return self._options.avro or JSON
+        return self._options.avro or self._options.json
 
     @property
     def _data(self) -> Encoding:

@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tailrace.assembly.json_text import Verbatim, schema_text
-from tailrace.columns.logical import BYTES, STRING, LogicalType
+from tailrace.columns.logical import ABSENT, BYTES, STRING, LogicalType
 from tailrace.errors import ConversionError
 from tailrace.formats.cloudevents.options import GENERATE, HEADER, Options
+from tailrace.formats.json.numeric import schema_with_numbers
 from tailrace.records.layout import (
     RECORD,
     Column,
@@ -31,6 +33,7 @@ DATA = Column("cloudevents.data", BYTES, RECORD)
 """The data of events whose data has an encoding of its own."""
 
 _TEXT = STRING.with_optional(True)
+_NOTHING = Constant(None, _TEXT)
 _IMAGES = ("before", "after", "updateDescription")
 _OUTSIDE = re.compile(r"[^a-zA-Z0-9]")
 _ORDERS = (("id", "txid"), ("total_order", "txtotalorder"), ("data_collection_order", "txdatacollectionorder"))
@@ -50,7 +53,7 @@ class _Facts:
 
     source: Node
     op: Node
-    transaction: Node | None
+    transaction: Node
     data: Struct
 
 
@@ -77,7 +80,7 @@ def event(value: Node, record: RecordLayout, options: Options) -> Event | None:
         if parent is not None:
             attributes.append(Member("traceparent", parent))
     if options.extensions:
-        attributes += _extensions(facts)
+        attributes += _extensions(facts, options.nulls_stay)
     schema_name = options.schema_name or f"{name}.{_text(_part(facts.source, 'db'))}.CloudEvents.Envelope"
     data: Struct | None = facts.data
     shown: Node = DATA
@@ -100,30 +103,49 @@ def _facts(value: Node, record: RecordLayout, options: Options) -> _Facts | None
                     "Let HeaderFrom copy source, op and transaction into headers, or leave metadata.source out.",
                 )
             return None
-        return _Facts(source, op, found["transaction"], value)
+        data = replace(value, name=_data_name(source, record, options), version=None)
+        return _Facts(source, op, found["transaction"] or _NOTHING, data)
     source, op = value.part("source"), value.part("op")
     if not (value.name or "").endswith(".Envelope") or source is None or op is None:
         return None
     images = tuple(Member(name, part) for name in _IMAGES if (part := value.part(name)) is not None)
-    connector = _text(_part(source, "connector"))
-    data = Struct(images, options.adjusted(f"io.debezium.connector.{connector}.Data"))
-    return _Facts(source, op, value.part("transaction"), data)
+    data = Struct(images, _data_name(source, record, options))
+    return _Facts(source, op, value.part("transaction") or _NOTHING, data)
+
+
+def _data_name(source: Node, record: RecordLayout, options: Options) -> str:
+    """What the schema of the data is called."""
+    named = _chosen(options.data_name, "dataSchemaName", record)
+    if named is None:
+        return options.adjusted(f"io.debezium.connector.{_text(_part(source, 'connector'))}.Data")
+    if not isinstance(named, Constant) or not isinstance(named.value, str):
+        raise ConversionError(
+            "CloudEventsConverter takes the name of the data's schema from the header dataSchemaName, which is no "
+            "constant text.",
+            "Add the header by InsertHeader.",
+        )
+    return named.value
 
 
 def _in_json(data: Struct, options: Options) -> Node:
     if not options.json_schemas:
         return data
-    schema = Constant(Verbatim(schema_text(data.type)), STRING)
+    kind = schema_with_numbers(data.type) if options.json.numeric else data.type
+    schema = Constant(Verbatim(schema_text(kind)), STRING)
     return Struct((Member("schema", schema), Member("payload", data)))
 
 
-def _extensions(facts: _Facts) -> Iterator[Member]:
-    """What CloudEvents calls extension attributes: the operation, the source block and the place in a transaction."""
+def _extensions(facts: _Facts, nulls_stay: bool) -> Iterator[Member]:
+    """What CloudEvents calls extension attributes: the operation, the source block and the place in a transaction.
+
+    Where nulls stay in the data, a part of the source block that has a default is this in attributes all the same.
+    """
     yield Member("iodebeziumop", _as_text(facts.op))
     for part in facts.source.type.fields:
-        yield Member("iodebezium" + _OUTSIDE.sub("", part.name), _as_text(_part(facts.source, part.name)))
-    if facts.transaction is None:
-        return
+        node = _part(facts.source, part.name)
+        if nulls_stay and part.type.default not in (ABSENT, None):
+            node = Computed((node,), partial(_filled, part.type.default), part.type)
+        yield Member("iodebezium" + _OUTSIDE.sub("", part.name), _as_text(node))
     for name, shown in _ORDERS:
         node = _as_text(_part(facts.transaction, name))
         yield Member("iodebezium" + shown, _with_type(node, _TEXT))
@@ -175,6 +197,10 @@ def _part(node: Node, name: str) -> Node:
 
 def _field(name: str, structs: pa.Array) -> pa.Array:
     return pc.struct_field(structs, name)
+
+
+def _filled(default: Any, values: pa.Array) -> pa.Array:
+    return pc.fill_null(values, default)
 
 
 def _as_text(node: Node) -> Node:

@@ -9,6 +9,7 @@ from tailrace.columns.adjustment import adjusted
 from tailrace.errors import ConfigError
 from tailrace.formats.base import Encoding
 from tailrace.formats.given import Given
+from tailrace.formats.json.encoding import JSON, NUMERIC, Json
 from tailrace.formats.others import other
 
 VALUE, HEADER, GENERATE = "value", "header", "generate"
@@ -17,9 +18,10 @@ VALUE, HEADER, GENERATE = "value", "header", "generate"
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the options say. `metadata` tells where the source block, the operation and the transaction are: in the
-    value or in headers; `id` and `type` whether these attributes are made or from headers; `tracing` whether the header
-    traceparent becomes an attribute; `avro` and `data_avro` are the encodings of events and of their data, where they
-    are Avro."""
+    value or in headers; `id` and `type` whether these attributes, and `data_name` whether the name of the schema of the
+    data, are made or from headers; `tracing` whether the header traceparent becomes an attribute; `json` writes what is
+    in JSON, `avro` and `data_avro` events and their data where they are Avro. `nulls_stay` tells that a null in the
+    data is written as null where the schema has a default."""
 
     json_schemas: bool
     data_format: str
@@ -28,9 +30,12 @@ class Options:
     metadata: str
     id: str
     type: str
+    data_name: str
     schema_name: str
     adjustment: str
     registry_url: str
+    nulls_stay: bool
+    json: Json
     avro: Encoding | None
     data_avro: Encoding | None
 
@@ -50,38 +55,44 @@ def options_of(part: str, given: Given) -> Options:
             f"{given.prefix}serializer.type = avro with {given.prefix}data.serializer.type = json is not supported.",
             "Let the data be Avro too, or the event be JSON.",
         )
-    given.refuse_true("schema.data.name.source.header.enable", "the name of the data's schema is always made")
     where = _sources(given)
     registered = given.part("avro.")
     encoding = None
     url = ""
+    schemas, nulls_stay, in_json = _json(given)
     if data == "avro":
         apicurio = any(name.lower().startswith("apicurio.registry.") for name in registered)
         url = registered.get("apicurio.registry.url" if apicurio else "schema.registry.url", "").rstrip("/")
         word = "avro-apicurio" if apicurio else "avro"
-        encoding = given.nested("avro.", other(word, part, "avro.", registered))
+        made = other(word, part, "avro.", registered)
+        nulls_stay = bool(made.keeps_nulls)
+        encoding = given.nested("avro.", made)
     return Options(
-        _json(given),
+        schemas,
         data,
         given.boolean("extension.attributes.enable", True),
         given.boolean("opentelemetry.tracing.attributes.enable", False),
         where["metadata"],
         where["id"],
         where["type"],
+        where["data_name"],
         given.text("schema.cloudevents.name"),
         given.word("schema.name.adjustment.mode", ("none", "avro", "avro_unicode"), "avro"),
         url,
+        nulls_stay,
+        in_json,
         encoding if serializer == "avro" else None,
         encoding,
     )
 
 
-def _json(given: Given) -> bool:
-    """Whether data in JSON has its schema."""
+def _json(given: Given) -> tuple[bool, bool, Json]:
+    """Whether data in JSON has its schema, whether its nulls stay where there is a default, and what writes it."""
     schemas = given.boolean("json.schemas.enable", True)
-    given.word("json.decimal.format", ("BASE64",), "BASE64")
-    given.idle("schemas.enable", "json.schemas.cache.size", "json.replace.null.with.default")
-    return schemas
+    numeric = given.word("json.decimal.format", ("BASE64", "NUMERIC"), "BASE64") == "NUMERIC"
+    nulls_stay = not given.boolean("json.replace.null.with.default", True)
+    given.idle("schemas.enable", "json.schemas.cache.size")
+    return schemas, nulls_stay, NUMERIC if numeric else JSON
 
 
 def _sources(given: Given) -> Mapping[str, str]:
@@ -101,10 +112,16 @@ def _sources(given: Given) -> Mapping[str, str]:
                 f"{given.prefix}metadata.source has the word {word}, which is not known.",
                 "Use value or header, and id, type, traceparent or dataSchemaName with :generate or :header.",
             )
-    if single.get("dataSchemaName") == HEADER:
+    if single.get("traceparent") == GENERATE:
         raise ConfigError(
-            f"{given.prefix}metadata.source = dataSchemaName:header is not supported.",
-            "The name of the data's schema is always made: leave it out.",
+            f"{given.prefix}metadata.source = traceparent:generate is not supported.",
+            "No record has this attribute but in a header: use traceparent:header, or leave it out.",
         )
     made = GENERATE if general == VALUE else HEADER
-    return {"metadata": general, "id": single.get("id", made), "type": single.get("type", made)}
+    named = given.boolean("schema.data.name.source.header.enable", False)
+    return {
+        "metadata": general,
+        "id": single.get("id", made),
+        "type": single.get("type", made),
+        "data_name": single.get("dataSchemaName", made) if named else GENERATE,
+    }

@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tailrace.errors import ConfigError, RegistryError
@@ -39,7 +40,8 @@ def schema_id(registry: Registry, topic: str, schema: str, record: str | None, k
     place = (registry, subject if registry.kind == "confluent" else "", schema)
     with _lock:
         if place not in _known:
-            _known[place] = _asked(registry, subject, schema, kind)
+            grouped = replace(registry, group=registry.group_of(record))
+            _known[place] = _asked(grouped, subject, schema, kind)
         return _known[place]
 
 

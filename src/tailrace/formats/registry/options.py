@@ -11,6 +11,8 @@ from tailrace.formats.given import Given
 
 KEY, VALUE = "key", "value"
 _TOPIC, _RECORD, _TOPIC_RECORD, _SIMPLE = "topic", "record", "topic record", "simple topic"
+_SPACED_RECORD, _SPACED_TOPIC_RECORD = "record in its namespace", "topic record in its namespace"
+_SPACED = (_SPACED_RECORD, _SPACED_TOPIC_RECORD)
 _CONFLUENT = "io.confluent.kafka.serializers.subject."
 _APICURIO = "io.apicurio.registry.serde.strategy."
 _STRATEGIES = {
@@ -19,8 +21,8 @@ _STRATEGIES = {
     _CONFLUENT + "TopicRecordNameStrategy": _TOPIC_RECORD,
     _APICURIO + "TopicIdStrategy": _TOPIC,
     _APICURIO + "SimpleTopicIdStrategy": _SIMPLE,
-    "io.apicurio.registry.serde.avro.strategy.RecordIdStrategy": _RECORD,
-    "io.apicurio.registry.serde.avro.strategy.TopicRecordIdStrategy": _TOPIC_RECORD,
+    "io.apicurio.registry.serde.avro.strategy.RecordIdStrategy": _SPACED_RECORD,
+    "io.apicurio.registry.serde.avro.strategy.TopicRecordIdStrategy": _SPACED_TOPIC_RECORD,
     "io.apicurio.registry.serde.avro.strategy.QualifiedRecordIdStrategy": _RECORD,
 }
 _APIS = "the address ends in /apis/registry/v2 or /apis/registry/v3"
@@ -51,8 +53,8 @@ class Registry:
 
     `option` names what would have its address. `registers` tells whether schemas are registered, or only looked up;
     `latest` whether the latest schema of a subject is taken in their place. `strategy` makes the subject, unless
-    `artifact` names it; `group` is Apicurio's. Ids are written with `width` bytes, and are of contents, or with
-    `is_global` of versions.
+    `artifact` names it; `group` is Apicurio's, and where it is empty the strategy makes it. Ids are written with
+    `width` bytes, and are of contents, or with `is_global` of versions.
     """
 
     kind: Literal["confluent", "apicurio"]
@@ -65,7 +67,7 @@ class Registry:
     normalizes: bool = False
     width: int = 4
     is_global: bool = False
-    group: str = "default"
+    group: str = ""
     artifact: str = ""
     if_exists: str = ""
 
@@ -82,7 +84,13 @@ class Registry:
                 f"The {self.part} of the records for {topic} is no record of Avro, so it has no name for its subject.",
                 f"Let {self.part}.converter have the strategy by topic.",
             )
-        return record if self.strategy == _RECORD else f"{topic}-{record}"
+        short = record.rpartition(".")[2] if self.strategy in _SPACED else record
+        return short if self.strategy in (_RECORD, _SPACED_RECORD) else f"{topic}-{short}"
+
+    def group_of(self, record: str | None) -> str:
+        """The group of a record's schema."""
+        space = (record or "").rpartition(".")[0] if self.strategy in _SPACED else ""
+        return self.group or space or "default"
 
 
 def confluent(part: str, given: Given) -> Registry:
@@ -151,7 +159,7 @@ def apicurio(part: str, given: Given) -> Registry:
         _strategy(given, prefix + "artifact-resolver-strategy"),
         width=width,
         is_global=is_global,
-        group=given.text(prefix + "artifact.group-id") or "default",
+        group=given.text(prefix + "artifact.group-id"),
         artifact=given.text(prefix + "artifact.artifact-id"),
         if_exists=given.word(prefix + "auto-register.if-exists", exists, ""),
     )

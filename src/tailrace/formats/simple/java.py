@@ -59,13 +59,14 @@ def in_header(value: Any, schema: LogicalType, inner: bool = False) -> str:
     if schema.connect == "string":
         return _quoted(value) if inner else str(value)
     if schema.connect == "bytes" and schema.name != _DECIMAL:
-        return str(value)
+        return _quoted(value) if inner else str(value)
     moment = _moment(value, schema)
     if moment is None:
         return _scalar(value, schema)
     since = int((moment - _EPOCH) / dt.timedelta(milliseconds=1))
     time = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-    if 0 <= since < _DAY_MS:
+    if since < _DAY_MS:
+        # whatever is before 1970 is a time of the day to Kafka Connect as well
         return time
     date = f"{moment.year:04d}-{moment:%m-%d}"
     return date if since % _DAY_MS == 0 else f"{date}T{time}"

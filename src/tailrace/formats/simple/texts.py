@@ -58,7 +58,8 @@ class Texts:
             charset = codecs.lookup(word).name
         except LookupError:
             raise ConfigError(f"{given.prefix}converter.encoding = {word} is not supported.", "Use UTF-8.") from None
-        return given.taken(replace(self, charset=charset))
+        # Java's structs show values, and not the defaults in the place of nulls
+        return given.taken(replace(self, charset=charset), keeps_nulls=True)
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> _Document | None:
         if isinstance(layout, Constant) and layout.value is None:

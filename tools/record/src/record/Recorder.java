@@ -4,10 +4,14 @@ import java.io.BufferedWriter;
 import java.io.IOException;
 import java.io.Reader;
 import java.io.UncheckedIOException;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Properties;
@@ -15,12 +19,18 @@ import java.util.TreeMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 
+import org.apache.kafka.common.header.Headers;
+import org.apache.kafka.common.header.internals.RecordHeaders;
+import org.apache.kafka.connect.data.Schema;
 import org.apache.kafka.connect.header.Header;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.Converter;
+import org.apache.kafka.connect.storage.HeaderConverter;
 
+import com.fasterxml.jackson.databind.DeserializationFeature;
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 /**
@@ -30,21 +40,35 @@ import com.fasterxml.jackson.databind.ObjectMapper;
  * line a record, and are flushed before Debezium is told that a record was handled. Ends when its standard input
  * ends; exit code 0, or 3 when the engine itself gave up, with its reason as the last line of the standard error.
  *
- * Properties that speak to this program, not to Debezium: `recorder.value.converter`, a converter's class. As in the
- * engine, `converter.*` configures all converters, `key.converter.*`, `value.converter.*` and `header.converter.*` one.
+ * Properties that speak to this program, not to Debezium: `recorder.value.converter`, a converter's class;
+ * `recorder.format=connect`, which takes the classes of `key.converter`, `value.converter` and `header.converter`, as
+ * a Kafka Connect worker does, and writes what is no JSON as Base64; `recorder.places=true`, which writes the records'
+ * partitions and timestamps. As in the engine, `converter.*` configures all converters, `key.converter.*`, `value.converter.*` and `header.converter.*` one.
  */
 public final class Recorder {
     private static final ObjectMapper JSON = new ObjectMapper();
+    private static final ObjectMapper STRICT = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
 
-    private final Converter key = new JsonConverter();
+    private static final Method WITH_HEADERS = withHeaders();
+    private static final Pattern STRING = Pattern.compile("\"(?:[^\"\\\\]|\\\\.)*+\"");
+    private static final Pattern SOLID = Pattern.compile("\\S*");
+
+    private final Converter key;
     private final Converter value;
-    private final JsonConverter header = new JsonConverter();
+    private final HeaderConverter header;
+    private final boolean any;
+    private final boolean places;
     private final BufferedWriter records;
     private final BufferedWriter offsets;
 
     private Recorder(Properties properties, Path records, Path offsets) throws Exception {
-        String name = (String) properties.getOrDefault("recorder.value.converter", JsonConverter.class.getName());
-        value = (Converter) Class.forName(name).getDeclaredConstructor().newInstance();
+        any = "connect".equals(properties.getProperty("recorder.format"));
+        places = "true".equals(properties.getProperty("recorder.places"));
+        String json = JsonConverter.class.getName();
+        String named = properties.getProperty("recorder.value.converter", json);
+        key = (Converter) made(any ? properties.getProperty("key.converter", json) : json);
+        value = (Converter) made(any ? properties.getProperty("value.converter", json) : named);
+        header = (HeaderConverter) made(any ? properties.getProperty("header.converter", json) : json);
         key.configure(settings(properties, "key."), true);
         value.configure(settings(properties, "value."), false);
         Map<String, Object> forHeaders = settings(properties, "header.");
@@ -87,6 +111,10 @@ public final class Recorder {
         end("the engine did not end within 60 seconds");
     }
 
+    private static Object made(String name) throws ReflectiveOperationException {
+        return Class.forName(name).getDeclaredConstructor().newInstance();
+    }
+
     private static void end(String failure) {
         if (failure != null) {
             System.err.println("FAILED " + failure.replaceAll("\\s+", " "));
@@ -115,18 +143,25 @@ public final class Recorder {
     private synchronized void write(SourceRecord record) {
         String topic = record.topic();
         StringBuilder line = new StringBuilder("{\"topic\":").append(quoted(topic));
-        line.append(",\"key\":").append(text(key.fromConnectData(topic, record.keySchema(), record.key())));
-        line.append(",\"value\":").append(text(value.fromConnectData(topic, record.valueSchema(), record.value())));
-        line.append(",\"headers\":[");
-        String comma = "";
-        for (Header one : record.headers()) {
-            byte[] written = header.fromConnectHeader(topic, one.key(), one.schema(), one.value());
-            line.append(comma).append("{\"key\":").append(quoted(one.key()));
-            line.append(",\"value\":").append(text(written)).append('}');
-            comma = ",";
+        if (places && record.kafkaPartition() != null) {
+            line.append(",\"partition\":").append(record.kafkaPartition());
         }
+        if (places && record.timestamp() != null) {
+            line.append(",\"timestamp\":").append(record.timestamp());
+        }
+        // A worker writes the headers first, and keys and values see them.
+        StringBuilder written = new StringBuilder();
+        RecordHeaders headers = new RecordHeaders();
+        for (Header one : record.headers()) {
+            byte[] bytes = header.fromConnectHeader(topic, one.key(), one.schema(), one.value());
+            headers.add(one.key(), bytes);
+            written.append(written.length() == 0 ? "" : ",").append("{\"key\":").append(quoted(one.key()));
+            written.append(",\"value\":").append(text(bytes)).append('}');
+        }
+        line.append(",\"key\":").append(text(converted(key, topic, headers, record.keySchema(), record.key())));
+        line.append(",\"value\":").append(text(converted(value, topic, headers, record.valueSchema(), record.value())));
         try {
-            records.append(line.append("]}\n"));
+            records.append(line.append(",\"headers\":[").append(written).append("]}\n"));
             records.flush();
             offsets.append("{\"partition\":").append(sorted(record.sourcePartition())).append(",\"offset\":")
                     .append(sorted(record.sourceOffset())).append("}\n");
@@ -137,8 +172,50 @@ public final class Recorder {
         }
     }
 
-    private static String text(byte[] written) {
-        return written == null ? "null" : new String(written, StandardCharsets.UTF_8);
+    /** What a converter writes. Converters see the headers since Kafka Connect 2.4. */
+    private static byte[] converted(Converter converter, String topic, Headers headers, Schema schema, Object value) {
+        if (WITH_HEADERS == null) {
+            return converter.fromConnectData(topic, schema, value);
+        }
+        try {
+            return (byte[]) WITH_HEADERS.invoke(converter, topic, headers, schema, value);
+        }
+        catch (InvocationTargetException e) {
+            throw e.getCause() instanceof RuntimeException ? (RuntimeException) e.getCause()
+                    : new IllegalStateException(e.getCause());
+        }
+        catch (IllegalAccessException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static Method withHeaders() {
+        try {
+            return Converter.class.getMethod("fromConnectData", String.class, Headers.class, Schema.class, Object.class);
+        }
+        catch (NoSuchMethodException e) {
+            return null;
+        }
+    }
+
+    /** What was written as it stands in the line; where it may be of any format, all but JSON as Base64. */
+    private String text(byte[] written) {
+        if (written == null) {
+            return "null";
+        }
+        return any && !isJson(written) ? "{\"bytes\":\"" + Base64.getEncoder().encodeToString(written) + "\"}"
+                : new String(written, StandardCharsets.UTF_8);
+    }
+
+    /** Whether it is JSON without blanks between its parts, as Kafka Connect writes it. */
+    private static boolean isJson(byte[] written) {
+        try {
+            String text = StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(written)).toString();
+            return !STRICT.readTree(text).isMissingNode() && SOLID.matcher(STRING.matcher(text).replaceAll("")).matches();
+        }
+        catch (IOException e) {
+            return false;
+        }
     }
 
     private static String quoted(Object any) {

@@ -94,21 +94,22 @@ def _string(schema: LogicalType, settings: EventSettings, zero: str = "") -> Con
 
 def _numeric(column: Column, settings: EventSettings) -> Conversion:
     mode = settings.decimal_handling_mode
+    precision, scale = (None, None) if column.modifier < 4 else plain.precision_and_scale(column.modifier)
     if mode == "string":
-        return decimals.as_scientific_text() if settings.legacy else decimals.as_text()
+        if settings.legacy:
+            return decimals.as_scientific_text()
+        return decimals.as_text(scale, settings.placeholder.decode("utf-8", "replace"))
     if mode == "double":
         return decimals.as_double()
-    if column.modifier < 4:
-        return decimals.variable()
-    precision, scale = plain.precision_and_scale(column.modifier)
-    return decimals.fixed(scale, precision)
+    return decimals.variable() if scale is None else decimals.fixed(scale, precision)
 
 
 def _money(column: Column, settings: EventSettings) -> Conversion:
     # In the 1.7 format money is a Decimal whatever decimal.handling.mode says.
     mode = "precise" if settings.legacy else settings.decimal_handling_mode
     if mode == "string":
-        return Conversion(STRING, plain.money_digits, Prepared(plain.money_numbers, strings.STRINGS), zero="")
+        zero = decimals.zero_text(settings.money_fraction_digits)
+        return Conversion(STRING, plain.money_digits, Prepared(plain.money_numbers, strings.STRINGS), zero=zero)
     if mode == "double":
 
         def double(value: str) -> float:

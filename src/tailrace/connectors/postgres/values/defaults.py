@@ -1,8 +1,9 @@
 """Column defaults: the server's default expression as the value that the column's schema shows.
 
-Literals are read; a function call stands for a value that only the server knows, so the type's zero value is
-shown; other expressions show none. Columns of domains, of the server's own "char" and of types that are not listed
-here have no default in the reference, and none here: consumers would read nulls as defaults.
+Literals are read; a function call, and an expression that begins with one, stands for a value that only the server
+knows, so the type's zero value is shown; other expressions show none. Columns of domains, of the server's own "char"
+and of types that are not listed here have no default in the reference, and none here: consumers would read nulls as
+defaults.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tailrace.values.decimals import unscaled
 _LITERAL = re.compile(r"(?:B)?'((?:[^']|'')*)'(?:::.+)?$", re.DOTALL)
 _NUMBER = re.compile(r"\(?(-?\d+(?:\.\d+)?)\)?(?:::.+)?$")
 _CALL = re.compile(r'(?:"[^"]+"|[a-zA-Z_][\w$.]*)\(.*\)(?:::.+)?$', re.DOTALL)
+_BEGINS_WITH_CALL = re.compile(r'\(?(?:"[^"]+"|[a-zA-Z_][\w$.]*)\(.*\)', re.DOTALL)
 _QUALIFIED = re.compile(r'(?:"[^"]+"|[\w$]+)\.')
 _CAST_TWICE = re.compile(r"\(((?:B)?'(?:[^']|'')*'::[^()]+(?:\(\d+(?:,\d+)?\))?)\)::.+$", re.DOTALL)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?")
@@ -47,10 +49,12 @@ def default_value(column: Column, known: Conversion, settings: EventSettings) ->
     literal = literal_text(expression)
     if literal is not None:
         return _converted(_stored(literal, column), known)
-    # 1.7 does not know a function with its schema before it.
-    if _CALL.match(expression) and not (settings.legacy and _QUALIFIED.match(expression)):
+    if settings.legacy:
+        # 1.7 knows a call that is the whole expression, and no function with its schema before it.
+        return known.zero if _CALL.match(expression) and not _QUALIFIED.match(expression) else ABSENT
+    if _BEGINS_WITH_CALL.match(expression):
         return known.zero
-    if expression.upper().partition("(")[0] in _KEYWORDS and not settings.legacy:
+    if expression.upper().partition("(")[0] in _KEYWORDS:
         return known.zero
     return ABSENT
 

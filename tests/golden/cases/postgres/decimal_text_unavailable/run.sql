@@ -1,0 +1,2 @@
+UPDATE n SET k = 2;
+DELETE FROM n;
