@@ -328,6 +328,8 @@ class State:
         self._rows: dict[int, dict[Any, dict[int, Any]]] = {}
         # up to which LSN the log may repeat what a snapshot has shown of a row
         self._repeated: dict[tuple[int, Any], int] = {}
+        # the same, and whatever the log has said of the key since
+        self._read: dict[tuple[int, Any], int] = {}
 
     def apply(self, row: Row, server: Database) -> None:
         kind, (new, old), commit_lsn, _, (oid, columns, _), _ = row
@@ -347,13 +349,18 @@ class State:
             # and another one with the old key, which is not the row that the log tells of
             other = dict.fromkeys(other, UNKNOWN)
         if kind == "r":
-            self._repeated[oid, key] = server.end
+            self._repeated[oid, key] = self._read[oid, key] = server.end
         elif kind == "I":
             self._repeated.pop((oid, key), None)
-        before = rows.get(key, other)
-        rows[key] = {
-            number: before.get(number, UNCHANGED) if value is UNCHANGED else value for number, value in values.items()
-        }
+        before, missing = rows.get(key, other), UNCHANGED
+        if key not in rows and old is not None and commit_lsn < self._read.get((oid, key), 0):
+            # The row was read with this key, and went when the log told that the one before it with the key was gone.
+            # With its old key it was not read: a later snapshot showed it, as it was by then.
+            missing = UNKNOWN
+        rows[key] = told = {}
+        for number, value in values.items():
+            known = before.get(number, UNCHANGED) if value is UNCHANGED else value
+            told[number] = missing if known is UNCHANGED else known
 
     def check(self, row: Row, server: Database, is_whole: bool) -> None:
         """Whether a row that was read beside the log is as the events before it have left it."""
