@@ -76,8 +76,8 @@ class Descriptor:
     `form` their part of events. `captured` names a tailrace.connectors.captured.Capturing; "" where rows have no types
     but those of documents. `held` names a tailrace.connectors.held.Reading, what spark.read reads; "" where tables
     cannot be read at one position by several tasks. `compared` names a tailrace.connectors.held.Comparing, what
-    `tailrace verify` reads; "" where that is not there. `listed` names a module for the page of typed rows: LISTED has its
-    types, each with a column of it, FORM is the connector's part of events.
+    `tailrace verify` reads; "" where that is not there. `listed` names a module for the page of typed rows: LISTED has
+    its types, each with a column of it, FORM is the connector's part of events.
     """
 
     traits: Traits

@@ -83,6 +83,10 @@ class Compared(Held, Protocol):
         known. Raises TailraceError."""
         ...
 
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[str]]) -> str:
+        """The condition in SQL that the rows with these keys fulfil, whose columns are called `names`."""
+        ...
+
 
 Comparing = Callable[["Config", "EventSettings"], Compared]
 """What opens a snapshot to be compared. Raises TailraceError."""

@@ -10,9 +10,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tailrace.columns.blocks import LAST, ROWS
 from tailrace.columns.table import TableId, TableSchema
 from tailrace.connectors import registry
 from tailrace.connectors.held import Compared as Snapshot
@@ -20,9 +21,9 @@ from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import DELETED
-from tailrace.verify.comparison import Key, comparable, compare
+from tailrace.verify.comparison import FrameSide, Key, comparable, compare
 from tailrace.verify.moments import Newest, newest, version_at
-from tailrace.verify.rows import Shape, source_rows, table_rows
+from tailrace.verify.rows import Shape, source_side, table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,11 +38,12 @@ _CURRENT = {"latest": "true", "history": "__valid_to is null"}
 @dataclass(slots=True)
 class TableResult:
     """What is known of one table: the keys that differ, with what is wrong; those that changed each time they were
-    compared; at which version of the table it was found. `rows` are the source's."""
+    compared; at which version of the table it was found. `rows` are the source's. `condition` makes SQL of keys."""
 
     table: TableId
     path: str
     shape: Shape
+    condition: Callable[[Sequence[str], Sequence[Sequence[str]]], str]
     rows: int = 0
     version: int | None = None
     differing: dict[Key, str] = field(default_factory=dict)
@@ -74,8 +76,7 @@ class Verification:
         self._spark, self.sink = spark, sink
         self._connector = connector
         demand(connector, sink, registry.parse(connector, options))
-        # a table's last change alone, whatever the mode asks of the log
-        self._options = options | {"row.blocks": "last", "row.columns": "key,value"}
+        self._options = options | {"row.blocks": LAST}
 
     def run(self, names: Sequence[str], wait_s: float, clock: Callable[[], float] = time.monotonic) -> Verified:
         """Compare the tables called so, all captured ones without names.
@@ -113,7 +114,7 @@ class Verification:
         config = registry.parse(self._connector, options)
         opening = registry.find(self._connector).load_compared()
         assert opening is not None
-        self._settings = EventSettings.from_options(config, "verify")
+        self._settings = replace(EventSettings.from_options(config, "verify"), blocks=ROWS)
         return opening(config, self._settings)
 
     def _named(self, snapshot: Snapshot, names: Sequence[str]) -> Iterator[TableSchema]:
@@ -139,9 +140,9 @@ class Verification:
         path = self._path(table.id)
         version = version_at(self._spark, path, moment, path.removeprefix(f"{self.sink.path}/"))
         where = f"{DELETED} = 'false'" if self.sink.keeps_deletes else _CURRENT[self.sink.mode]
-        source = source_rows(self._spark, snapshot.of_table(table), shape)
-        found = compare(source, table_rows(self._spark, path, version, shape, where), shape)
-        result = TableResult(table.id, path, shape, found.rows, version, found.keys)
+        source = source_side(self._spark, snapshot.of_table(table), shape)
+        found = compare(source, FrameSide(table_rows(self._spark, path, version, shape, where), shape.keys), shape.keys)
+        result = TableResult(table.id, path, shape, snapshot.condition, found.rows, version, found.keys)
         if found.keys:
             ends = sorted((moment.position, snapshot.position))
             touched = snapshot.touched(table, ends[0], ends[1])
@@ -158,9 +159,7 @@ def demand(connector: str, sink: TablesSink, source: Config) -> None:
     """Raise an error where tables of this connector, mode or configuration cannot be compared."""
     found = registry.find(connector)
     if found.load_compared() is None:
-        raise ConfigError(
-            f"tailrace verify is not there for {found.title} yet.", "It compares tables of PostgreSQL."
-        )
+        raise ConfigError(f"tailrace verify is not there for {found.title} yet.", "It compares tables of PostgreSQL.")
     if sink.mode not in _CURRENT:
         raise SinkError(
             f"tailrace verify compares tables of the modes {' and '.join(_CURRENT)}, not of {sink.mode}.",

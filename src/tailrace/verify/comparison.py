@@ -1,18 +1,17 @@
-"""Two frames of rows compared: chunks by their hashes, and the rows of those that differ by their keys. Driver."""
+"""Two sides compared: chunks by their hashes, and the rows of those that differ by their keys. Driver."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tailrace.verify.hashing import SUMMARY, chunk_of, row_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from tailrace.verify.rows import Shape
 
 Key = tuple[Any, ...]
 
@@ -28,52 +27,69 @@ class Compared:
     keys: dict[Key, str]
 
 
-def compare(source: DataFrame, table: DataFrame, shape: Shape) -> Compared:
-    """Compare two frames with the columns of `shape`, whose names are those of its columns.
+class Side(Protocol):
+    """The rows of one side, by their hashes."""
+
+    def summary(self) -> DataFrame:
+        """Of each chunk that has rows `chunk`, `n`, `x` and `s`."""
+        ...
+
+    def rows(self, chunks: Sequence[int]) -> DataFrame:
+        """The columns of the key and the hash `h` of each row of these chunks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSide:
+    """A frame's rows, hashed in the JVM. `keys` are the columns of the key."""
+
+    frame: DataFrame
+    keys: Sequence[str]
+
+    def summary(self) -> DataFrame:
+        from pyspark.sql.functions import expr
+
+        return self._hashed().groupBy("chunk").agg(*map(expr, SUMMARY))
+
+    def rows(self, chunks: Sequence[int]) -> DataFrame:
+        from pyspark.sql.functions import broadcast
+
+        wanted = self.frame.sparkSession.createDataFrame([(chunk,) for chunk in chunks], "chunk bigint")
+        return self._hashed().join(broadcast(wanted), "chunk", "left_semi").select(*self.keys, "h")
+
+    def _hashed(self) -> DataFrame:
+        columns = [(field.name, field.dataType) for field in self.frame.schema.fields]
+        return self.frame.selectExpr(*self.keys, f"{chunk_of(self.keys)} as chunk", f"{row_hash(columns)} as h")
+
+
+def compare(source: Side, table: Side, keys: Sequence[str]) -> Compared:
+    """Compare two sides by the columns of their key.
 
     Both are read at the same time; a second time only where chunks differ.
     """
-    hashed = [_hashed(frame, shape) for frame in (source, table)]
-    ours, theirs = _both(lambda frame: {row[0]: tuple(row)[1:] for row in _summary(frame).collect()}, hashed)
+    ours, theirs = _both(lambda side: {row[0]: tuple(row)[1:] for row in side.summary().collect()}, (source, table))
     rows = sum(found[0] for found in ours.values())
-    differing = [chunk for chunk in ours.keys() | theirs.keys() if ours.get(chunk) != theirs.get(chunk)]
-    if not differing:
-        return Compared(rows, {})
-    return Compared(rows, _keys(hashed[0], hashed[1], shape, sorted(differing)))
+    differing = sorted(chunk for chunk in ours.keys() | theirs.keys() if ours.get(chunk) != theirs.get(chunk))
+    return Compared(rows, _differing(source, table, keys, differing) if differing else {})
 
 
-def _hashed(frame: DataFrame, shape: Shape) -> DataFrame:
-    columns = [(field.name, field.dataType) for field in frame.schema.fields]
-    return frame.selectExpr(*shape.keys, f"{chunk_of(shape.keys)} as chunk", f"{row_hash(columns)} as h")
-
-
-def _summary(hashed: DataFrame) -> DataFrame:
+def _differing(source: Side, table: Side, keys: Sequence[str], chunks: Sequence[int]) -> dict[Key, str]:
+    """The keys whose rows differ, of these chunks."""
     from pyspark.sql.functions import expr
 
-    named = [expr(part.strip()) for part in SUMMARY.split(", ")]
-    return hashed.groupBy("chunk").agg(*named)
-
-
-def _keys(source: DataFrame, table: DataFrame, shape: Shape, chunks: Sequence[int]) -> dict[Key, str]:
-    """The keys whose rows differ, of these chunks."""
-    from pyspark.sql.functions import broadcast, expr
-
-    spark = source.sparkSession
-    wanted = broadcast(spark.createDataFrame([(chunk,) for chunk in chunks], "chunk bigint"))
     found = []
-    for frame, name in ((source, "s"), (table, "t")):
-        rows = frame.join(wanted, "chunk", "left_semi").groupBy(*shape.keys)
-        # two rows that are alike have no hash together
+    for side, name in ((source, "s"), (table, "t")):
+        # min and max: of several rows of a key each counts
+        rows = side.rows(chunks).groupBy(*keys)
         found.append(rows.agg(expr("count(*) as n"), expr("min(h) as h"), expr("max(h) as m")).alias(name))
-    on = expr(" and ".join(f"s.{key} <=> t.{key}" for key in shape.keys))
-    keys = [f"if(s.n is null, t.{key}, s.{key}) as {key}" for key in shape.keys]
+    on = expr(" and ".join(f"s.{key} <=> t.{key}" for key in keys))
+    shown = [f"if(s.n is null, t.{key}, s.{key}) as {key}" for key in keys]
     kind = (
         f"case when t.n is null then '{MISSING}' when s.n is null then '{EXTRA}' when t.n > s.n then '{DUPLICATE}' "
         f"when s.n <> t.n or s.h <> t.h or s.m <> t.m then '{DIFFERENT}' end as kind"
     )
-    joined = found[0].join(found[1], on, "full_outer").selectExpr(*keys, kind).where("kind is not null")
-    table_ = joined.toArrow()
-    columns = [table_[name].to_pylist() for name in table_.schema.names]
+    joined = found[0].join(found[1], on, "full_outer").selectExpr(*shown, kind).where("kind is not null").toArrow()
+    columns = [joined[name].to_pylist() for name in joined.schema.names]
     return {comparable(row[:-1]): row[-1] for row in zip(*columns, strict=True)}
 
 
@@ -83,13 +99,13 @@ def comparable(key: Sequence[Any]) -> Key:
 
 
 def _comparable(value: Any) -> Any:
-    if isinstance(value, float) and value != value:
+    if isinstance(value, float) and math.isnan(value):
         return "NaN"
     return repr(value) if isinstance(value, list | dict) else value
 
 
-def _both(call: Callable[[DataFrame], Any], frames: Sequence[DataFrame]) -> tuple[Any, Any]:
-    """What `call` gives of two frames, at the same time."""
+def _both(call: Callable[[Side], Any], sides: Sequence[Side]) -> tuple[Any, Any]:
+    """What `call` gives of two sides, at the same time."""
     with ThreadPoolExecutor(2) as pool:
-        ours, theirs = pool.map(call, frames)
+        ours, theirs = pool.map(call, sides)
     return ours, theirs

@@ -30,7 +30,7 @@ def row_hash(columns: Sequence[tuple[str, DataType]]) -> str:
     return f"xxhash64({', '.join(parts)})"
 
 
-SUMMARY = "count(*) as n, bit_xor(h) as x, sum(h & 4294967295) as s"
+SUMMARY = ("count(*) as n", "bit_xor(h) as x", "sum(h & 4294967295) as s")
 """What is compared of a chunk, of the hashes `h` of its rows: a row twice leaves no other sum unseen."""
 
 
@@ -45,9 +45,7 @@ def _parts(value: str, kind: DataType, depth: int) -> list[str]:
         element = _struct(one, kind.elementType, depth + 1)
         return [f"size({value})", f"transform({value}, {one} -> {element})"]
     if isinstance(kind, types.MapType):
-        entries = types.StructType(
-            [types.StructField("key", kind.keyType), types.StructField("value", kind.valueType)]
-        )
+        entries = types.StructType([types.StructField("key", kind.keyType), types.StructField("value", kind.valueType)])
         return _parts(f"array_sort(map_entries({value}))", types.ArrayType(entries), depth)
     if isinstance(kind, types.StructType):
         fields = [_struct(f"{value}.`{name_of(field.name)}`", field.dataType, depth) for field in kind.fields]

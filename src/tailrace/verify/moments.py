@@ -1,4 +1,4 @@
-"""Up to where the tables have come: the newest moment of `tailrace_positions`, and each table's version then. Driver."""
+"""Up to where the tables have come: the newest moment of `tailrace_positions`, each table's version then. Driver."""
 
 from __future__ import annotations
 

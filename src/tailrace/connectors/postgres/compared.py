@@ -1,4 +1,4 @@
-"""A snapshot whose rows are compared with a pipeline's tables, and which keys have changed between two positions. Driver.
+"""A snapshot whose rows are compared with tables, and which keys have changed between two positions. Driver.
 
 The pipeline's slot is copied before the snapshot is taken. The copy is a temporary one, and begins where the pipeline
 has committed at that moment, or before. So it has every change that is in the tables and not in the snapshot, and every
@@ -22,6 +22,7 @@ from tailrace.connectors.postgres.protocol.position import lsn_text
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup.slots import find_slot
 from tailrace.connectors.postgres.snapshot.keyed import literal
+from tailrace.connectors.postgres.snapshot.session import quoted
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
 from tailrace.errors import PrerequisiteError
 from tailrace.events.form import SourceForm
@@ -74,6 +75,12 @@ class ComparedSnapshot(HeldSnapshot):
     def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
         found = connections.explained(lambda: _touched(self._changes(after, upto), table))()
         return Touched((), True) if found is None else Touched(tuple(zip(*sorted(found), strict=True)))
+
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[str]]) -> str:
+        rows = (", ".join(map(literal, key)) for key in keys)
+        listed = ", ".join(rows) if len(names) == 1 else ", ".join(f"({row})" for row in rows)
+        columns = ", ".join(map(quoted, names))
+        return f"{columns} in ({listed})" if len(names) == 1 else f"({columns}) in ({listed})"
 
     def _changes(self, after: str, upto: str) -> Iterator[pgoutput.AnyMessage]:
         """The messages of the transactions behind `after`, up to `upto`."""
@@ -156,7 +163,7 @@ def _touched(messages: Iterator[pgoutput.AnyMessage], table: TableSchema) -> set
 
 
 class _Places:
-    """Where the key's columns are in the rows of a relation; `is_told` where old rows show them whenever they change."""
+    """Where the key's columns are in the rows of a relation; `is_told`: old rows show them whenever they change."""
 
     def __init__(self, indexes: tuple[int, ...], is_told: bool) -> None:
         self._indexes, self._is_told = indexes, is_told
@@ -169,9 +176,7 @@ class _Places:
         told = relation.replica_identity == "f" or all(relation.columns[index].flags & 1 for index in indexes)
         return cls(indexes, whole and told)
 
-    def keys(
-        self, change: pgoutput.Insert | pgoutput.Update | pgoutput.Delete
-    ) -> list[tuple[bytes, ...]] | None:
+    def keys(self, change: pgoutput.Insert | pgoutput.Update | pgoutput.Delete) -> list[tuple[bytes, ...]] | None:
         if not self._is_told:
             return None
         rows = [] if isinstance(change, pgoutput.Insert) else [change.old]
