@@ -101,7 +101,7 @@ def test_what_differs_is_named_and_mended(
     ):
         made.spark.sql(statement)
     # what the pipeline has not read yet does not count as damage, and is not called equal
-    database.execute("update t set flag = null where id in (24, 30)", "delete from t where id = 31")
+    database.execute("update t set n = 0 where id in (24, 30)", "delete from t where id = 31")
     report = tmp_path / "report"
     assert verify(made, "--limit", "1", "--report", str(report)) == 1
     entries = [json.loads(line) for line in report.read_text().splitlines()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import DELETED
-from tailrace.verify.comparison import FrameSide, Key, comparable, compare
+from tailrace.verify.comparison import FrameSide, Key, Side, comparable, compare
 from tailrace.verify.moments import Newest, newest, version_at
 from tailrace.verify.rows import Shape, source_side, table_rows
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from tailrace.config import Config
 
 _PAUSE_S = 0.5
+_AT_ONCE = 4
+"""How many tables are compared at the same time."""
 _CURRENT = {"latest": "true", "history": "__valid_to is null"}
 """Which rows of a table are those that the source has."""
 
@@ -97,16 +100,20 @@ class Verification:
         """One look at the tables called so; of those that were looked at before, at the keys that are not decided."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
-            # behind the copy of the log's position, so that the copy has all that is between
-            moment = newest(self._spark, self.sink.path, snapshot.committed)
-            for table in self._named(snapshot, names):
-                result = self._compared(snapshot, table, moment)
+            tables = list(self._named(snapshot, names))
+            # behind the copy of the log's position, so that the copy has all that is between; the source is read
+            # meanwhile
+            with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(_AT_ONCE) as pool:
+                moment = other.submit(newest, self._spark, self.sink.path, snapshot.committed)
+                results = list(pool.map(lambda table: self._compared(snapshot, table, moment), tables))
+            for table, result in zip(tables, results, strict=True):
+                _decide(result, snapshot, table, moment.result())
                 earlier = known.get(str(table.id))
                 if earlier is not None:
                     result.differing = earlier.differing | _of(result.differing, earlier.undecided)
                     result.undecided = _of(result.undecided, earlier.undecided)
                 known[str(table.id)] = result
-            return Verified(tuple(known.values()), snapshot.position, moment, snapshot.is_running())
+            return Verified(tuple(known.values()), snapshot.position, moment.result(), snapshot.is_running())
 
     def _snapshot(self, names: Sequence[str]) -> Snapshot:
         chosen = ",".join(re.escape(name).replace(",", r"\,") for name in names) or ".*"
@@ -135,24 +142,35 @@ class Verification:
     def _path(self, table: TableId) -> str:
         return self.sink.path_of((table.database, table.schema, table.table))
 
-    def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Newest) -> TableResult:
+    def _compared(self, snapshot: Snapshot, table: TableSchema, moment: Future[Newest]) -> TableResult:
+        """What differs between the source and the table, whatever lies between them."""
         shape = Shape.of(table, self._settings, snapshot.form)
-        path = self._path(table.id)
-        version = version_at(self._spark, path, moment, path.removeprefix(f"{self.sink.path}/"))
-        where = f"{DELETED} = 'false'" if self.sink.keeps_deletes else _CURRENT[self.sink.mode]
+        result = TableResult(table.id, self._path(table.id), shape, snapshot.condition)
+
+        def side() -> Side:
+            result.version = version_at(self._spark, result.path, moment.result(), self._name(result.path))
+            where = f"{DELETED} = 'false'" if self.sink.keeps_deletes else _CURRENT[self.sink.mode]
+            return FrameSide(table_rows(self._spark, result.path, result.version, shape, where), shape.keys)
+
         source = source_side(self._spark, snapshot.of_table(table), shape)
-        found = compare(source, FrameSide(table_rows(self._spark, path, version, shape, where), shape.keys), shape.keys)
-        result = TableResult(table.id, path, shape, snapshot.condition, found.rows, version, found.keys)
-        if found.keys:
-            ends = sorted((moment.position, snapshot.position))
-            touched = snapshot.touched(table, ends[0], ends[1])
-            if touched.everything:
-                result.differing, result.undecided = {}, found.keys
-            elif touched.columns:
-                keys = {comparable(key) for key in zip(*shape.values(touched.columns), strict=True)}
-                result.differing = {key: kind for key, kind in found.keys.items() if key not in keys}
-                result.undecided = {key: kind for key, kind in found.keys.items() if key in keys}
+        result.rows, result.differing = compare(source, side, shape.keys)
         return result
+
+    def _name(self, path: str) -> str:
+        """What a moment calls the table at `path`."""
+        return path.removeprefix(f"{self.sink.path}/")
+
+
+def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment: Newest) -> None:
+    """Tell apart what differs for certain and what has changed between the two that were compared."""
+    if not result.differing:
+        return
+    ends = sorted((moment.position, snapshot.position))
+    touched = snapshot.touched(table, ends[0], ends[1])
+    keys = {comparable(key) for key in zip(*result.shape.values(touched.columns), strict=True)}
+    found = result.differing
+    result.differing = {} if touched.everything else {key: kind for key, kind in found.items() if key not in keys}
+    result.undecided = {key: kind for key, kind in found.items() if key not in result.differing}
 
 
 def demand(connector: str, sink: TablesSink, source: Config) -> None:

@@ -19,14 +19,6 @@ MISSING, EXTRA, DIFFERENT, DUPLICATE = "missing", "extra", "different", "duplica
 """What is wrong with a key: the table has no row of it, the source has none, the rows differ, the table has several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """What differs: each key with what is wrong with it; and how many rows the source has."""
-
-    rows: int
-    keys: dict[Key, str]
-
-
 class Side(Protocol):
     """The rows of one side, by their hashes."""
 
@@ -62,15 +54,24 @@ class FrameSide:
         return self.frame.selectExpr(*self.keys, f"{chunk_of(self.keys)} as chunk", f"{row_hash(columns)} as h")
 
 
-def compare(source: Side, table: Side, keys: Sequence[str]) -> Compared:
-    """Compare two sides by the columns of their key.
+def compare(source: Side, table: Callable[[], Side], keys: Sequence[str]) -> tuple[int, dict[Key, str]]:
+    """How many rows the source has, and the keys that differ between two sides, by the columns of their key.
 
-    Both are read at the same time; a second time only where chunks differ.
+    Both are read at the same time, the source while `table` is made; a second time only where chunks differ.
     """
-    ours, theirs = _both(lambda side: {row[0]: tuple(row)[1:] for row in side.summary().collect()}, (source, table))
-    rows = sum(found[0] for found in ours.values())
-    differing = sorted(chunk for chunk in ours.keys() | theirs.keys() if ours.get(chunk) != theirs.get(chunk))
-    return Compared(rows, _differing(source, table, keys, differing) if differing else {})
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(lambda: _summary(source))
+        theirs = table()
+        has = _summary(theirs)
+        wanted = told.result()
+    differing = sorted(chunk for chunk in wanted.keys() | has.keys() if wanted.get(chunk) != has.get(chunk))
+    rows = sum(count for count, *_ in wanted.values())
+    return rows, _differing(source, theirs, keys, differing) if differing else {}
+
+
+def _summary(side: Side) -> dict[int, tuple[int, ...]]:
+    """What is compared of each chunk."""
+    return {row[0]: tuple(row)[1:] for row in side.summary().collect()}
 
 
 def _differing(source: Side, table: Side, keys: Sequence[str], chunks: Sequence[int]) -> dict[Key, str]:
@@ -102,10 +103,3 @@ def _comparable(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
     return repr(value) if isinstance(value, list | dict) else value
-
-
-def _both(call: Callable[[Side], Any], sides: Sequence[Side]) -> tuple[Any, Any]:
-    """What `call` gives of two sides, at the same time."""
-    with ThreadPoolExecutor(2) as pool:
-        ours, theirs = pool.map(call, sides)
-    return ours, theirs

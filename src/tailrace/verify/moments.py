@@ -34,18 +34,26 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
     whatever the last batch knew. Raises SinkError where there is no such moment.
     """
     place = f"{path.rstrip('/')}/{NAME}"
-    rows = spark.read.format("delta").load(place)
-    row = rows.orderBy("batch", ascending=False).first()
-    highest = rows.selectExpr("max(position) as highest").first()
-    if row is not None and not row["whole"] and (highest is None or highest["highest"] > committed):
-        row = rows.where("whole").orderBy("batch", ascending=False).first()
-    if row is None or highest is None:
+    found = (
+        spark.read.format("delta")
+        .load(place)
+        .selectExpr(
+            "max_by(struct(*), batch) as newest",
+            "max_by(struct(*), batch) filter (where whole) as whole",
+            "max(position) as highest",
+        )
+    )
+    (told,) = found.collect()
+    row, highest = told["whole"], told["highest"]
+    if highest is not None and highest <= committed:
+        row = told["newest"]
+    if row is None:
         raise SinkError(
             f"{place} has no moment at which the tables are whole: the initial snapshot is not done, or the log behind "
             "it is not read yet.",
             "Let the pipeline run on for a minute.",
         )
-    position = row["position"] if row["whole"] else highest["highest"]
+    position = row["position"] if row["whole"] else highest
     return Newest(row["batch"], position, row["ordinal"], row["committed_at"], dict(row["versions"]))
 
 

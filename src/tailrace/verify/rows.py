@@ -78,9 +78,9 @@ class Shape:
         return pa.schema(list(zip(self.columns, self.form.types, strict=True)))
 
     def values(self, texts: Sequence[Sequence[bytes]]) -> list[list[Any]]:
-        """The values of the texts of each of the key's columns."""
+        """The values of the texts of each of the key's columns; without texts none."""
         found = []
-        for column, of_column in zip(self.key, texts, strict=True):
+        for column, of_column in zip(self.key, texts or [()] * len(self.key), strict=True):
             found.append(stored(typed(column, pa.array(of_column, pa.binary()))[0]).to_pylist())
         return found
 
