@@ -120,7 +120,7 @@ def test_what_differs_is_named_and_mended(
     shown = capsys.readouterr().out
     assert "public.Odd name; x: 301 rows at 0000" in shown
     assert '1 duplicate, 2 extra, 101 missing\n  missing {"a b": 1}\n  and 103 more' in shown
-    assert verify(made, "--repair", "--table", "public.Odd name; x") == 0
+    assert verify(made, "--repair", "--wait", "300", "--table", "public.Odd name; x") == 0
     assert verify(made, "--repair", "--wait", "300") == 0
     assert found(verification(made).run((), 0)) == {}
     made.equals("t")

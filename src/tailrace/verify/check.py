@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tailrace.columns.blocks import LAST, ROWS
 from tailrace.columns.table import TableId, TableSchema
@@ -20,7 +20,6 @@ from tailrace.connectors import registry
 from tailrace.connectors.held import Compared as Snapshot
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
-from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import DELETED
 from tailrace.verify.comparison import FrameSide, Key, Side, comparable, compare
 from tailrace.verify.moments import Newest, newest, version_at
@@ -36,6 +35,19 @@ _AT_ONCE = 4
 """How many tables are compared at the same time."""
 _CURRENT = {"latest": "true", "history": "__valid_to is null"}
 """Which rows of a table are those that the source has."""
+
+
+@runtime_checkable
+class Lake(Protocol):
+    """A sink that keeps a table of Delta Lake for each captured table, under `path`."""
+
+    path: str
+    mode: str
+    keeps_deletes: bool
+
+    def path_of(self, table: tuple[str, str, str]) -> str:
+        """Where the table of the source's table (database, schema, table) is."""
+        ...
 
 
 @dataclass(slots=True)
@@ -74,7 +86,7 @@ class Verified:
 class Verification:
     """Compares the tables of one configuration. `options` are those that its pipeline gives the source."""
 
-    def __init__(self, spark: SparkSession, sink: TablesSink, connector: str, options: dict[str, str]) -> None:
+    def __init__(self, spark: SparkSession, sink: Lake, connector: str, options: dict[str, str]) -> None:
         """Raises ConfigError or SinkError where this configuration cannot be verified."""
         self._spark, self.sink = spark, sink
         self._connector = connector
@@ -173,11 +185,14 @@ def _decide(result: TableResult, snapshot: Snapshot, table: TableSchema, moment:
     result.undecided = {key: kind for key, kind in found.items() if key not in result.differing}
 
 
-def demand(connector: str, sink: TablesSink, source: Config) -> None:
+def demand(connector: str, sink: Lake, source: Config) -> None:
     """Raise an error where tables of this connector, mode or configuration cannot be compared."""
     found = registry.find(connector)
     if found.load_compared() is None:
-        raise ConfigError(f"tailrace verify is not there for {found.title} yet.", "It compares tables of PostgreSQL.")
+        there = [one.title for one in registry.known() if one.load_compared() is not None]
+        raise ConfigError(
+            f"tailrace verify is not there for {found.title} yet.", f"It compares tables of {', '.join(there)}."
+        )
     if sink.mode not in _CURRENT:
         raise SinkError(
             f"tailrace verify compares tables of the modes {' and '.join(_CURRENT)}, not of {sink.mode}.",

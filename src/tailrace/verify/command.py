@@ -13,9 +13,8 @@ from tailrace import sinks
 from tailrace.config.files import RunConfig
 from tailrace.errors import ConfigError, SinkError
 from tailrace.pipeline import Pipeline
-from tailrace.sinks.tables.sink import TablesSink
 from tailrace.verify.arguments import DIFFERENT
-from tailrace.verify.check import TableResult, Verification, Verified, demand
+from tailrace.verify.check import Lake, TableResult, Verification, Verified, demand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +26,7 @@ def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None
     from tailrace.spark.session import session
 
     sink = sinks.open(configured.sink.name, configured.sink.options, configured.source)
-    if not isinstance(sink, TablesSink):
+    if not isinstance(sink, Lake):
         raise ConfigError(
             "tailrace verify compares the tables of debezium.sink.type=tables.", "Name a file with that sink."
         )
@@ -44,7 +43,7 @@ def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None
         spark.stop()
 
 
-def verify(spark: SparkSession, configured: RunConfig, sink: TablesSink, arguments: argparse.Namespace) -> int:
+def verify(spark: SparkSession, configured: RunConfig, sink: Lake, arguments: argparse.Namespace) -> int:
     """The same in a session that is there, which stays."""
     options = Pipeline(configured, spark).options()
     verification = Verification(spark, sink, configured.source.connector, options)

@@ -19,11 +19,10 @@ from tailrace import signalling
 from tailrace.config.files import RunConfig
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import Pipeline
-from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import DELETED, OP, at_path, literal, quoted
 from tailrace.snapshot.signals import Signal
 from tailrace.values.arrow import arrow_type_of
-from tailrace.verify.check import TableResult, Verification, Verified
+from tailrace.verify.check import Lake, TableResult, Verification, Verified
 from tailrace.verify.comparison import DUPLICATE, EXTRA, Key
 from tailrace.verify.moments import newest, version_at
 
@@ -159,7 +158,7 @@ def _demand_mendable(table: TableResult) -> None:
 
 
 def _text(value: Any) -> str:
-    """A value as PostgreSQL and its like read it."""
+    """A value as servers read it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes | bytearray):
@@ -167,7 +166,7 @@ def _text(value: Any) -> str:
     return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
 
 
-def remove(spark: SparkSession, sink: TablesSink, table: TableResult, verified: Verified) -> None:
+def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verified) -> None:
     """Remove the rows that the table alone has, and all of those that it has several of.
 
     With upsert-keep-deletes the former are marked as deleted, and in a history their versions end. Raises SinkError

@@ -1,17 +1,19 @@
-"""The hashes of rows: the workers' kernels give what Spark's own `xxhash64` gives in the JVM."""
+"""Rows compared by their hashes: kernels give what Spark gives in the JVM, and damages are found exactly."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
 import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tailrace.verify.comparison import FrameSide
+from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, FrameSide, compare
 from tailrace.verify.hashes import Summary, chunks_of, is_hashed, row_hashes
 from tailrace.verify.hashing import chunk_of, row_hash
 
@@ -59,7 +61,7 @@ def test_kernels_and_the_jvm_hash_alike(spark: SparkSession) -> None:
     made = columns(random.Random(7))
     assert all(is_hashed(column.type) for column in made.values())
     table = pa.table(made)
-    frame = spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))  # type: ignore[call-overload]
+    frame = spark.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
     for name, column in made.items():
         kinds = [(name, frame.schema[name].dataType)]
         told = frame.selectExpr(f"{row_hash(kinds)} as h", f"{chunk_of([name])} as chunk").toArrow()
@@ -96,3 +98,37 @@ def test_what_looks_alike_has_other_hashes(spark: SparkSession) -> None:
     frame = spark.sql("select map('a', 1, 'b', 2) as c union all select map('b', 2, 'a', 1)")
     hashes = frame.selectExpr(f"{row_hash([('c', frame.schema['c'].dataType)])} as h").collect()
     assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_random_damages_are_found_exactly(spark: SparkSession, seed: int) -> None:
+    """Rows taken away, added, changed in one column, and doubled, in tables with keys of two columns."""
+    draw = random.Random(seed)
+    rows: list[tuple[Any, ...]] = [
+        (number, f"k{number % 7}", draw.choice([None, 0.0, -0.0, 1.5]), draw.choice([None, "", "v"]), [number, None])
+        for number in range(600)
+    ]
+    wanted: dict[tuple[Any, ...], str] = {}
+    table: list[tuple[Any, ...]] = []
+    for row in rows:
+        fate = draw.choices(["kept", MISSING, DIFFERENT, DUPLICATE, "moved"], [90, 3, 3, 3, 1])[0]
+        if fate == DIFFERENT:
+            place = draw.choice([2, 3, 4])
+            other = {2: -0.0 if str(row[2]) == "0.0" else 0.0, 3: "w", 4: [None, row[0]]}[place]
+            if repr(other) == repr(row[place]):
+                other = None
+            table.append((*row[:place], other, *row[place + 1 :]))
+        elif fate == "moved":
+            # another key with the same values
+            table.append((row[0] + 10_000, *row[1:]))
+            wanted[row[0] + 10_000, row[1]] = EXTRA
+            fate = MISSING
+        elif fate != MISSING:
+            table += [row] * (2 if fate == DUPLICATE else 1)
+        if fate != "kept":
+            wanted[row[:2]] = fate
+    draw.shuffle(table)
+    schema = "c0 bigint, c1 string, c2 double, c3 string, c4 array<bigint>"
+    sides = [FrameSide(spark.createDataFrame(of, schema), ["c0", "c1"]) for of in (rows, table)]
+    assert compare(sides[0], lambda: sides[1], ["c0", "c1"]) == (600, wanted)
+    assert compare(sides[0], lambda: sides[0], ["c0", "c1"]) == (600, {})
