@@ -123,7 +123,7 @@ def test_what_differs_is_named_and_mended(
     assert verify(made, "--repair", "--wait", "300", "--table", "public.Odd name; x") == 0
     assert verify(made, "--repair", "--wait", "300") == 0
     assert found(verification(made).run((), 0)) == {}
-    made.equals("t")
+    assert made.rows("public.t", "id, k, n, flag, big") == made.source("t", "id, k, n, flag, big")
     assert made.rows("public.Odd name; x") == made.source('"Odd name; x"')
     signals = database.connect().execute("select id from signals where type = 'execute-snapshot'").fetchall()
     assert 2 <= len(signals) <= 8

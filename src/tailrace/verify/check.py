@@ -102,11 +102,15 @@ class Verification:
         until = clock() + wait_s
         verified = self._look(names, None)
         while verified.is_running and not all(not table.undecided for table in verified.tables) and clock() < until:
-            while newest(self._spark, self.sink.path).position < verified.position and clock() < until:
+            while self.newest(verified).position < verified.position and clock() < until:
                 time.sleep(_PAUSE_S)
             pending = [str(table.table) for table in verified.tables if table.undecided]
             verified = self._look(pending, verified)
         return verified
+
+    def newest(self, verified: Verified) -> Newest:
+        """The newest moment, which is that of `verified` or behind it."""
+        return newest(self._spark, self.sink.path, verified.moment.position)
 
     def _look(self, names: Sequence[str], before: Verified | None) -> Verified:
         """One look at the tables called so; of those that were looked at before, at the keys that are not decided."""

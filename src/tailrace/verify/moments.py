@@ -65,16 +65,20 @@ def version_at(spark: SparkSession, path: str, moment: Newest, name: str) -> int
     since = moment.versions.get(name)
     if since is None:
         return None
-    at = statements.at_path(path)
-    latest = spark.sql(f"describe history {at} limit 1").select("version").first()
-    found = since
-    if latest is not None and latest["version"] > since:
-        commits = spark.sql(f"describe history {at} limit {latest['version'] - since}")
+    found, latest = since, latest_version(spark, path)
+    if latest > since:
+        commits = spark.sql(f"describe history {statements.at_path(path)} limit {latest - since}")
         for row in sorted(commits.select("version", "userMetadata").collect()):
             if batch_of(row["userMetadata"]) > moment.batch:
                 break
             found = row["version"]
     return int(found)
+
+
+def latest_version(spark: SparkSession, path: str) -> int:
+    """The newest version of the table at `path`."""
+    found = spark.sql(f"describe history {statements.at_path(path)} limit 1").select("version").first()
+    return -1 if found is None else int(found["version"])
 
 
 def batch_of(metadata: str | None) -> int:

@@ -24,7 +24,7 @@ from tailrace.snapshot.signals import Signal
 from tailrace.values.arrow import arrow_type_of
 from tailrace.verify.check import Lake, TableResult, Verification, Verified
 from tailrace.verify.comparison import DUPLICATE, EXTRA, Key
-from tailrace.verify.moments import newest, version_at
+from tailrace.verify.moments import latest_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,19 +87,27 @@ class Repair:
         until = time.monotonic() + wait_s
         names = [str(table.table) for table in before.tables if not table.is_clean]
         left_alone = {EXTRA, DUPLICATE} if before.is_running else set()
-        while True:
-            after = self._verification.run(names, 0)
-            open_ = [kind for table in after.tables for kind in table.differing.values() if kind not in left_alone]
-            is_over = time.monotonic() > until or (pipeline is not None and pipeline.query is None)
-            if is_over or not (open_ or any(table.undecided for table in after.tables)):
-                mended = {str(table.table): table for table in after.tables}
-                tables = tuple(mended.get(str(table.table), table) for table in before.tables)
-                return Verified(tables, after.position, after.moment, after.is_running)
-            while newest(self._spark, self._verification.sink.path).batch == after.moment.batch:
+        asked = {
+            str(table.table): {key for key, kind in table.differing.items() if kind not in left_alone}
+            for table in before.tables
+        }
+        after = self._verification.run(names, 0)
+        while any(
+            asked[str(table.table)] & (table.differing.keys() | table.undecided.keys()) for table in after.tables
+        ):
+            if time.monotonic() > until or (pipeline is not None and pipeline.query is None):
+                break
+            while self._verification.newest(after).batch == after.moment.batch:
                 _demand_running(pipeline)
                 if time.monotonic() > until:
                     break
                 time.sleep(_PAUSE_S)
+            after = self._verification.run(names, 0)
+        if any(table.undecided for table in after.tables):
+            after = self._verification.run(names, max(until - time.monotonic(), 0))
+        seen = {str(table.table): table for table in after.tables}
+        tables = tuple(seen.get(str(table.table), table) for table in before.tables)
+        return Verified(tables, after.position, after.moment, after.is_running)
 
 
 def _demand_running(pipeline: Pipeline | None) -> None:
@@ -175,10 +183,11 @@ def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verifi
     wrong = {kind: [key for key, found in table.differing.items() if found == kind] for kind in (EXTRA, DUPLICATE)}
     if not any(wrong.values()):
         return
-    name = table.path.removeprefix(f"{sink.path}/")
-    moment = newest(spark, sink.path, verified.position)
-    if moment.batch != verified.moment.batch or version_at(spark, table.path, moment, name) != table.version:
-        raise SinkError(f"The table {table.path} was written to since it was compared.", "Repair again.")
+    if latest_version(spark, table.path) != table.version:
+        raise SinkError(
+            f"The table {table.path} has more than what was compared: a batch that is not whole, or somebody's write.",
+            "Let the pipeline go on to the end of what it reads, then repair again.",
+        )
     current, ended = "", "delete"
     if sink.keeps_deletes:
         current, ended = f" and t.{DELETED} = 'false'", f"update set t.{DELETED} = 'true', t.{OP} = 'd'"
