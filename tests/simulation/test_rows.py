@@ -30,6 +30,7 @@ KINDS = {
     mutants.a_lost_snapshot_is_an_altered_table: WindowsHistory,
     mutants.snapshots_do_not_wait_for_standbys: WaitingHistory,
     mutants.snapshots_are_read_before_they_are_flushed: CrashingHistory,
+    mutants.rows_that_moved_are_not_looked_for: WaitingHistory,
 }
 """The histories that find a fault soon, where others need many."""
 
