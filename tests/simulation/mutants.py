@@ -341,7 +341,7 @@ def snapshots_do_not_wait_for_standbys() -> contextlib.AbstractContextManager[No
 
 def snapshots_are_read_before_they_are_flushed() -> contextlib.AbstractContextManager[None]:
     """A snapshot that is taken anew may show what a crash takes back."""
-    return replaced(chunks, "flushed_present", lambda of, runtime: 1)
+    return replaced(chunks, "flushed_present", lambda of, runtime, shown: 1)
 
 
 def rows_that_moved_are_not_looked_for() -> contextlib.AbstractContextManager[None]:

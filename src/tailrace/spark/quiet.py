@@ -19,7 +19,6 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any
 
-
 LOADED = "TAILRACE_LOADED"
 """The environment variable that names the modules that tasks need, with commas."""
 
