@@ -195,6 +195,7 @@ class Publisher:
 
     async def _connect_to(self, server: Server) -> None:
         import nats
+        from nats.aio.client import Client
 
         login, tls, self._said = self._login, self._login.tls, None
         if tls is not None:
@@ -208,7 +209,7 @@ class Publisher:
             who |= {"user_jwt_cb": self._covered(login.jwt.encode()), "signature_cb": signer(login.seed)}
         self._end = self._loop.create_future()
         host = f"[{server.host}]" if ":" in server.host else server.host
-        self._client = nats.NATS()
+        self._client = Client()
         try:
             await self._client.connect(
                 f"nats://{host}:{server.port}",

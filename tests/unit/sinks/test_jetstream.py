@@ -237,7 +237,7 @@ def test_a_server_that_is_killed_gets_what_follows_again(nats_program: None, tmp
         sink.close()
 
 
-def test_a_server_that_is_away_is_an_error(stream_to: Callable[..., Stream]) -> None:
+def test_a_server_that_is_away_is_an_error(nats_program: None, stream_to: Callable[..., Stream]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         at = f"127.0.0.1:{taken.getsockname()[1]}"
