@@ -98,7 +98,9 @@ class JetStreamSink(OneWriter):
         if not self._servers:
             raise SinkError(f"The sink {self.name} needs debezium.sink.{self.name}.url.", _URL)
         if missing():
-            raise SinkError(f"The sink {self.name} needs the package nats-py.", "pip install 'tailrace[nats]'")
+            raise SinkError(
+                f"The sink {self.name} needs the packages nats-py and nkeys.", "pip install 'tailrace[nats]'"
+            )
         if self._login.jwt:
             signer(self._login.seed)
         try:
@@ -265,6 +267,8 @@ def _place(settings: Settings) -> tuple[tuple[Server, ...], Login]:
     if len(schemes) > 1 or len(logins) > 1:
         raise settings.wrong("url", "must have one scheme and one login for all servers")
     named, word = next(iter(logins), ("", ""))
+    if word and not named:
+        raise settings.wrong("url", "has a password, and no user")
     if named and (user or jwt):
         raise settings.wrong("url", "has a login, and auth.* another one")
     tls = _encryption(settings, "tls" in schemes)

@@ -104,8 +104,8 @@ class Encryption(ssl.SSLContext):
 
 
 def missing() -> bool:
-    """Whether the client's package is not installed."""
-    return importlib.util.find_spec("nats") is None
+    """Whether the client's packages are not installed."""
+    return any(importlib.util.find_spec(name) is None for name in ("nats", "nkeys"))
 
 
 def signer(seed: str) -> Callable[[str], bytes]:

@@ -341,6 +341,7 @@ def test_ids_of_the_records_own_stay_and_go_one_by_one(
         ({"url": "http://a"}, r"\.url must be nats://host:port or tls://host:port"),
         ({"url": "nats://a:b"}, r"\.url must be nats://host:port"),
         ({"url": "nats://hush@a,nats://b"}, r"\.url must have one scheme and one login for all servers"),
+        ({"url": "nats://:hush@a"}, r"\.url has a password, and no user"),
         ({"url": "nats://a,tls://b"}, r"\.url must have one scheme"),
         ({"url": "nats://u:hush@a", "auth.user": "u", "auth.password": "hush"}, r"\.url has a login, and auth\.\*"),
         ({"auth.user": "u"}, r"auth\.user and auth\.password need each other"),
@@ -377,5 +378,5 @@ def test_options_that_lack(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
     ]
     assert sinks.open("nats-jetstream", {"url": "tls://db.example.com"}).advice() == []
     monkeypatch.setattr(jetstream, "missing", lambda: True)
-    with pytest.raises(SinkError, match=r"needs the package nats-py\. pip install 'tailrace\[nats\]'"):
+    with pytest.raises(SinkError, match=r"needs the packages nats-py and nkeys\. pip install 'tailrace\[nats\]'"):
         started(found, tmp_path)  # type: ignore[arg-type]
