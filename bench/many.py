@@ -116,7 +116,7 @@ def snapshot(workload: Workload) -> tuple[float, float]:
 
 
 def _all_there(process: subprocess.Popen[bytes], out: Path, count: int) -> float | None:
-    """When the files in `out` have `count` lines; None where the process ends before. A file is whole when it is there."""
+    """When the files in `out` have `count` lines; None where the process ends before. Files come whole."""
     lines: dict[str, int] = {}
     while True:
         is_over = process.poll() is not None

@@ -201,10 +201,7 @@ class SnapshotSession:
                 "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (oid,)
             ).fetchone()
             if row is None or row[0] <= 0:
-                row = self._connection.execute(
-                    f"select count(*) from {only(relkind)}{qualified(name)}".encode()
-                ).fetchone()
-            assert row is not None
+                row = self._row(f"select count(*) from {only(relkind)}{qualified(name)}")
             found[str(name)] = int(row[0])
         return found
 
@@ -212,9 +209,7 @@ class SnapshotSession:
         """The rows of a table, or of the statement that replaces it."""
         source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
         with own_path(self._connection):
-            row = self._connection.execute(f"select pg_catalog.count(*) from {source}".encode()).fetchone()
-        assert row is not None
-        return int(row[0])
+            return int(self._row(f"select pg_catalog.count(*) from {source}")[0])
 
     def statement_fault(self, table: TableSchema, statement: str) -> str:
         """Why `statement` cannot stand for the rows of `table`, as the rest of a sentence; empty where it can.
@@ -296,17 +291,19 @@ class SnapshotSession:
         for start in range(0, len(tables), _AT_ONCE):
             part = tables[start : start + _AT_ONCE]
             asked = ", ".join(f"exists (select from {only(relkind)}{qualified(name)})" for _, name, relkind in part)
-            row = self._connection.execute(f"select {asked}".encode()).fetchone()
-            assert row is not None
+            row = self._row(f"select {asked}")
             found |= {oid for (oid, _, _), has_rows in zip(part, row, strict=True) if has_rows}
         return found
 
     def _gives_rows(self, statement: str) -> bool:
         """Whether a statement of the user's gives a row."""
         with own_path(self._connection):
-            row = self._connection.execute(f"select exists (select from ({statement}\n) as rows)".encode()).fetchone()
+            return bool(self._row(f"select exists (select from ({statement}\n) as rows)")[0])
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        row: tuple[Any, ...] | None = self._connection.execute(query.encode()).fetchone()
         assert row is not None
-        return bool(row[0])
+        return row
 
     def _sizes(self, oids: Sequence[int]) -> dict[int, int]:
         """The heap pages of tables, by their oids."""
@@ -323,12 +320,12 @@ class SnapshotSession:
         high, step = size, 64
         while high > 1:
             low = max(0, high - step)
-            found = self._connection.execute(
+            (last,) = self._row(
                 f"select max((ctid::text::point)[0])::int8 from only {qualified(table)} "
                 f"where ctid >= '({low},0)' and ctid < '({high},0)'"
-            ).fetchone()
-            if found is not None and found[0] is not None:
-                return int(found[0]) + 1
+            )
+            if last is not None:
+                return int(last) + 1
             high, step = low, step * 4
         return 1
 
