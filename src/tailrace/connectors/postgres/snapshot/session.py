@@ -159,10 +159,10 @@ class SnapshotSession:
         return [str(name) for oid, name, _ in tables if oid not in shown or shown[oid] != present.get(oid)]
 
     def _lock(self, tables: Sequence[tuple[int, TableId, str]]) -> None:
-        # one statement: a database may have thousands of tables, and each statement takes its way there and back
+        # in one statement: a database may have thousands of tables
         if tables:
-            listed = ", ".join(f"{only(relkind)}{qualified(name)}" for _, name, relkind in tables)
-            self._connection.execute(f"lock table {listed} in access share mode".encode())
+            named = ", ".join(only(relkind) + qualified(name) for _, name, relkind in tables)
+            self._connection.execute(f"lock table {named} in access share mode".encode())
 
     def release(self) -> None:
         """Give the locks of `hold` up; the snapshot stays.
@@ -197,9 +197,8 @@ class SnapshotSession:
         """About how many rows each table has: the server's estimate, or the number where it has made none."""
         found = {}
         for oid, name, relkind in tables:
-            row = self._connection.execute(
-                "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (oid,)
-            ).fetchone()
+            query = "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid"
+            row = self._connection.execute(query, (oid,)).fetchone()
             if row is None or row[0] <= 0:
                 row = self._row(f"select count(*) from {only(relkind)}{qualified(name)}")
             found[str(name)] = int(row[0])
@@ -291,8 +290,8 @@ class SnapshotSession:
         for start in range(0, len(tables), _AT_ONCE):
             part = tables[start : start + _AT_ONCE]
             asked = ", ".join(f"exists (select from {only(relkind)}{qualified(name)})" for _, name, relkind in part)
-            row = self._row(f"select {asked}")
-            found |= {oid for (oid, _, _), has_rows in zip(part, row, strict=True) if has_rows}
+            answers = self._row(f"select {asked}")
+            found |= {oid for (oid, _, _), has_rows in zip(part, answers, strict=True) if has_rows}
         return found
 
     def _gives_rows(self, statement: str) -> bool:
