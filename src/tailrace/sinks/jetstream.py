@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.sinks.base import Settings
+from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.publisher import Encryption, Fault, Login, Message, Publisher, Server, missing, signer
 from tailrace.sinks.web import is_header_name
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
@@ -306,10 +306,8 @@ def _encryption(settings: Settings, wanted: bool) -> Encryption | None:
         if path:
             context.load_cert_chain(path, password=password)
     except (OSError, ValueError) as error:
-        why = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-        why = why or "it is no PEM file, or its password is another one"
         raise SinkError(
-            f"The file of debezium.sink.{settings.sink}.{option} cannot be read: {why}.",
+            f"The file of debezium.sink.{settings.sink}.{option} cannot be read: {unreadable(error)}.",
             "It has to hold the client's certificate and key as PEM; `openssl pkcs12 -in STORE -nodes` writes one from "
             "a Java key store of the type PKCS12.",
         ) from None
