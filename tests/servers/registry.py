@@ -31,6 +31,7 @@ class Registry:
     versions: list[Version] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     _server: ThreadingHTTPServer | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def schemas(self) -> dict[int, str]:
@@ -54,14 +55,16 @@ class Registry:
 
     def registered(self, subject: str, schema: str) -> Version:
         """The subject's version with this schema, a new one where there is none."""
-        found = self.found(subject, schema)
-        if found is None:
-            ids = {one.schema: one.schema_id for one in self.versions}
-            number = ids.get(schema, len(ids) + 1)
-            own = [one for one in self.versions if one.subject == subject]
-            found = Version(number, subject, len(own) + 1, schema)
-            self.versions.append(found)
-        return found
+        # Workers register at the same time, and each request has a thread of its own.
+        with self._lock:
+            found = self.found(subject, schema)
+            if found is None:
+                ids = {one.schema: one.schema_id for one in self.versions}
+                number = ids.get(schema, len(ids) + 1)
+                own = [one for one in self.versions if one.subject == subject]
+                found = Version(number, subject, len(own) + 1, schema)
+                self.versions.append(found)
+            return found
 
     def __enter__(self) -> Registry:
         registry = self
