@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tailrace.columns import ChangeBatch, Column
-from tailrace.columns.logical import BYTES, INT16, INT32, INT64, STRING, Field, LogicalType, array, mapping, struct
+from tailrace.columns.logical import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    FLOAT,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    Field,
+    LogicalType,
+    array,
+    mapping,
+    struct,
+)
 from tailrace.config.formats import Format
 from tailrace.connectors.mongodb.records.records import numbered_rows
 from tailrace.connectors.mongodb.records.segment import read_documents
@@ -18,10 +34,16 @@ from tailrace.errors import ConfigError, ConversionError, RegistryError
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
+from tailrace.formats.avro.pieces import array_piece as avro_piece
+from tailrace.formats.avro.schema import Rules as AvroRules
+from tailrace.formats.protobuf.pieces import array_piece, json_piece
 from tailrace.formats.protobuf.schema import Rules, file_of, scrubbed
 from tailrace.formats.protobuf.values import Place, date_of, place_of, writer
 from tailrace.formats.registry import ids
 from tailrace.formats.registry.proto_shape import proto_shape
+from tailrace.values.arrow import arrow_type_of
+from tailrace.values.decimals import unscaled_bytes
+from tailrace.values.fragments import strings_fragment
 from tests.event_settings import event_settings
 from tests.servers.registry import Registry
 from tests.unit.events.changes import batch, table
@@ -203,6 +225,21 @@ def test_single_values_are_fields() -> None:
     assert field(LogicalType("int64", CONNECT + "Timestamp"), -1) == "0a1108" + "ff" * 9 + "0110c08faedc03"
     with pytest.raises(ConversionError, match="a null among its items"):
         field(array(STRING), ["a", None])
+
+
+@pytest.mark.parametrize("unscaled", [0, -5, 10**17, 10**18, 2**63 - 1, -(2**63), 2**63, -(10**30)])
+def test_a_column_of_decimals_is_as_single_ones(unscaled: int) -> None:
+    text = base64.b64encode(unscaled_bytes(unscaled))
+    place = place_of(1, decimal(2, 38), Rules())
+    piece = json_piece(strings_fragment([b'"%b"' % text]), place, Rules())
+    assert piece.data[: piece.offsets[1]].tobytes() == writer(place, Rules())(text.decode())
+
+
+@pytest.mark.parametrize("kind", [BOOLEAN, FLOAT, DOUBLE, INT64, STRING, BYTES])
+def test_a_column_of_no_records_has_no_bytes(kind: LogicalType) -> None:
+    nothing = pa.array([], arrow_type_of(kind))
+    assert array_piece(nothing, place_of(1, kind, Rules()), Rules()).offsets.tolist() == [0]
+    assert avro_piece(nothing, kind, AvroRules()).offsets.tolist() == [0]
 
 
 def test_dates_are_javas() -> None:
