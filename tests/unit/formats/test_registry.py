@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +19,11 @@ from tailrace.errors import ConfigError, RegistryError
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
+from tailrace.formats.given import Given
 from tailrace.formats.registry import ids
+from tailrace.formats.registry.apicurio import Client
+from tailrace.formats.registry.base import Unanswered
+from tailrace.formats.registry.options import apicurio
 from tailrace.formats.registry.shape import shape
 from tests.event_settings import event_settings
 from tests.golden.avro import opened
@@ -197,6 +203,57 @@ def test_artifacts_are_in_the_group_that_their_strategy_makes(
     table_plan.cache_clear()
     rows(CHANGES, settings(registry, "value", **options, **{"artifact.group_id": "mine"}))
     assert "/groups/mine/" in registry.requests[-1]
+
+
+def test_the_latest_versions_of_two_artifacts_have_ids_of_their_own(registry: Registry) -> None:
+    text = '{"type":"record","name":"R","fields":[]}'
+    for artifact in ("a", "b"):
+        registry.registered(artifact, text)
+    given = {
+        "apicurio.registry.url": registry.apicurio,
+        "apicurio.registry.headers.enabled": "false",
+        "apicurio.registry.find-latest": "true",
+        "apicurio.registry.artifact-resolver-strategy": "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy",
+    }
+    chosen = apicurio("value", Given("value.converter.", given))
+    assert [ids.schema_id(chosen, topic, text, "R") for topic in ("a", "b", "a")] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["apicurio.registry.url", "apicurio.registry.request.headers.Authorization"])
+def test_a_login_in_a_url_or_a_header_is_never_shown(name: str) -> None:
+    given = {
+        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+        "value.converter.apicurio.registry.url": "http://r/apis/registry/v2",
+        "value.converter.apicurio.registry.headers.enabled": "false",
+        f"value.converter.{name}": "http://user:pa55@r/apis/registry/v2",
+    }
+    if name.endswith("url"):
+        with pytest.raises(ConfigError, match=r"apicurio\.registry\.url holds a user or a password") as error:
+            parse("postgres", POSTGRES | given)
+        assert "pa55" not in str(error.value)
+        given = {"value.converter": AVRO, "value.converter.schema.registry.url": "http://user:pa55@r"}
+    found = parse("postgres", POSTGRES | given)
+    assert "pa55" not in repr(found)
+    assert "pa55" not in repr(EventSettings.from_options(found))
+
+
+def test_what_is_no_http_is_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_mumble, args=(server,))
+        thread.start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/apis/registry/v2"
+        given = {"apicurio.registry.url": address, "apicurio.registry.headers.enabled": "false"}
+        client = Client(apicurio("value", Given("value.converter.", given)).access)
+        with pytest.raises(Unanswered, match="its answer is no HTTP"):
+            client.find(apicurio("value", Given("value.converter.", given)), "a", "{}", "AVRO")
+        thread.join()
+
+
+def _mumble(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(b"220 mail.example.org\r\n\r\n")
 
 
 def test_an_address_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tailrace.errors import ConfigError, RegistryError
 from tailrace.formats.registry import apicurio, confluent
 from tailrace.formats.registry.base import Client, Unanswered
-from tailrace.formats.registry.options import Access, Registry
+from tailrace.formats.registry.options import Access, Registry, variable
 from tailrace.formats.registry.proto_shape import proto_shape
 from tailrace.formats.registry.shape import shape
 
@@ -37,7 +37,8 @@ def schema_id(registry: Registry, topic: str, schema: str, record: str | None, k
     """The id of a schema; it is registered where the options say so."""
     subject = registry.subject(topic, record)
     # Apicurio's converters know a schema by its text, under whichever subject it was registered first
-    place = (registry, subject if registry.kind == "confluent" else "", schema)
+    by_text = registry.kind == "apicurio" and not registry.latest
+    place = (registry, "" if by_text else subject, schema)
     with _lock:
         if place not in _known:
             grouped = replace(registry, group=registry.group_of(record))
@@ -58,7 +59,7 @@ def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
         raise ConfigError(
             f"{registry.option} is missing.",
             "In Kafka Connect the worker may name the registry; here the configuration has to, or the environment: "
-            f"CONNECT_{registry.option.upper().replace('.', '_').replace('-', '_')}.",
+            f"{variable(registry.option)}.",
         )
     client = _clients.get((registry.kind, access))
     if client is None:

@@ -32,11 +32,11 @@ _APIS = "the address ends in /apis/registry/v2 or /apis/registry/v3"
 class Access:
     """How a registry is reached.
 
-    `url` is empty where nothing names it. User and password, `headers` and `bearer`, by the names of Confluent's
-    options, prove who asks. `trusted`, `certificate` and `key` are places of PEM files.
+    `url`, which may hold a login, is empty where nothing names it. User and password, `headers` and `bearer`, by the
+    names of Confluent's options, prove who asks. `trusted`, `certificate` and `key` are places of PEM files.
     """
 
-    url: str
+    url: str = field(repr=False)
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -97,7 +97,7 @@ def confluent(part: str, given: Given) -> Registry:
     """The registry of a converter of Confluent's."""
     prefix = f"{part}.converter."
     option = prefix + "schema.registry.url"
-    url = given.text("schema.registry.url") or os.environ.get(_variable(option), "")
+    url = given.text("schema.registry.url") or os.environ.get(variable(option), "")
     user, _, password = _login(given).partition(":")
     bearer: tuple[tuple[str, str], ...] = ()
     if given.word("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
@@ -123,8 +123,12 @@ def apicurio(part: str, given: Given) -> Registry:
     """The registry of a converter of Apicurio's. Its ids go into the bytes."""
     prefix = "apicurio.registry."
     option = f"{part}.converter.{prefix}url"
-    url = given.text(prefix + "url") or os.environ.get(_variable(option), "")
+    url = given.text(prefix + "url") or os.environ.get(variable(option), "")
     _tell_missing(given, option, url)
+    if "@" in url.partition("//")[2].partition("/")[0]:
+        raise ConfigError(
+            f"{option} holds a user or a password.", "Give them in apicurio.auth.username and apicurio.auth.password."
+        )
     if url and not url.rstrip("/").endswith(("/v2", "/v3")):
         raise ConfigError(f"{option} names no version of the registry's interface.", f"Let it end so that {_APIS}.")
     if given.boolean(prefix + "headers.enabled", True):
@@ -167,10 +171,10 @@ def apicurio(part: str, given: Given) -> Registry:
 
 def _tell_missing(given: Given, option: str, url: str) -> None:
     if not url:
-        given.notices.append(f"{option} is missing: give it, or {_variable(option)} in the environment, before a start")
+        given.notices.append(f"{option} is missing: give it, or {variable(option)} in the environment, before a start")
 
 
-def _variable(option: str) -> str:
+def variable(option: str) -> str:
     """The variable by which Kafka Connect's images name a worker's option."""
     return "CONNECT_" + option.upper().replace(".", "_").replace("-", "_")
 
