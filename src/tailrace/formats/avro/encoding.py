@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
+from functools import partial
 
 from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
@@ -17,7 +15,7 @@ from tailrace.formats.avro.pieces import array_piece, json_piece
 from tailrace.formats.avro.schema import Rules, full_name, schema_text
 from tailrace.formats.avro.values import NullError, branches, null_is_no_value, writer
 from tailrace.formats.base import Taken
-from tailrace.formats.binary import BinaryBlock, ByTopic
+from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
 from tailrace.formats.registry.ids import prefix, schema_id
 from tailrace.records.columns import Columns
 from tailrace.records.layout import (
@@ -114,17 +112,8 @@ class _Block(BinaryBlock):
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, rules: Rules) -> None:
-        super().__init__(columns)
-        self._rules = rules
-
-    def array_piece(self, values: pa.Array, way: LogicalType) -> Fragment:
-        return array_piece(values, way, self._rules)
-
-    def json_piece(self, written: Fragment, way: LogicalType) -> Fragment:
-        return json_piece(written, way, self._rules)
-
-    def constant_piece(self, value: Any, way: LogicalType) -> bytes:
-        return writer(way, self._rules)(value)
+        array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
+        super().__init__(columns, Writing(array, json, partial(writer, rules=rules)))
 
     def kept_key(self, leaf: Column, way: LogicalType) -> Hashable:
         return "avro", leaf.name, way.connect, branches(way)
