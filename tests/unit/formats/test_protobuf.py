@@ -36,10 +36,11 @@ from tailrace.formats.avro.pieces import array_piece as avro_piece
 from tailrace.formats.avro.schema import Rules as AvroRules
 from tailrace.formats.protobuf.pieces import array_piece, json_piece
 from tailrace.formats.protobuf.schema import Rules, file_of, scrubbed
-from tailrace.formats.protobuf.values import Place, date_of, place_of, writer
+from tailrace.formats.protobuf.values import Place, place_of, writer
 from tailrace.formats.registry import ids
 from tailrace.formats.registry.proto_shape import proto_shape
 from tailrace.values.arrow import arrow_type_of
+from tailrace.values.calendar import date_of
 from tailrace.values.decimals import unscaled_bytes
 from tailrace.values.fragments import strings_fragment
 from tests.event_settings import event_settings
