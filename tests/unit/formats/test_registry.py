@@ -15,6 +15,7 @@ from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, RegistryError
+from tailrace.events.heartbeat import heartbeat_row
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
@@ -35,6 +36,7 @@ TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text"
 CHANGES = batch(TABLE, [("c", None, ("1", "a")), ("u", None, ("1", "b")), ("d", ("1", None), None)])
 POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
 AVRO = "io.confluent.connect.avro.AvroConverter"
+APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
 PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
 
 
@@ -115,7 +117,7 @@ def test_a_login_is_sent_and_never_shown(registry: Registry) -> None:
         "postgres",
         POSTGRES
         | {
-            "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+            "value.converter": APICURIO,
             "value.converter.apicurio.registry.url": registry.apicurio,
             "value.converter.apicurio.registry.headers.enabled": "false",
             "value.converter.apicurio.registry.auto-register": "true",
@@ -210,7 +212,7 @@ def test_the_latest_versions_of_two_artifacts_have_ids_of_their_own(registry: Re
 @pytest.mark.parametrize("name", ["apicurio.registry.url", "apicurio.registry.request.headers.Authorization"])
 def test_a_login_in_a_url_or_a_header_is_never_shown(name: str) -> None:
     given = {
-        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+        "value.converter": APICURIO,
         "value.converter.apicurio.registry.url": "http://r/apis/registry/v2",
         "value.converter.apicurio.registry.headers.enabled": "false",
         f"value.converter.{name}": "http://user:pa55@r/apis/registry/v2",
@@ -285,13 +287,58 @@ def test_what_would_change_bytes_is_refused_by_name(converter: str, option: str,
     assert words in error.value.message
 
 
-def test_ids_in_headers_are_refused_by_name() -> None:
-    given = {
-        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
-        "value.converter.apicurio.registry.url": "http://r/apis/registry/v2",
-    }
-    with pytest.raises(ConfigError, match=r"headers\.enabled is true, its default, and ids in headers are not written"):
-        parse("postgres", POSTGRES | given)
+def test_ids_may_be_in_headers(registry: Registry) -> None:
+    chosen = settings(registry, "key", "value", **{"headers.enabled": "true"}, as_confluent="false")
+    found = rows(CHANGES, chosen)
+    number = b"\x01".rjust(8, b"\0")
+    key = [("apicurio.key.contentId", number), ("apicurio.key.encoding", b"BINARY")]
+    value = [("apicurio.value.contentId", b"\x02".rjust(8, b"\0")), ("apicurio.value.encoding", b"BINARY")]
+    shown = [[(one["key"], one["value"]) for one in row["headers"]] for row in found]
+    assert [headers[-4:] for headers in shown[:3]] == [[*key, *value]] * 3
+    # a tombstone has no value
+    assert shown[3][-2:] == key
+    assert {row["key"] for row in found} == {b"\x02"}
+    payloads: list[Any] = [opened(b"\0\0\0\0\x02" + row["value"], registry.schemas) for row in found[:3]]
+    assert [one["payload"]["op"] for one in payloads] == ['"c"', '"u"', '"d"']
+    ids.forget()
+    named = rows(CHANGES, settings(registry, "key", **{"headers.enabled": "true"}, use_id="globalId"))
+    assert ("apicurio.key.globalId", number) in [(one["key"], one["value"]) for one in named[0]["headers"]]
+
+
+def test_a_heartbeat_has_its_ids_in_headers(registry: Registry) -> None:
+    chosen = settings(registry, "key", "value", **{"headers.enabled": "true"})
+    (row,) = heartbeat_row(1, "0" * 16, chosen).to_pylist()
+    assert [one["key"] for one in row["headers"]][-4:] == [
+        "apicurio.key.contentId", "apicurio.key.encoding", "apicurio.value.contentId", "apicurio.value.encoding",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"value.converter": APICURIO, "value.converter.apicurio.registry.headers.value.globalId.name": "id"},
+         r"headers\.value\.globalId\.name is not supported"),
+        ({"value.converter": "io.apicurio.registry.utils.converter.ExtJsonConverter"},
+         r"headers\.enabled is true, its default, and ids in headers are not written by this converter"),
+        ({"value.converter": "io.debezium.converters.BinaryDataConverter",
+          "value.converter.delegate.converter.type": APICURIO,
+          "value.converter.delegate.converter.type.apicurio.registry.url": "http://r/apis/registry/v2"},
+         r"AvroConverter puts ids into headers, which is not supported there"),
+    ],
+)  # fmt: skip
+def test_ids_in_headers_are_refused_where_they_would_be_lost(options: dict[str, str], words: str) -> None:
+    given = {"value.converter.apicurio.registry.url": "http://r/apis/registry/v2"}
+    with pytest.raises(ConfigError, match=words):
+        parse("postgres", POSTGRES | given | options)
+
+
+def test_ids_in_headers_cannot_depend_on_values(registry: Registry) -> None:
+    given = {f"value.converter.apicurio.registry.{name}": text for name, text in (
+        ("url", registry.apicurio), ("auto-register", "true"))}  # fmt: skip
+    unwrap = {"transforms": "a", "transforms.a.type": "ExtractNewRecordState", "transforms.a.route.by.field": "v"}
+    chosen = EventSettings.from_options(parse("postgres", POSTGRES | {"value.converter": APICURIO} | given | unwrap))
+    with pytest.raises(ConfigError, match="are not written where the topic"):
+        rows(CHANGES, chosen)
 
 
 def test_documents_are_written(registry: Registry) -> None:
@@ -301,7 +348,7 @@ def test_documents_are_written(registry: Registry) -> None:
         for name, text in (("url", registry.apicurio), ("auto-register", "true"), ("headers_enabled", "false"),
                            ("as-confluent", "true"))
     }  # fmt: skip
-    converter = "io.apicurio.registry.utils.converter.AvroConverter"
+    converter = APICURIO
     given = mongodb_settings(key_converter=converter, value_converter=converter, **named)
     segment = read_documents(("d", "a"), *packed([{"_id": 1, "v": 'a "text"'}]), 1 << 40, 1)
     ((found, _),) = numbered_rows(segment, given)

@@ -24,13 +24,25 @@ _clients: dict[tuple[str, Access], Client] = {}
 
 
 def prefix(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> bytes:
-    """What stands before the bytes of records of this schema: a zero byte and the schema's id.
+    """What stands before the bytes of records of this schema: a zero byte and the schema's id, or nothing where ids
+    are in headers.
 
     `record` is the schema's full name, None where it is no record; `kind` is what the registry calls the language of
     schemas. Raises RegistryError where there is no id to be had.
     """
     number = schema_id(registry, topic, schema, record, kind)
+    if registry.in_headers:
+        return b""
     return struct.pack(">bi" if registry.width == 4 else ">bq", 0, number)
+
+
+def id_headers(registry: Registry, topic: str, schema: str, record: str | None) -> tuple[tuple[str, bytes], ...]:
+    """The headers that name the schema of records; none where their bytes do. Raises as `prefix`."""
+    if not registry.in_headers:
+        return ()
+    name, number = f"apicurio.{registry.part}.", schema_id(registry, topic, schema, record)
+    word = "globalId" if registry.is_global else "contentId"
+    return (name + word, struct.pack(">q", number)), (f"{name}encoding", b"BINARY")
 
 
 def schema_id(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> int:

@@ -54,7 +54,7 @@ class Registry:
     `option` names what would have its address. `registers` tells whether schemas are registered, or only looked up;
     `latest` whether the latest schema of a subject is taken in their place. `strategy` makes the subject, unless
     `artifact` names it; `group` is Apicurio's, and where it is empty the strategy makes it. Ids are written with
-    `width` bytes, and are of contents, or with `is_global` of versions.
+    `width` bytes, or go into headers of records, and are of contents, or with `is_global` of versions.
     """
 
     kind: Literal["confluent", "apicurio"]
@@ -70,6 +70,12 @@ class Registry:
     group: str = ""
     artifact: str = ""
     if_exists: str = ""
+    in_headers: bool = False
+
+    @property
+    def head(self) -> int:
+        """How many bytes of a key or value name its schema."""
+        return 0 if self.in_headers else 1 + self.width
 
     def subject(self, topic: str, record: str | None) -> str:
         """The subject of a record's schema; `record` is the schema's full name, None where it is no record."""
@@ -120,7 +126,7 @@ def confluent(part: str, given: Given) -> Registry:
 
 
 def apicurio(part: str, given: Given) -> Registry:
-    """The registry of a converter of Apicurio's. Its ids go into the bytes."""
+    """The registry of a converter of Apicurio's."""
     prefix = "apicurio.registry."
     option = f"{part}.converter.{prefix}url"
     url = given.text(prefix + "url") or os.environ.get(variable(option), "")
@@ -131,11 +137,13 @@ def apicurio(part: str, given: Given) -> Registry:
         )
     if url and not url.rstrip("/").endswith(("/v2", "/v3")):
         raise ConfigError(f"{option} names no version of the registry's interface.", f"Let it end so that {_APIS}.")
-    if given.boolean(prefix + "headers.enabled", True):
-        raise ConfigError(
-            f"{part}.converter.{prefix}headers.enabled is true, its default, and ids in headers are not written.",
-            "Set it to false: ids then stand at the head of the bytes.",
-        )
+    in_headers = given.boolean(prefix + "headers.enabled", True)
+    for name in given.names(prefix + "headers."):
+        if in_headers and name.lower() != "enabled":
+            raise ConfigError(
+                f"{part}.converter.{prefix}headers.{name} is not supported: headers have Apicurio's own names.",
+                "Leave it out.",
+            )
     width = 4 if given.boolean(prefix + "as-confluent", False) else 8
     is_global = given.word(prefix + "use-id", ("globalId", "contentId"), "globalId") == "globalId"
     headers = [
@@ -166,7 +174,18 @@ def apicurio(part: str, given: Given) -> Registry:
         group=given.text(prefix + "artifact.group-id"),
         artifact=given.text(prefix + "artifact.artifact-id"),
         if_exists=given.word(prefix + "auto-register.if-exists", exists, ""),
+        in_headers=in_headers,
     )
+
+
+def refuse_headers(registry: Registry, why: str) -> None:
+    """Raise ConfigError where the ids go into headers, and `why` they cannot."""
+    if registry.in_headers:
+        option = f"{registry.part}.converter.apicurio.registry.headers.enabled"
+        raise ConfigError(
+            f"{option} is true, its default, and ids in headers are not written {why}.",
+            "Set it to false: ids then stand at the head of the bytes.",
+        )
 
 
 def _tell_missing(given: Given, option: str, url: str) -> None:
