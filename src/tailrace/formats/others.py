@@ -22,7 +22,7 @@ def other(converter: str, part: str, option: str, options: Mapping[str, str]) ->
         taken = found.with_options(part, dict(options))
         if taken.in_headers:
             raise ConfigError(
-                f"{part}.converter.{option.rstrip('.')} = {converter} puts ids into headers, which is not supported there.",
+                f"{part}.converter.{option.rstrip('.')} = {converter} puts ids into headers, which is not supported.",
                 "Set its option apicurio.registry.headers.enabled to false: ids then stand at the head of the bytes.",
             )
         return taken

@@ -323,7 +323,7 @@ def test_a_heartbeat_has_its_ids_in_headers(registry: Registry) -> None:
         ({"value.converter": "io.debezium.converters.BinaryDataConverter",
           "value.converter.delegate.converter.type": APICURIO,
           "value.converter.delegate.converter.type.apicurio.registry.url": "http://r/apis/registry/v2"},
-         r"AvroConverter puts ids into headers, which is not supported there"),
+         r"AvroConverter puts ids into headers, which is not supported"),
     ],
 )  # fmt: skip
 def test_ids_in_headers_are_refused_where_they_would_be_lost(options: dict[str, str], words: str) -> None:
