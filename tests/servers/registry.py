@@ -108,10 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _result(self, path: str, body: str) -> tuple[int, object]:
         registry = self.registry
         parts = path.partition("?")[0].strip("/").split("/")
+        if parts[:3] == ["apis", "registry", "v2"] and self.command == "GET":
+            version = [one for one in registry.versions if one.subject == parts[6]][-1]
+            return 200, _facts(registry, version) if parts[7:] == ["meta"] else json.loads(version.schema)
         if parts[:3] == ["apis", "registry", "v2"]:
             version = registry.registered(self.headers["X-Registry-ArtifactId"], body)
-            number = registry.versions.index(version) + 1
-            return 200, {"contentId": version.schema_id, "globalId": number, "version": str(version.number)}
+            return 200, _facts(registry, version)
         subject = parts[1]
         if parts[2:] == ["versions", "latest"]:
             own = [one for one in registry.versions if one.subject == subject]
@@ -132,6 +134,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Nothing is logged."""
+
+
+def _facts(registry: Registry, version: Version) -> dict[str, object]:
+    number = registry.versions.index(version) + 1
+    return {"contentId": version.schema_id, "globalId": number, "version": str(version.number)}
 
 
 def _shown(version: Version) -> dict[str, object]:
