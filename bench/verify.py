@@ -102,7 +102,7 @@ def _beside(workload: Workload, verification: Verification, rows: int) -> tuple[
 def _mended(spark: SparkSession, run: RunConfig, verification: Verification, rows: int) -> dict[str, float]:
     """Damage rows, and have them named and mended."""
     path = f"delta.`{verification.sink.path}/public.verified`"
-    step, share = rows // DAMAGED, DAMAGED // 4
+    step = max(rows // DAMAGED, 4)
     spark.sql(f"delete from {path} where id % {step} = 1 and id <= {rows // 2}")
     spark.sql(f"update {path} set note = 'damaged' where id % {step} = 2 and id <= {rows // 4}")
     spark.sql(
@@ -115,7 +115,7 @@ def _mended(spark: SparkSession, run: RunConfig, verification: Verification, row
     wanted = {(number,): "missing" for number in range(1, rows // 2 + 1, step)}
     wanted |= {(number,): "different" for number in range(2, rows // 4 + 1, step)}
     wanted |= {(number + rows,): "extra" for number in range(3, rows // 4 + 1, step)}
-    if verified.tables[0].differing != wanted or len(wanted) != 4 * share:
+    if verified.tables[0].differing != wanted:
         raise RuntimeError("the damaged rows were not named exactly")
     started = time.monotonic()
     mended = Repair(spark, run, verification, lambda line: None).run(verified, _REPAIR_S)

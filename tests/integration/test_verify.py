@@ -143,7 +143,7 @@ def test_rows_are_mended_while_the_pipeline_runs(make: Callable[..., Lake], data
     running.start()
     try:
         database.execute("update t set v = 0 where id = 1")
-        assert verify(made, "--repair", "--wait", "100") == 1
+        assert verify(made, "--repair", "--wait", "300") == 1
     finally:
         running.stop()
     assert found(verification(made).run(["public.t"], 0)) == {"public.t": {(99,): "extra"}}
