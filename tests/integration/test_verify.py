@@ -17,6 +17,7 @@ from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.verify import arguments, command
 from tailrace.verify.check import Verification, Verified
+from tailrace.verify.moments import newest
 from tests.fix_postgres import Database
 from tests.integration.test_tables import BIG, Lake
 
@@ -176,6 +177,8 @@ def test_what_cannot_be_compared_is_refused_by_name(make: Callable[..., Lake], d
     made = make(sink_tables_mode="log")
     with pytest.raises(SinkError, match="compares tables of the modes latest and history, not of log"):
         verification(made)
+    with pytest.raises(SinkError, match="tailrace_positions is no table of Delta Lake"):
+        newest(made.spark, str(made.path))
     made.set(sink_tables_mode="latest", source_snapshot_select_statement_overrides="public.keyless")
     made.set(**{"source_snapshot_select_statement_overrides_public_keyless": "select 1"})
     with pytest.raises(ConfigError, match=r"snapshot\.select\.statement\.overrides leaves rows"):

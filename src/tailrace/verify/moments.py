@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tailrace.errors import SinkError
+from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.positions import NAME
 
@@ -34,6 +35,11 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
     whatever the last batch knew. Raises SinkError where there is no such moment.
     """
     place = f"{path.rstrip('/')}/{NAME}"
+    if HadoopStorage(spark).newest(f"{place}/_delta_log", "*") is None:
+        raise SinkError(
+            f"{place} is no table of Delta Lake: no pipeline has written there, or it writes tables of another format.",
+            "Let the pipeline run first. Tables of other formats are not compared yet.",
+        )
     found = (
         spark.read.format("delta")
         .load(place)
