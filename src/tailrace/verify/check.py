@@ -102,7 +102,9 @@ class Verification:
         until = clock() + wait_s
         verified = self._look(names, None)
         while verified.is_running and not all(not table.undecided for table in verified.tables) and clock() < until:
-            while self.newest(verified).position < verified.position and clock() < until:
+            # what the tables did not have yet comes with another moment
+            behind = verified.moment.position < verified.position
+            while behind and self.newest(verified).batch == verified.moment.batch and clock() < until:
                 time.sleep(_PAUSE_S)
             pending = [str(table.table) for table in verified.tables if table.undecided]
             verified = self._look(pending, verified)
