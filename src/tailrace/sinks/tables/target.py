@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import Form, Place
@@ -57,14 +57,21 @@ class Target:
         self._written: str | None = None
         self._newest = -1
 
+    def demand(self, is_known: bool) -> None:
+        """Raise SinkError where the table is not there, though earlier batches are known to be in it."""
+        if is_known and not self.is_there():
+            raise SinkError(
+                f"The table {self.path} is gone, and what earlier batches have written with it.",
+                "Put it back, or begin anew with another path and another checkpoint.",
+            )
+
     def prepare(self, forms: Sequence[tuple[Form, Place]]) -> Form:
         """Make the table, or let it follow its source's through these forms, each with the place of its first change.
 
         Gives the form of the table's columns. Raises SinkError where the table is another pipeline's, or cannot follow,
         or is not to.
         """
-        if self._record is None:
-            self._record = self._found()
+        self._find()
         for form, since in forms:
             if self._record is None:
                 self._record = self._make(form, since)
@@ -75,7 +82,26 @@ class Target:
                 continue
             self._seen = form
         assert self._record is not None
+        form, _ = forms[-1]
+        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
+        key = {held.name for held in found if held is not None}
+        if self.owner.mode != "log" and key != set(self._record.key):
+            raise self._stop(Unfollowed("the log is read again from before its key was altered"))
         return self._form(self._record)
+
+    def is_beyond(self, forms: Sequence[tuple[Form, Place]], number: int) -> bool:
+        """Whether an alteration behind these forms has begun that is of the batch `number` too: what is before it in
+        the batch is in the table."""
+        self._find()
+        record = self._record
+        if record is None or any(since >= record.since for _, since in forms):
+            return False
+        self.written(number)
+        return self._newest == number
+
+    def _find(self) -> None:
+        if self._record is None:
+            self._record = self._found()
 
     def written(self, number: int) -> str:
         """What `note` was given at the last write that the table knows of; "" where nothing was written yet.
@@ -108,21 +134,9 @@ class Target:
                 "Name another path and another checkpoint.",
             )
 
-    def note(self, number: int, snapshot: str) -> None:
-        """Keep in mind what was written last: the batch, and the snapshot, "-" for changes."""
-        self._newest, self._written = number, snapshot
-
-    def has(self, number: int) -> bool:
-        """Whether something of a batch is in the table; after `written`."""
-        return self._newest == number
-
-    def is_keyed_as(self, forms: Sequence[tuple[Form, Place]]) -> bool:
-        """Whether the table knows rows by the key that the forms have; after `prepare`. Changes need no key."""
-        assert self._record is not None
-        form, _ = forms[-1]
-        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
-        same = set(self._record.key) == {held.name for held in found if held is not None}
-        return self.owner.mode == "log" or (same and None not in found)
+    def note(self, snapshot: str) -> None:
+        """Keep in mind what was written last: the snapshot, "-" for changes."""
+        self._written = snapshot
 
     def version(self) -> int:
         """The table's version after a batch: that of the newest commit of this pipeline, for what others have done
@@ -220,15 +234,20 @@ class Target:
             return
         if alteration.moves_key:
             self._demand_key(alteration.key)
-        for phase in alteration.phases():
-            properties = _recorded(phase.record)
-            if any(step.what in ("drop", "rename") or statements.needs_mapping([step.name]) for step in phase.steps):
-                self.spark.sql(statements.set_properties(self.path, _MAPPING))
-            if any(step.what == "widen" for step in phase.steps):
-                self.spark.sql(statements.set_properties(self.path, _WIDENING))
+        phases = list(alteration.phases())
+        steps = [step for phase in phases for step in phase.steps]
+        if steps:
+            # from here on older forms count as such, should their batch be repeated
+            announced = _recorded(replace(record, since=since))
+            if any(step.what in ("drop", "rename") or statements.needs_mapping([step.name]) for step in steps):
+                announced |= _MAPPING
+            if any(step.what == "widen" for step in steps):
+                announced |= _WIDENING
+            self.spark.sql(statements.set_properties(self.path, announced))
+        for phase in phases:
             for step in phase.steps:
                 self.spark.sql(_STATEMENTS[step.what](self.path, step))
-            self.spark.sql(statements.set_properties(self.path, properties))
+            self.spark.sql(statements.set_properties(self.path, _recorded(phase.record)))
             self._record = phase.record
         self._columns = self.columns()
 
