@@ -243,7 +243,8 @@ class Target:
                 announced |= _MAPPING
             if any(step.what == "widen" for step in steps):
                 announced |= _WIDENING
-            self.spark.sql(statements.set_properties(self.path, announced))
+            if not announced.items() <= self.properties().items():
+                self.spark.sql(statements.set_properties(self.path, announced))
         for phase in phases:
             for step in phase.steps:
                 self.spark.sql(_STATEMENTS[step.what](self.path, step))
