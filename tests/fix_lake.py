@@ -77,6 +77,6 @@ class Lake:
 
 @pytest.fixture
 def lake(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..., Lake]:
-    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     return lambda **options: Lake(spark, database, tmp_path, options)
