@@ -19,7 +19,9 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
+from tailrace.sinks.tables.evolution import Policies
 from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
+from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Merge, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
 
@@ -153,6 +155,30 @@ def test_versions_end_where_the_next_begins() -> None:
     assert "s.op = 'r'" in versions.news("/lake/t", FORM, "rows")
 
 
+def test_what_follows_an_alteration() -> None:
+    given = {"path": "/x", "schema.drop": "STOP", "schema.narrow": "ignore", "added.default": "null"}
+    sink = sinks.open("tables", given)
+    assert isinstance(sink, TablesSink)
+    assert sink.policies == Policies(drop="stop", narrow="ignore", stops_at_defaults=False)
+
+
+def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
+    """Another name, wider types, another order, and a column that the table leaves out; keys of before, too."""
+    form = Form(
+        ("id", "old", "left", "big"), (pa.int32(), pa.int32(), pa.string(), pa.string()), (0,), (), (1, 2, 3, 4)
+    )
+    target = Form(
+        ("big", "new", "key", "later"), (pa.string(), pa.int64(), pa.int64(), pa.date32()), (2,), (), (4, 2, 1, 5)
+    )
+    told = {"op": "c", "position": "0A", "ordinal": 0, "part": 1, "at": AT, "missing": [2, 3], "origin": {"k0": 6}}
+    rows = pa.RecordBatch.from_pylist([told | {"c0": 7, "c1": 8, "c2": None, "c3": None}], form.schema)
+    head = Head("d", "s", "t", form, 1, ("0A", 0), ("0A", 0), "", None, True, True)
+    (part,) = Opening(target)(iter([pa.RecordBatch.from_pylist([{"key": head.text(), "value": written(rows)}])]))
+    (row,) = part.to_pylist()
+    assert [row[f"c{place}"] for place in range(4)] == [None, 8, 7, None]
+    assert (row["missing"], row["origin"]) == ([0], {"k0": 6})
+
+
 def test_names() -> None:
     assert quoted("a`b") == "`a``b`"
     assert folder("s.a/b") == "s.a%2Fb"
@@ -201,6 +227,14 @@ def test_what_the_sink_asks_of_the_source() -> None:
         ({"path": "/x", "mode": "newest"}, "mode must be one of latest, history, log"),
         ({"path": "/x", "mode": "log", "upsert-keep-deletes": "true"}, "is for the mode latest alone"),
         ({"path": "/x", "table.name.format": "${topic}"}, "has ${topic}"),
+        ({"path": "/x", "schema.add": "always"}, "schema.add must be one of evolve, ignore, stop"),
+        (
+            {"path": "/x", "schema.widen": "ignore"},
+            "must be one of evolve, stop: values of the wider type need not fit",
+        ),
+        ({"path": "/x", "schema.narrow": "evolve"}, "must be one of stop, ignore: a column cannot be made narrower"),
+        ({"path": "/x", "schema.key": "Ignore"}, "must be one of evolve, stop: deletes tell the new key alone"),
+        ({"path": "/x", "schema.dropp": "stop"}, "The nearest is debezium.sink.tables.schema.drop"),
         ({"path": "/x", "colour": "red"}, "has no option colour"),
     ],
 )
