@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.batch import CHANGES, TableBatch, in_session
-from tailrace.sinks.tables.once import Once
+from tailrace.sinks.tables.formats.base import Columns, Once, Stored
 from tailrace.sinks.tables.statements import quoted
-from tailrace.sinks.tables.target import Columns, Owner, Target, metadata
+from tailrace.sinks.tables.target import Owner, Target, metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,9 +37,9 @@ class Kept(ABC):
         Raises SinkError where the table cannot follow the source, or is not this pipeline's.
         """
         if self._target is None:
-            self._target = Target(session, self.path, self.source, self._owner, self.own)
+            self._target = Target(self.source, self._owner, self.own)
         target = self._target
-        target.spark = session
+        target.stored = stored = self._owner.format.table(session, self.path)
         parts = self.parts(batch)
         for number, part in enumerate(parts):
             self.demand(part)
@@ -48,7 +48,7 @@ class Kept(ABC):
             told = metadata(batch.number, part.snapshot)
             once = Once(self._owner.pipeline, batch.number, told, number if number < len(parts) - 1 else None)
             if target.is_keyed_as(part.forms):
-                self._bring(session, replace(part, into=form), once, written)
+                self._bring(stored, replace(part, into=form), once, written)
                 target.note(batch.number, part.snapshot)
             elif not target.has(batch.number):
                 raise SinkError(
@@ -62,13 +62,13 @@ class Kept(ABC):
         """The parts of a batch that are brought in one after another."""
         return batch.parts()
 
-    def _bring(self, session: SparkSession, batch: TableBatch, once: Once, written: str) -> None:
+    def _bring(self, stored: Stored, batch: TableBatch, once: Once, written: str) -> None:
         if not self.appends(batch, written):
-            self.merge(session, batch, once)
+            self.merge(stored, batch, once)
             return
         columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
         columns += [f"{value} as {name}" for (name, _), value in zip(self.own, self.marks(batch), strict=True)]
-        once.append(in_session(session, batch.opened().selectExpr(*columns)), self.path)
+        stored.append(in_session(stored.session, batch.opened().selectExpr(*columns)), once)
 
     def demand(self, batch: TableBatch) -> None:
         """Raise SinkError where the mode cannot keep such a table."""
@@ -88,5 +88,5 @@ class Kept(ABC):
         """The values of `own` in an appended row, in SQL over the columns of an opened row."""
 
     @abstractmethod
-    def merge(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
         """Bring rows in that the table may have already."""

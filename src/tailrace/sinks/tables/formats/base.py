@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import pyarrow as pa
+
 from tailrace.errors import SinkError
 from tailrace.jar import Jar
-from tailrace.sinks.tables.formats.merge import Merge
+from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 Columns = Sequence[tuple[str, str]]
 """Names, and the types that they have in Spark's SQL."""
@@ -23,24 +27,27 @@ Columns = Sequence[tuple[str, str]]
 class Once:
     """One write of a batch to one table. `pipeline` is the id of the checkpoint; `metadata` goes with the commit.
 
-    A table keeps the number of the newest batch of each pipeline; a write of a batch that is not newer does nothing.
-    So a table has one write for each batch.
+    The table keeps the number of the newest batch of each pipeline; a write of a batch that is not newer does nothing.
+    So a table has one write for each batch. Of a batch that is cut into parts each but the last is known by its number,
+    `part`.
     """
 
     pipeline: str
     batch: int
     metadata: str
+    part: int | None = None
 
     @property
     def application(self) -> str:
         """By what name the table knows the pipeline."""
-        return f"tailrace-{self.pipeline}"
+        return f"tailrace-{self.pipeline}" + ("" if self.part is None else f"-{self.part}")
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit to a table. `metadata` is what its writer said of it, `changes` whether rows are others since then."""
+    """A commit to a table: its version, what its writer said of it, and whether rows are others since then."""
 
+    version: int
     metadata: str | None
     changes: bool
 
@@ -57,20 +64,20 @@ class Stored(ABC):
     def __init__(self, session: SparkSession, path: str) -> None:
         self.session, self.path = session, path
 
-    def exists(self) -> bool:
-        """Whether the table is there. Raises SinkError where something else is."""
-        jvm = self.session._jvm
-        assert jvm is not None
-        place = jvm.org.apache.hadoop.fs.Path(self.path)
-        system = place.getFileSystem(self.session._jsparkSession.sessionState().newHadoopConf())
-        if not system.exists(place) or not len(system.listStatus(place)):
+    def is_there(self) -> bool:
+        """Whether there is a table. Raises SinkError where there is something else."""
+        if not has_files(self.session, self.path):
             return False
-        if not system.exists(jvm.org.apache.hadoop.fs.Path(f"{self.path}/{self.marker}")):
+        if not has_files(self.session, f"{self.path}/{self.marker}"):
             raise SinkError(
                 f"{self.path} is there already and is no table of {self.title}.",
                 "Name another debezium.sink.tables.path, or move it away.",
             )
         return True
+
+    def held(self, kind: pa.DataType) -> pa.DataType:
+        """The type that a column of a type of the source's has in the table."""
+        return kind
 
     @abstractmethod
     def name(self) -> str:
@@ -81,20 +88,12 @@ class Stored(ABC):
         """The rows, at a version or as they are now."""
 
     @abstractmethod
-    def columns(self) -> dict[str, str]:
+    def columns(self) -> dict[str, DataType]:
         """The columns and their types."""
-
-    @abstractmethod
-    def held(self, kind: str) -> str:
-        """The type that a column of a type of Spark's has in the table. Raises SinkError where there is none."""
 
     @abstractmethod
     def properties(self) -> dict[str, str]:
         """The table's properties."""
-
-    @abstractmethod
-    def version(self) -> int:
-        """By what number `rows` finds the table as it is now."""
 
     @abstractmethod
     def commits(self, most: int) -> list[Commit]:
@@ -102,11 +101,11 @@ class Stored(ABC):
 
     @abstractmethod
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
-        """Make the table."""
+        """Make the table. Raises SinkError where it cannot have these columns."""
 
     @abstractmethod
-    def add_columns(self, columns: Columns) -> None:
-        """Add columns behind the others; they are null in all rows."""
+    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        """Alter the columns, then set properties. Raises SinkError before the first of them where one is not there."""
 
     @abstractmethod
     def append(self, rows: DataFrame, once: Once) -> None:
@@ -122,8 +121,10 @@ class TableFormat(ABC):
 
     name: ClassVar[str]
     title: ClassVar[str]
+    marker: ClassVar[str]
     jars: ClassVar[tuple[Jar, ...]]
     settings: ClassVar[Mapping[str, str]]
+
     conflict: ClassVar[re.Pattern[str]]
     """What the text of an error has when somebody else has written to the table at the same time."""
 
@@ -134,3 +135,10 @@ class TableFormat(ABC):
     @abstractmethod
     def table(self, session: SparkSession, path: str) -> Stored:
         """The table at a path."""
+
+
+def has_files(spark: SparkSession, path: str) -> bool:
+    """Whether a directory is there and has something in it."""
+    place = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    system = place.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return bool(system.exists(place)) and len(system.listStatus(place)) > 0

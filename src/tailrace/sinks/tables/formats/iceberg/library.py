@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.sinks.tables.formats.iceberg.types import columns_of, schema_of
+from tailrace.sinks.tables.formats.iceberg.types import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,14 +67,20 @@ class Library:
         text = self._iceberg.mapping.NameMappingParser.toJson(mapping)
         self._known.updateProperties().set(_MAPPING, text).commit()
 
-    def add_columns(self, columns: Sequence[tuple[str, str]]) -> None:
-        """Add columns."""
-        update = self._table.updateSchema()
+    def add(self, columns: Sequence[tuple[str, str]], properties: Mapping[str, str]) -> None:
+        """Add columns and set properties, in one commit."""
+        change = self._table.newTransaction()
+        update = change.updateSchema()
         found = self._iceberg.SchemaParser.fromJson(schema_of(columns)).columns()
         for (name, _), field in zip(columns, found, strict=True):
             # with the parent that it has not, a name may have dots
             update.addColumn(None, name, field.type())
         update.commit()
+        told = change.updateProperties()
+        for name, text in properties.items():
+            told.set(name, text)
+        told.commit()
+        change.commitTransaction()
 
     def properties(self) -> dict[str, str]:
         """The table's properties."""
@@ -88,24 +94,19 @@ class Library:
             found = table.schemas().get(table.snapshot(snapshot).schemaId())
         return str(self._iceberg.SchemaParser.toJson(found))
 
-    def columns(self) -> dict[str, str]:
-        """The columns with Spark's types."""
-        return columns_of(self.schema())
-
     def snapshot(self) -> int | None:
         """The id of the newest snapshot; None where nothing was written yet."""
         found = self._table.currentSnapshot()
         return None if found is None else int(found.snapshotId())
 
-    def summaries(self, most: int) -> list[tuple[str, dict[str, str]]]:
-        """Operation and summary of the newest snapshots, the newest first."""
-        table, told = self._table, []
+    def snapshots(self) -> Iterator[tuple[int, str, dict[str, str]]]:
+        """Id, operation and summary of the snapshots, the newest first."""
+        table = self._table
         found = table.currentSnapshot()
-        while found is not None and len(told) < most:
-            told.append((str(found.operation()), dict(found.summary())))
+        while found is not None:
+            yield int(found.snapshotId()), str(found.operation()), dict(found.summary())
             parent = found.parentId()
             found = None if parent is None else table.snapshot(parent)
-        return told
 
     def files(self, snapshot: int | None) -> Files:
         """The files of a snapshot."""

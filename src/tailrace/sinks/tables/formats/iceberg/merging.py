@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tailrace.sinks.tables.formats.merge import Clause, Merge
-from tailrace.sinks.tables.statements import quoted
+from tailrace.sinks.tables.statements import Clause, Merge, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 FILE, ROW = "_tailrace_file", "_tailrace_row"
 """The columns of the place of a stored row: its file and its number there."""
@@ -20,7 +20,7 @@ _ALL, _NEW, _FOUND, _LEFT = "tailrace_files", "tailrace_new", "tailrace_found", 
 class Merging:
     """One merge into a table with `columns`, names with types. `begin` comes first, `end` last."""
 
-    def __init__(self, session: SparkSession, merge: Merge, columns: Mapping[str, str]) -> None:
+    def __init__(self, session: SparkSession, merge: Merge, columns: Mapping[str, DataType]) -> None:
         self._session, self._merge, self._columns = session, merge, columns
         self._kept: list[DataFrame] = []
 
@@ -31,7 +31,7 @@ class Merging:
         return beyond is not None and beyond.values is None and not beyond.condition
 
     @property
-    def reads(self) -> dict[str, str]:
+    def reads(self) -> dict[str, DataType]:
         """The columns of the table that the merge reads: those that it compares, and those that a new row keeps."""
         merge = self._merge
         clauses = [clause for clause in (*merge.matched, merge.beyond) if clause is not None]
@@ -95,7 +95,7 @@ class Merging:
         parts = []
         for name, kind in self._columns.items():
             told = [(when, values.get(name, f"t.{quoted(name)}")) for when, values in cases if values is not None]
-            parts.append(f"cast({_case(told)} as {kind}) {quoted(name)}")
+            parts.append(f"cast({_case(told)} as {kind.simpleString()}) {quoted(name)}")
         return ", ".join(parts)
 
     def _keep(self, text: str, deleted: DataFrame | None, view: str) -> None:

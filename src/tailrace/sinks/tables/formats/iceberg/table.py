@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from tailrace.errors import SinkError
+from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored
 from tailrace.sinks.tables.formats.iceberg import types
 from tailrace.sinks.tables.formats.iceberg.library import Files, Library
 from tailrace.sinks.tables.formats.iceberg.merging import FILE, ROW, Merging
-from tailrace.sinks.tables.formats.merge import Merge
-from tailrace.sinks.tables.statements import literal, quoted
+from tailrace.sinks.tables.statements import Merge, literal, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
-_BATCH, _WRITER, _TOLD = "tailrace.batch", "tailrace.writer", "tailrace.metadata"
+_PIPELINE, _WRITER, _BATCH, _TOLD = "tailrace.pipeline", "tailrace.writer", "tailrace.batch", "tailrace.metadata"
+"""What the summary of a snapshot has of its write."""
+
 _VIEW = "tailrace_stored"
 _DELETES = "file_path string, pos bigint"
 _PLACES = {"file_path": 2147483546, "pos": 2147483545}
@@ -32,11 +38,11 @@ class IcebergTable(Stored):
 
     def __init__(self, session: SparkSession, path: str) -> None:
         super().__init__(session, path)
-        # INT96, as Spark writes without, is none of Iceberg's
-        session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        session.conf.set("spark.sql.parquet.fieldId.write.enabled", "true")
         self._library = Library(session, path)
         self._files = Files(None)
+
+    def held(self, kind: pa.DataType) -> pa.DataType:
+        return types.held(kind)
 
     def name(self) -> str:
         self.rows().createOrReplaceTempView(_VIEW)
@@ -46,30 +52,34 @@ class IcebergTable(Stored):
         if version is None:
             return self._live(self._now(), self.columns())
         if not version:
+            # before the first snapshot
             return self._live(Files(None), self.columns())
         return self._live(self._library.files(version), types.columns_of(self._library.schema(version)))
 
-    def columns(self) -> dict[str, str]:
-        return self._library.columns()
-
-    def held(self, kind: str) -> str:
-        return types.held(kind)
+    def columns(self) -> dict[str, DataType]:
+        return types.columns_of(self._library.schema())
 
     def properties(self) -> dict[str, str]:
         return self._library.properties()
 
-    def version(self) -> int:
-        return self._library.snapshot() or 0
-
     def commits(self, most: int) -> list[Commit]:
-        told = self._library.summaries(most)
-        return [Commit(summary.get(_TOLD), operation != "replace") for operation, summary in told]
+        self._library.refresh()
+        found = islice(self._library.snapshots(), most)
+        return [Commit(version, told.get(_TOLD), operation != "replace") for version, operation, told in found]
 
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
         self._library.create(columns, properties)
 
-    def add_columns(self, columns: Columns) -> None:
-        self._library.add_columns(columns)
+    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        for step in steps:
+            if step.what != "add":
+                raise SinkError(
+                    f"The table {self.path} cannot follow its source: tables of Iceberg get new columns here, and "
+                    f"the column {step.name} needs a {step.what}.",
+                    f"Set debezium.sink.tables.schema.{step.what}, where it has another answer, or use "
+                    "debezium.sink.tables.format = delta.",
+                )
+        self._library.add([(step.name, step.to) for step in steps], properties)
 
     def append(self, rows: DataFrame, once: Once) -> None:
         base = self._now()
@@ -99,13 +109,17 @@ class IcebergTable(Stored):
 
     def _is_done(self, once: Once) -> bool:
         """Whether the table has the batch, or one behind it."""
-        for _, summary in self._library.summaries(_COMMITS):
-            if summary.get(_WRITER) == once.application:
-                return int(summary[_BATCH]) >= once.batch
+        for _, _, told in self._library.snapshots():
+            if told.get(_WRITER) == once.application:
+                return int(told[_BATCH]) >= once.batch
+            if told.get(_PIPELINE) == once.pipeline and int(told[_BATCH]) < once.batch:
+                return False
         return False
 
-    def _commit(self, base: Files, data: Sequence[Any], deletes: Sequence[Any], once: Once, whole: bool = False) -> None:
-        summary = {_WRITER: once.application, _BATCH: str(once.batch), _TOLD: once.metadata}
+    def _commit(
+        self, base: Files, data: Sequence[Any], deletes: Sequence[Any], once: Once, whole: bool = False
+    ) -> None:
+        summary = {_PIPELINE: once.pipeline, _WRITER: once.application, _BATCH: str(once.batch), _TOLD: once.metadata}
         found = self._library.commit(base, data, deletes, summary, whole)
         before = Files(base.snapshot) if whole else base
         self._files = Files(
@@ -132,7 +146,10 @@ class IcebergTable(Stored):
         numbered = [f.col(name).alias(name, metadata={"parquet.field.id": number}) for name, number in _PLACES.items()]
         return self._write(places.select(*numbered).sortWithinPartitions("file_path", "pos"), self._library.delete_file)
 
-    def _write(self, rows: DataFrame, described: Any) -> list[Any]:
+    def _write(self, rows: DataFrame, described: Callable[[str, int], Any]) -> list[Any]:
+        # INT96, as Spark writes without, is none of Iceberg's
+        self.session.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        self.session.conf.set("spark.sql.parquet.fieldId.write.enabled", "true")
         folder = f"{self.path}/data/{uuid.uuid4()}"
         writer = rows.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
         writer.option("compression", "zstd").parquet(folder)
@@ -142,18 +159,21 @@ class IcebergTable(Stored):
         ]
         return [file for file in found if file is not None]
 
-    def _live(self, files: Files, columns: Mapping[str, str]) -> DataFrame:
+    def _live(self, files: Files, columns: Mapping[str, DataType]) -> DataFrame:
         """The rows of a snapshot."""
         raw, deleted = self._raw(files, columns), self._deleted(files)
         if deleted is not None:
             raw = raw.join(deleted, (raw[FILE] == deleted["file_path"]) & (raw[ROW] == deleted["pos"]), "left_anti")
         return raw.drop(FILE, ROW)
 
-    def _raw(self, files: Files, columns: Mapping[str, str]) -> DataFrame:
+    def _raw(self, files: Files, columns: Mapping[str, DataType]) -> DataFrame:
         """The columns of all rows that the files of a snapshot have, deleted ones too, with the place of each."""
-        declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
+        from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+        fields = [StructField(name, kind) for name, kind in columns.items()]
         if not files.data:
-            return self.session.createDataFrame([], f"{declared}, {FILE} string, {ROW} bigint")
+            places = [StructField(FILE, StringType()), StructField(ROW, LongType())]
+            return self.session.createDataFrame([], StructType([*fields, *places]))
         below = f"{self.path}/data/"
         for path in files.data:
             if not path.startswith(below):
@@ -161,7 +181,7 @@ class IcebergTable(Stored):
                     f"The table {self.path} has files elsewhere: somebody else has written to it.",
                     "Let this pipeline alone write there.",
                 )
-        found = self.session.read.schema(declared).parquet(*files.data)
+        found = self.session.read.schema(StructType(fields)).parquet(*files.data)
         # Spark shows the path as a URI, in which the directory may be written otherwise
         file = f"concat({literal(below)}, substring_index(_metadata.file_path, '/data/', -1))"
         return found.selectExpr(*map(quoted, columns), f"{file} {FILE}", f"_metadata.row_index {ROW}")
@@ -169,6 +189,3 @@ class IcebergTable(Stored):
     def _deleted(self, files: Files) -> DataFrame | None:
         """The places of rows that are gone; None where there are none."""
         return self.session.read.schema(_DELETES).parquet(*files.deletes) if files.deletes else None
-
-
-_COMMITS = 20

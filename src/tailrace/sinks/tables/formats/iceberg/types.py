@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from tailrace.errors import SinkError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
 
 _PLAIN = {
     "tinyint": "int",
@@ -33,7 +38,20 @@ def schema_of(columns: Sequence[tuple[str, str]]) -> str:
     return json.dumps({"type": "struct", "schema-id": 0, "fields": fields})
 
 
-def columns_of(schema: str) -> dict[str, str]:
+def held(kind: pa.DataType) -> pa.DataType:
+    """The type that a column of one of Arrow's types has in a table: its integers have 32 or 64 bits."""
+    if pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(held(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [kind.field(place).with_type(held(kind.field(place).type)) for place in range(kind.num_fields)]
+        )
+    return kind
+
+
+def columns_of(schema: str) -> dict[str, DataType]:
     """The columns of a schema with Spark's types."""
     return {field["name"]: _back(field["type"]) for field in json.loads(schema)["fields"]}
 
@@ -44,12 +62,7 @@ def ids_of(schema: str) -> dict[str, int]:
     return {} if any(isinstance(field["type"], dict) for field in fields) else {f["name"]: f["id"] for f in fields}
 
 
-def held(kind: str) -> str:
-    """The type that a column of one of Spark's types has in a table of Iceberg."""
-    return columns_of(schema_of([("column", kind)]))["column"]
-
-
-def _parsed(name: str, kind: str) -> Any:
+def _parsed(name: str, kind: str) -> DataType:
     from pyspark.errors import ParseException
     from pyspark.sql.types import DataType
 
@@ -90,11 +103,13 @@ def _forth(name: str, kind: Any, ids: Iterator[int]) -> Any:
     return plain
 
 
-def _back(kind: Any) -> str:
+def _back(kind: Any) -> DataType:
+    from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
     if isinstance(kind, str):
-        return kind.replace(" ", "") if kind.startswith("decimal") else _BACK[kind]
+        return DataType.fromDDL(kind if kind.startswith("decimal") else _BACK[kind])
     if kind["type"] == "struct":
-        return "struct<" + ",".join(f"{field['name']}:{_back(field['type'])}" for field in kind["fields"]) + ">"
+        return StructType([StructField(field["name"], _back(field["type"])) for field in kind["fields"]])
     if kind["type"] == "list":
-        return f"array<{_back(kind['element'])}>"
-    return f"map<{_back(kind['key'])},{_back(kind['value'])}>"
+        return ArrayType(_back(kind["element"]))
+    return MapType(_back(kind["key"]), _back(kind["value"]))
