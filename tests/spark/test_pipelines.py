@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tailrace.sinks.tables.sink import TablesSink
+from tailrace.errors import PrerequisiteError
+from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.spark.jars import files_of
 from tests.fix_postgres import Database
+from tests.servers.jars import Unavailable, fetch
 
 pytest.importorskip("grpc", reason="Spark Connect's client needs grpcio")
 pytest.importorskip("yaml", reason="spark-pipelines needs pyyaml")
@@ -23,13 +25,38 @@ EXAMPLE = Path(__file__).parents[2] / "examples/pipelines"
 BIG = "lpad('', 9000, md5(random()::text) || md5(random()::text))"
 """A text that PostgreSQL stores apart from its row."""
 
-RUN = """
-import sys
+ROWS = """
+import json, os, sys
 from pathlib import Path
+import psycopg
 from pyspark.pipelines import cli
 from pyspark.sql import SparkSession
-cli.run(Path(sys.argv[1]), [], False, [], sys.argv[2] == "dry")
+from pyspark.sql.connect.session import SparkSession as Connected
+
+# the command ends the session, and with it the catalog in memory
+Connected.stop = lambda self: None
+SparkSession.builder.getOrCreate().sql("create namespace memory.default")
+login = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+told = []
+for step in json.loads(sys.argv[1]):
+    if not step.endswith(".yml"):
+        with psycopg.connect(**{name: os.environ[word] for name, word in login.items()}) as connection:
+            connection.execute(step)
+        continue
+    try:
+        cli.run(Path(step), [], False, [], False)
+        spark = SparkSession.active()
+        name = "spark_catalog.default.orders_changes" if step.startswith("spark") else "memory.default.orders"
+        rows = spark.table(name).orderBy("id").selectExpr("id", "cast(amount as string)", "length(note)")
+        told.append([list(row) for row in rows.collect()])
+    except Exception as error:
+        told.append(str(error))
+print("TOLD " + json.dumps(told))
 """
+"""Runs specifications and statements of SQL one after another; tells the rows after each run, or how it failed."""
+
+CATALOG = "org.apache.spark.sql.connector.catalog.SharedTablesInMemoryRowLevelOperationTableCatalog"
+"""A catalog in memory with row-level operations, with which Spark tests itself."""
 
 
 class Project:
@@ -39,7 +66,10 @@ class Project:
         self.folder = folder / "project"
         shutil.copytree(EXAMPLE, self.folder)
         for spec in self.folder.glob("*.yml"):
-            spec.write_text(spec.read_text().replace("file:///var/lib/orders-pipeline", (folder / "storage").as_uri()))
+            text = spec.read_text("utf-8").replace("file:///var/lib/orders-pipeline", (folder / spec.stem).as_uri())
+            if spec.name == "auto-cdc.yml":
+                text = text.replace("catalog: spark_catalog", "catalog: memory")
+            spec.write_text(text, "utf-8")
         options = database.options(topic_prefix="p")
         self.environment = {
             **os.environ,
@@ -54,76 +84,75 @@ class Project:
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         }
 
-    def run(self, *command: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """Run Python in the project, with a Spark Connect server in its process that has Delta Lake."""
-        told: Mapping[str, str] = {
-            **TablesSink.settings,
+    def run(self, *steps: str) -> list[Any]:
+        """Run the steps in a process of their own, with a server of Spark Connect that has Delta Lake and CATALOG."""
+        jars = [*files_of(Delta.jars), *spark_tests()]
+        settings = {
+            **Delta.settings,
+            "spark.sql.catalog.memory": CATALOG,
             "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
-            "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraClassPath": os.pathsep.join(map(str, files_of(TablesSink.jars))),
-            **settings,
+            "spark.sql.pipelines.maxFlowRetryAttempts": "0",
+            "spark.ui.enabled": "false",
+            "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         }
-        conf = " ".join(f'--conf "{name}={text}"' for name, text in told.items())
-        return subprocess.run(
-            [sys.executable, "-W", "ignore", *command],
+        conf = " ".join(f'--conf "{name}={text}"' for name, text in settings.items())
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", ROWS, json.dumps(steps)],
             env={**self.environment, "PYSPARK_SUBMIT_ARGS": f"{conf} pyspark-shell"},
-            cwd=self.folder, capture_output=True, text=True, timeout=300, check=False,
+            cwd=self.folder, capture_output=True, text=True, timeout=500, check=False,
         )  # fmt: skip
+        found = [line.partition("TOLD ")[2] for line in done.stdout.splitlines() if "TOLD " in line]
+        assert found, done.stderr[-3000:]
+        told: list[Any] = json.loads(found[0])
+        return told
 
-    def pipelines(self, command: str, spec: str) -> subprocess.CompletedProcess[str]:
-        """`spark-pipelines`, without the script that looks for Spark."""
-        return self.run("-m", "pyspark.pipelines.cli", command, "--spec", str(self.folder / spec))
+
+def spark_tests() -> list[Path]:
+    """The jars of Spark's own tests of catalogs."""
+    scalatest = ("scalatest-core_2.13", "scalatest-compatible")
+    return fetch(
+        "spark-tests-4.2.0",
+        [
+            "org.apache.spark:spark-catalyst_2.13:4.2.0:tests",
+            *(f"org.scalatest:{module}:3.2.19" for module in scalatest),
+            "org.scalactic:scalactic_2.13:3.2.19",
+        ],
+        transitive=False,
+    )
 
 
 @pytest.fixture
-def project(database: Database, tmp_path: Path, spark: SparkSession) -> Project:
-    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
-        pytest.skip("the jars of Delta Lake cannot be had")
+def project(database: Database, tmp_path: Path) -> Project:
+    try:
+        files_of(Delta.jars)
+        spark_tests()
+    except (PrerequisiteError, Unavailable) as error:
+        pytest.skip(str(error))
     database.execute(
         "create table orders (id int primary key, amount numeric(8, 2), note text)",
         "alter table orders alter column note set storage external",
-        f"insert into orders select i, i / 4.0, {BIG} from generate_series(1, 20) i",
+        "alter table orders replica identity full",
+        f"insert into orders select i, i / 4.0, {BIG} from generate_series(1, 5) i",
     )
     return Project(tmp_path, database)
 
 
-def test_changes_are_appended_until_one_lacks_a_value(
-    project: Project, database: Database, spark: SparkSession
-) -> None:
-    done = project.pipelines("run", "spark-pipeline.yml")
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    table = str(project.folder / "warehouse/orders_changes")
-    told = spark.read.format("delta").load(table).selectExpr("min(op)", "count(*)", "sum(amount)").collect()
-    assert [tuple(map(str, row)) for row in told] == [("r", "20", "52.50")]
-    database.execute("update orders set amount = 1 where id = 1")
-    done = project.pipelines("run", "spark-pipeline.yml")
-    assert done.returncode != 0
-    assert "an update left a large value out of the log" in done.stdout + done.stderr
-
-
-AUTO = """
-import sys, json
-from pathlib import Path
-from pyspark.pipelines import cli
-from pyspark.sql.connect.session import SparkSession as Session
-from pyspark.sql import SparkSession
-Session.stop = lambda self: None
-import subprocess
-SparkSession.builder.getOrCreate().sql("create namespace if not exists mem.default")
-for sql in sys.argv[2:] + [None]:
-    cli.run(Path(sys.argv[1]), [], False, [], False)
-    print("ROWS", SparkSession.active().table("mem.default.orders").orderBy("id").selectExpr("id","amount","length(note)").collect())
-    if sql: subprocess.run(["true"]); import psycopg, os; c=psycopg.connect(host=os.environ["PGHOST"],port=os.environ["PGPORT"],user=os.environ["PGUSER"],password=os.environ["PGPASSWORD"],dbname=os.environ["PGDATABASE"],autocommit=True); c.execute(sql)
-"""
-
-
-def test_throw(project: Project, database: Database) -> None:
-    import glob
-    jars = [p for n in ("spark-catalyst_2.13-4.2.0-tests","scalatest-core_2.13-3.2.19","scalatest-compatible-3.2.19","scalactic_2.13-3.2.19") for p in glob.glob(os.path.expanduser("~/.m2/repository/**/"+n+".jar"), recursive=True)]
-    database.execute("alter table orders replica identity full")
-    spec = project.folder/"auto-cdc.yml"
-    spec.write_text(spec.read_text().replace("catalog: spark_catalog","catalog: mem"))
-    done = project.run("-c", AUTO, str(spec), "update orders set amount=77 where id=1; delete from orders where id=2; update orders set id=100 where id=3; update orders set amount=78 where id=1", "update orders set amount=5 where id=5", "truncate orders", **{"spark.sql.catalog.mem":"org.apache.spark.sql.connector.catalog.SharedTablesInMemoryRowLevelOperationTableCatalog","spark.driver.extraClassPath":":".join(jars)+":"+os.pathsep.join(map(str, files_of(TablesSink.jars)))})
-    print(done.stdout[-9000:], done.stderr[-3000:])
-    assert 0
+def test_rows_follow_until_the_log_lacks_a_value(project: Project) -> None:
+    """The first specification appends, the second keeps rows, and says what it cannot follow."""
+    appended, first, second, third = project.run(
+        "spark-pipeline.yml",
+        # the next specification has checkpoints of its own, so its stream begins with a snapshot
+        "select pg_drop_replication_slot('orders_pipeline')",
+        "auto-cdc.yml",
+        "update orders set amount = 77 where id = 1; delete from orders where id = 2; "
+        "update orders set id = 100 where id = 3; update orders set amount = 78 where id = 1",
+        "auto-cdc.yml",
+        "alter table orders replica identity default; update orders set amount = 1 where id = 5",
+        "auto-cdc.yml",
+    )
+    rows = [[1, "0.25", 9000], [2, "0.50", 9000], [3, "0.75", 9000], [4, "1.00", 9000], [5, "1.25", 9000]]
+    assert appended == rows
+    assert first == rows
+    assert second == [[1, "78.00", 9000], [4, "1.00", 9000], [5, "1.25", 9000], [100, "0.75", 9000]]
+    assert "an update left a large value out of the log" in third
