@@ -130,7 +130,8 @@ def test_columns_are_added_and_nothing_else(table: Callable[[], IcebergTable]) -
     assert found.rows().where("`dot.ted` is null and `a b` is null").count() == 1
     for what in ("drop", "rename", "widen"):
         with pytest.raises(SinkError, match=f"v needs a {what}"):
-            found.alter([Step("add", "w", "int"), Step(what, "v", "text")], {})
+            found.announce([Step("add", "w", "int"), Step(what, "v", "text")], {"tailrace.columns": "y"})
+    assert found.properties()["tailrace.columns"] == "x"
     assert "w" not in found.columns()
 
 

@@ -67,9 +67,7 @@ def target(
 ) -> Target:
     monkeypatch.setattr(DeltaTable, "is_there", lambda self: bool(columns))
     monkeypatch.setattr(DeltaTable, "columns", lambda self: dict(columns))
-    made = Target("d.s.t", Owner("one", "latest", policies))
-    made.stored = DeltaTable(cast(SparkSession, spark), "/lake/s.t")
-    return made
+    return Target(DeltaTable(cast(SparkSession, spark), "/lake/s.t"), "d.s.t", Owner("one", "latest", policies))
 
 
 def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,12 +131,12 @@ def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS if not spark.altered() else LATER)
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
-    assert spark.altered() == [
-        "set tblproperties ('delta.columnMapping.mode' = 'name')",
-        "rename column `v` to `w`",
-        "set tblproperties ('delta.enableTypeWidening' = 'true')",
-        "alter column `id` type bigint",
-    ]
+    assert spark.altered() == ["rename column `v` to `w`", "alter column `id` type bigint"]
+    first, *_, last = (said for said in spark.said if "tailrace.columns" in said)
+    assert "'delta.columnMapping.mode' = 'name'" in first
+    assert "'delta.enableTypeWidening' = 'true'" in first
+    assert r'"since": ["0B", 0]' in first
+    assert r'"w", "w"' in last
     # a table that is found again: the older form comes once more with the batch that is repeated
     again = Spark(OWN | {"tailrace.columns": Record.first(wider, ("0B", 0)).text()})
     made = target(monkeypatch, again, LATER)
@@ -154,8 +152,8 @@ def test_another_key_is_taken_where_it_tells_the_rows_apart(monkeypatch: pytest.
     spark = Spark(OWN)
     made = target(monkeypatch, spark, COLUMNS)
     assert made.prepare(rekeyed).key == (1,)
-    assert made.is_keyed_as(rekeyed)
-    assert not made.is_keyed_as([(FORM, SINCE)])
+    with pytest.raises(SinkError, match="read again from before its key was altered"):
+        made.prepare([(FORM, ("09", 0))])
     spark = Spark(OWN)
     spark.doubled = [{"1": 1}]
     with pytest.raises(SinkError, match="its key is made of v now, and rows of the table"):
@@ -185,10 +183,8 @@ def test_the_last_write_is_known(
     made = target(monkeypatch, Spark(OWN, commits), COLUMNS)
     made.prepare([(FORM, SINCE)])
     assert made.written(2) == written
-    made.note(2, "-")
+    made.note("-")
     assert made.written(3) == "-"
-    assert made.has(2)
-    assert not made.has(3)
 
 
 @pytest.mark.parametrize(
@@ -211,3 +207,14 @@ def test_a_checkpoint_that_was_put_back_is_noticed(monkeypatch: pytest.MonkeyPat
     made.prepare([(FORM, SINCE)])
     with pytest.raises(SinkError, match="holds batch 7, and its checkpoint is at batch 6"):
         made.written(6)
+
+
+def test_what_is_before_an_alteration_of_its_batch_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = OWN | {"tailrace.columns": Record.first(FORM, ("0B", 0)).text()}
+    commits = [(3, "SET TBLPROPERTIES", None), (2, "MERGE", metadata(7, "-"))]
+    made = target(monkeypatch, Spark(begun, commits), COLUMNS)
+    assert made.is_beyond([(FORM, SINCE)], 7)
+    assert not made.is_beyond([(FORM, ("0B", 0))], 7)
+    # another batch, which is read again behind a second snapshot
+    made = target(monkeypatch, Spark(begun, commits), COLUMNS)
+    assert not made.is_beyond([(FORM, SINCE)], 8)

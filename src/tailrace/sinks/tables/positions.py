@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.formats.base import Once, Stored, TableFormat
+from tailrace.sinks.tables.formats.base import Once, TableFormat
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
 
@@ -57,24 +57,42 @@ class Positions:
         self._versions: dict[str, int] | None = None
         self._highest = ""
 
+    def open(self, spark: SparkSession, number: int) -> None:
+        """Find the table, or make it, before the first batch is written whose number is `number`.
+
+        Raises SinkError where it is another pipeline's, or is gone although the checkpoint has written batches.
+        """
+        if self._versions is None:
+            self._versions = self._known(spark.newSession(), number)
+
+    def knows(self, table: str) -> bool:
+        """Whether a table, by its path below the sink's, has been written; after `open`."""
+        return self._versions is not None and table in self._versions
+
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
-        """Add the row of a batch, once; `versions` are those of the tables that it has written."""
+        """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
+        assert self._versions is not None
         session = spark.newSession()
         session.conf.set("spark.sql.shuffle.partitions", "1")
-        stored = self._format.table(session, self.path)
-        if self._versions is None:
-            self._versions = self._known(stored)
         self._versions |= versions
         # rows of a snapshot may be newer than the log that is read after it
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         schema = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
         row = (self._query, moment.batch, moment.position, moment.ordinal, moment.at, whole, self._versions)
         once = Once(self._pipeline, moment.batch, metadata(moment.batch, ""))
-        stored.append(session.createDataFrame([row], schema).coalesce(1), once)
+        self._format.table(session, self.path).append(session.createDataFrame([row], schema).coalesce(1), once)
 
-    def _known(self, stored: Stored) -> dict[str, int]:
+    def _known(self, session: SparkSession, number: int) -> dict[str, int]:
         """The versions of the last row; makes the table where it is not there."""
+        session.conf.set("spark.sql.shuffle.partitions", "1")
+        stored = self._format.table(session, self.path)
         if not stored.is_there():
+            if number > 0:
+                raise SinkError(
+                    f"The checkpoint has written {number} batches, and {self.path} is not there: they are in other "
+                    "tables, and those that would begin here would lack them.",
+                    "Name the debezium.sink.tables.path of before, or begin anew with another checkpoint.",
+                )
             stored.create(_COLUMNS, {PIPELINE: self._pipeline})
             return {}
         if stored.properties().get(PIPELINE) != self._pipeline:

@@ -171,6 +171,7 @@ class Writer:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
         from pyspark import StorageLevel
 
+        self._positions.open(batch.sparkSession, number)
         kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             told = kept.select("key", "position", "ordinal", "source_ts").collect()
@@ -214,6 +215,7 @@ class Writer:
                 "log": lambda: Log(path, source, self._owner),
             }
             self._tables[path] = kept[self._sink.mode]()
+            self._tables[path].is_known = self._positions.knows(path.removeprefix(f"{self._sink.path}/"))
         return self._tables[path]
 
 

@@ -41,10 +41,8 @@ class Target:
     `prepare` comes first in each batch. `stored` is the table itself, in the session of the batch.
     """
 
-    stored: Stored
-
-    def __init__(self, source: str, owner: Owner, own: Columns = ()) -> None:
-        self.source, self.owner, self.own = source, owner, own
+    def __init__(self, stored: Stored, source: str, owner: Owner, own: Columns = ()) -> None:
+        self.stored, self.source, self.owner, self.own = stored, source, owner, own
         self._columns: dict[str, DataType] = {}
         self._record: Record | None = None
         self._seen: Form | None = None
@@ -56,14 +54,21 @@ class Target:
         """Where the table is."""
         return self.stored.path
 
+    def demand(self, is_known: bool) -> None:
+        """Raise SinkError where the table is not there, though earlier batches are known to be in it."""
+        if is_known and not self.stored.is_there():
+            raise SinkError(
+                f"The table {self.path} is gone, and what earlier batches have written with it.",
+                "Put it back, or begin anew with another path and another checkpoint.",
+            )
+
     def prepare(self, forms: Sequence[tuple[Form, Place]]) -> Form:
         """Make the table, or let it follow its source's through these forms, each with the place of its first change.
 
         Gives the form of the table's columns. Raises SinkError where the table is another pipeline's, or cannot follow,
         or is not to.
         """
-        if self._record is None:
-            self._record = self._found()
+        self._find()
         for given, since in forms:
             form = replace(given, types=tuple(map(self.stored.held, given.types)))
             if self._record is None:
@@ -75,7 +80,26 @@ class Target:
                 continue
             self._seen = form
         assert self._record is not None
+        form, _ = forms[-1]
+        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
+        key = {held.name for held in found if held is not None}
+        if self.owner.mode != "log" and key != set(self._record.key):
+            raise self._stop(Unfollowed("the log is read again from before its key was altered"))
         return self._form(self._record)
+
+    def is_beyond(self, forms: Sequence[tuple[Form, Place]], number: int) -> bool:
+        """Whether an alteration behind these forms has begun that is of the batch `number` too: what is before it in
+        the batch is in the table."""
+        self._find()
+        record = self._record
+        if record is None or any(since >= record.since for _, since in forms):
+            return False
+        self.written(number)
+        return self._newest == number
+
+    def _find(self) -> None:
+        if self._record is None:
+            self._record = self._found()
 
     def written(self, number: int) -> str:
         """What `note` was given at the last write that the table knows of; "" where nothing was written yet.
@@ -107,21 +131,9 @@ class Target:
                 "Name another path and another checkpoint.",
             )
 
-    def note(self, number: int, snapshot: str) -> None:
-        """Keep in mind what was written last: the batch, and the snapshot, "-" for changes."""
-        self._newest, self._written = number, snapshot
-
-    def has(self, number: int) -> bool:
-        """Whether something of a batch is in the table; after `written`."""
-        return self._newest == number
-
-    def is_keyed_as(self, forms: Sequence[tuple[Form, Place]]) -> bool:
-        """Whether the table knows rows by the key that the forms have; after `prepare`. Changes need no key."""
-        assert self._record is not None
-        form, _ = forms[-1]
-        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
-        same = set(self._record.key) == {held.name for held in found if held is not None}
-        return self.owner.mode == "log" or (same and None not in found)
+    def note(self, snapshot: str) -> None:
+        """Keep in mind what was written last: the snapshot, "-" for changes."""
+        self._written = snapshot
 
     def version(self) -> int:
         """The table's version after a batch: that of the newest commit of this pipeline, for what others have done
@@ -192,7 +204,12 @@ class Target:
             return
         if alteration.moves_key:
             self._demand_key(alteration.key)
-        for phase in alteration.phases():
+        phases = list(alteration.phases())
+        steps = [step for phase in phases for step in phase.steps]
+        if steps:
+            # from here on older forms count as such, should their batch be repeated
+            self.stored.announce(steps, _recorded(replace(record, since=since)))
+        for phase in phases:
             self.stored.alter(phase.steps, _recorded(phase.record))
             self._record = phase.record
         self._columns = self.stored.columns()

@@ -104,8 +104,12 @@ class Stored(ABC):
         """Make the table. Raises SinkError where it cannot have these columns."""
 
     @abstractmethod
+    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        """Set properties before an alteration, unless they are so. Raises SinkError where a step is not to be had."""
+
+    @abstractmethod
     def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
-        """Alter the columns, then set properties. Raises SinkError before the first of them where one is not there."""
+        """Alter the columns, then set properties. What is announced and done in part may be done again."""
 
     @abstractmethod
     def append(self, rows: DataFrame, once: Once) -> None:

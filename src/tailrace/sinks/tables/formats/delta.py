@@ -72,11 +72,16 @@ class DeltaTable(Stored):
             told |= _MAPPING
         self.session.sql(statements.create(self.path, columns, told))
 
-    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        told = dict(properties)
         if any(step.what in ("drop", "rename") or statements.needs_mapping([step.name]) for step in steps):
-            self.session.sql(statements.set_properties(self.path, _MAPPING))
+            told |= _MAPPING
         if any(step.what == "widen" for step in steps):
-            self.session.sql(statements.set_properties(self.path, _WIDENING))
+            told |= _WIDENING
+        if not told.items() <= self.properties().items():
+            self.session.sql(statements.set_properties(self.path, told))
+
+    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
         for step in steps:
             self.session.sql(_STATEMENTS[step.what](self.path, step))
         self.session.sql(statements.set_properties(self.path, properties))

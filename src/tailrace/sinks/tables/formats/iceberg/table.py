@@ -70,7 +70,7 @@ class IcebergTable(Stored):
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
         self._library.create(columns, properties)
 
-    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
         for step in steps:
             if step.what != "add":
                 raise SinkError(
@@ -79,6 +79,10 @@ class IcebergTable(Stored):
                     f"Set debezium.sink.tables.schema.{step.what}, where it has another answer, or use "
                     "debezium.sink.tables.format = delta.",
                 )
+        if not properties.items() <= self.properties().items():
+            self._library.add((), properties)
+
+    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
         self._library.add([(step.name, step.to) for step in steps], properties)
 
     def append(self, rows: DataFrame, once: Once) -> None:
