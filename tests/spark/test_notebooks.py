@@ -49,6 +49,6 @@ def test_the_notebook_shows_rows_and_changes(database: Database, tmp_path: Path)
         [sys.executable, "-W", "ignore", str(script)],
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[:3000]
     assert "COUNTED 9 9 pyspark.sql.connect" in done.stdout
     assert "|  1|  0.25|" in done.stdout
