@@ -73,11 +73,12 @@ class IcebergTable(Stored):
     def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
         for step in steps:
             if step.what != "add":
+                ignored = "" if step.what == "widen" else f" Or set debezium.sink.tables.schema.{step.what} = ignore."
                 raise SinkError(
-                    f"The table {self.path} cannot follow its source: tables of Iceberg get new columns here, and "
+                    f"The table {self.path} cannot follow its source: a table of Iceberg gets new columns here, and "
                     f"the column {step.name} needs a {step.what}.",
-                    f"Set debezium.sink.tables.schema.{step.what}, where it has another answer, or use "
-                    "debezium.sink.tables.format = delta.",
+                    "Begin anew with debezium.sink.tables.format = delta, another path and another checkpoint."
+                    f"{ignored}",
                 )
         if not properties.items() <= self.properties().items():
             self._library.add((), properties)
