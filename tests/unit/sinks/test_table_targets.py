@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import DEFAULTS, Policies, Record
+from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.target import Owner, Target, metadata
 
 FORM = Form(("id", "v"), (pa.int32(), pa.string()), (0,), numbers=(1, 2))
@@ -64,15 +65,15 @@ class Spark:
 def target(
     monkeypatch: pytest.MonkeyPatch, spark: Spark, columns: Mapping[str, DataType], policies: Policies = DEFAULTS
 ) -> Target:
-    monkeypatch.setattr(Target, "is_there", lambda self: bool(columns))
-    monkeypatch.setattr(Target, "columns", lambda self: dict(columns))
-    return Target(cast(SparkSession, spark), "/lake/s.t", "d.s.t", Owner("one", "latest", policies))
+    monkeypatch.setattr(DeltaTable, "is_there", lambda self: bool(columns))
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: dict(columns))
+    return Target(DeltaTable(cast(SparkSession, spark), "/lake/s.t"), "d.s.t", Owner("one", "latest", policies))
 
 
 def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark({})
     made = target(monkeypatch, spark, {})
-    monkeypatch.setattr(Target, "columns", lambda self: COLUMNS)
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS)
     assert made.prepare([(FORM, SINCE)]) == FORM
     (said,) = spark.said
     assert said.startswith("create table delta.`/lake/s.t` (`id` int, `v` string) using delta tblproperties (")
@@ -82,7 +83,7 @@ def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "columnMapping" not in said
     odd = Form(("a b",), (pa.int32(),), (0,))
     made = target(monkeypatch, spark, {})
-    monkeypatch.setattr(Target, "columns", lambda self: {"a b": IntegerType()})
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: {"a b": IntegerType()})
     made.prepare([(odd, SINCE)])
     assert "'delta.columnMapping.mode' = 'name'" in spark.said[-1]
 
@@ -127,7 +128,7 @@ def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark(OWN)
     made = target(monkeypatch, spark, COLUMNS)
     wider = Form(("id", "w"), (pa.int64(), pa.string()), (0,), numbers=(1, 2))
-    monkeypatch.setattr(Target, "columns", lambda self: COLUMNS if not spark.altered() else LATER)
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS if not spark.altered() else LATER)
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
     assert spark.altered() == ["rename column `v` to `w`", "alter column `id` type bigint"]

@@ -22,7 +22,7 @@ from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.evolution import Policies
 from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
 from tailrace.sinks.tables.sink import TablesSink
-from tailrace.sinks.tables.statements import Merge, folder, moved, quoted
+from tailrace.sinks.tables.statements import Reduced, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
 
 FORM = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
@@ -127,32 +127,32 @@ def test_equal_keys_are_one_group() -> None:
 
 
 def test_the_merge_keeps_what_is_missing() -> None:
-    text = Merge("/lake/s.t", FORM, "rows", missing=True).text()
+    text = Reduced(FORM, "rows", missing=True).merge().statement("delta.`/lake/s.t`")
     assert "on t.`id` = s.c0" in text
     assert "if(array_contains(s.missing, 2), t.`big`, s.c2)" in text
     assert "raise_error" in text
     assert "when matched and s.op = 'd' then delete" in text
-    assert "raise_error" not in Merge("/lake/s.t", FORM, "rows", missing=True, unknown="null").text()
+    assert "raise_error" not in Reduced(FORM, "rows", missing=True, unknown="null").merge().statement("t")
 
 
 def test_deletes_that_stay_are_marked() -> None:
-    text = Merge("/lake/s.t", FORM, "rows", keeps_deletes=True, emptied=True).text()
+    text = Reduced(FORM, "rows", keeps_deletes=True, emptied=True).merge().statement("t")
     assert "delete" not in text.replace("__deleted", "")
-    assert "when not matched by source then update set t.__deleted = 'true'" in text
+    assert "when not matched by source then update set t.`__deleted` = 'true'" in text
 
 
 def test_a_moved_row_is_filled_from_its_old_key() -> None:
-    assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("/lake/t", FORM, "rows")
+    assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("delta.`/lake/t`", FORM, "rows")
 
 
 def test_versions_end_where_the_next_begins() -> None:
-    text = versions.merge("/lake/t", FORM, "changes", None)
+    text = versions.merge(FORM, "changes", None).statement("delta.`/lake/t`")
     assert "on s.kind = 'end' and t.__valid_to is null and t.`id` = s.c0" in text
     assert "not matched by source" not in text
-    assert "timestamp_micros(7)" in versions.merge("/lake/t", FORM, "changes", ("0A", 1, 7))
-    assert "raise_error" in versions.changes("/lake/t", FORM, "rows", "stop")
-    assert "raise_error" not in versions.changes("/lake/t", FORM, "rows", "null")
-    assert "s.op = 'r'" in versions.news("/lake/t", FORM, "rows")
+    assert "timestamp_micros(7)" in versions.merge(FORM, "changes", ("0A", 1, 7)).statement("t")
+    assert "raise_error" in versions.changes("t", FORM, "rows", "stop")
+    assert "raise_error" not in versions.changes("t", FORM, "rows", "null")
+    assert "s.op = 'r'" in versions.news("t", FORM, "rows")
 
 
 def test_what_follows_an_alteration() -> None:
