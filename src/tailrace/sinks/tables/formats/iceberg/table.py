@@ -12,7 +12,6 @@ import pyarrow as pa
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored
-from tailrace.sinks.tables.formats.iceberg import types
 from tailrace.sinks.tables.formats.iceberg.library import Files, Library
 from tailrace.sinks.tables.formats.iceberg.merging import FILE, ROW, Merging
 from tailrace.sinks.tables.statements import Merge, literal, quoted
