@@ -18,8 +18,9 @@ from tailrace.sinks.tables.sink import TablesSink
 from tailrace.verify import arguments, command
 from tailrace.verify.check import Verification, Verified
 from tailrace.verify.moments import newest
+from tests.fix_lake import Lake
 from tests.fix_postgres import Database
-from tests.integration.test_tables import BIG, Lake
+from tests.integration.test_tables import BIG
 
 SIGNALS = "create table signals (id varchar(42) primary key, type varchar(32) not null, data varchar(2048))"
 
