@@ -127,7 +127,8 @@ def test_what_differs_is_named_and_mended(
     assert found(verification(made).run((), 0)) == {}
     assert made.rows("public.t", "id, k, n, flag, big") == made.source("t", "id, k, n, flag, big")
     assert made.rows("public.Odd name; x") == made.source('"Odd name; x"')
-    signals = database.connect().execute("select id from signals where type = 'execute-snapshot'").fetchall()
+    with database.connect() as connection:
+        signals = connection.execute("select id from signals where type = 'execute-snapshot'").fetchall()
     assert 2 <= len(signals) <= 8
 
 
