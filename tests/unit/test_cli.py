@@ -86,6 +86,21 @@ def test_what_was_not_expected_is_one_line(monkeypatch: pytest.MonkeyPatch, caps
     assert "second line" not in said
 
 
+def test_verify_keeps_its_1_for_tables_that_differ(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(arguments: Any) -> Any:
+        raise ValueError("something")
+
+    monkeypatch.setattr(cli, "_read", fails)
+    assert cli.main(["verify", "there.properties"]) == 13
+    assert cli.main(["run", "there.properties"]) == 1
+    monkeypatch.undo()
+    # before Spark starts
+    assert cli.main(["verify", write(tmp_path, NOWHERE)]) == 2
+    assert "compares the tables of debezium.sink.type=tables" in capsys.readouterr().err
+
+
 def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["version"]) == 0
     assert "PySpark 4." in capsys.readouterr().out

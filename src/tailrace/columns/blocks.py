@@ -32,6 +32,9 @@ BLOCK = "block"
 LAST, EVERY = "last", "every"
 """What a block holds: the last change of each key, or every change."""
 
+ROWS = "rows"
+"""In the place of these: no blocks, but the rows' own columns as they stand in blocks, called c0, c1, …"""
+
 FIXED = (
     pa.field("op", pa.string()),
     pa.field("position", pa.string()),

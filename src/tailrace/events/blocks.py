@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
-from tailrace.columns.blocks import BLOCK, LAST, Form, Head, Place, written
+from tailrace.columns.blocks import BLOCK, LAST, ROWS, Form, Head, Place, written
 from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
 from tailrace.columns.row import rows_of
 from tailrace.errors import ConversionError
@@ -47,6 +47,9 @@ def block_rows(
     `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
     """
     work = _Work(batch, plan, settings, form)
+    if settings.blocks == ROWS:
+        yield work.values(), np.full(1, len(batch) - 1, np.int32)
+        return
     entries = _Entries.of(batch, key_changed, settings)
     truncate = entries.last_truncate()
     if truncate is not None and settings.blocks == LAST:
@@ -252,7 +255,22 @@ class _Work:
             if flags is not None:
                 from_old = from_old | flags[change]
         rows = pa.array(change + count * from_old, pa.int64(), mask=places == NONE)
-        texts = pa.concat_arrays([after.cast(pa.binary()), old.cast(pa.binary())]).take(rows)
+        return self._typed(
+            column, pa.concat_arrays([after.cast(pa.binary()), old.cast(pa.binary())]).take(rows), change
+        )
+
+    def values(self) -> pa.RecordBatch:
+        """The rows of a snapshot's batch as they stand in blocks, and nothing beside them."""
+        assert self.batch.after is not None
+        every = np.arange(len(self.batch))
+        found = [
+            self._typed(column, self.batch.after.columns[column.index].cast(pa.binary()), every)
+            for column in self.plan.columns
+        ]
+        return pa.RecordBatch.from_arrays(found, names=[f"c{place}" for place in range(len(found))])
+
+    def _typed(self, column: ColumnPlan, texts: pa.Array, change: Int64s) -> pa.Array:
+        """The values of texts, which changes have in a column."""
         values, lost = typed(column, texts, None)
         unfit = (lost | np.asarray(values.is_null())) & np.asarray(texts.is_valid())
         if unfit.any() and self.settings.converting_failure_mode == "fail":

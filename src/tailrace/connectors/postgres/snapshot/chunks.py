@@ -306,6 +306,10 @@ class Snapshots:
             self._is_asked(name),
         )
 
+    def planned(self) -> list[TableSchema]:
+        """The tables of the running snapshot, also those without rows, as their reads show them."""
+        return [self._table(name) for name in self._planned]
+
     def count(self) -> dict[tuple[str, str], int]:
         """How many rows the snapshot shows of each planned table, in the order of reading: reads them all."""
         found = {}
