@@ -154,8 +154,8 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
         if kills[behind] == 0:
             raise RuntimeError(f"killed behind a {behind}")
 
-    def ran(self: once.Once, session: SparkSession, statement: str) -> None:
-        run(self, session, statement)
+    def ran(self: once.Once, *told: Any) -> None:
+        run(self, *told)
         dies("MERGE")
 
     def added(self: Positions, *told: Any) -> None:

@@ -130,7 +130,8 @@ def test_names_that_differ_by_case_alone_are_refused(monkeypatch: pytest.MonkeyP
         ([("OPTIMIZE", None), ("WRITE", metadata(1, "0A@7")), ("CREATE TABLE", None)], "0A@7"),
         ([("MERGE", metadata(2, "-")), ("WRITE", metadata(1, "0A@7"))], "-"),
         ([("WRITE", None), ("WRITE", metadata(1, "0A@7"))], "?"),
-        ([("OPTIMIZE", "no json")] * 20, "?"),
+        ([("OPTIMIZE", "no json")] * 30 + [("WRITE", metadata(1, "0A@7"))], "0A@7"),
+        ([("OPTIMIZE", "no json")] * 1000, "?"),
     ],
 )
 def test_the_last_write_is_known(

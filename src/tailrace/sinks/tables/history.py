@@ -43,7 +43,7 @@ class History(Kept):
         lasting.createOrReplaceTempView(_LASTING)
         session.sql(versions.changes(self.path, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
         truncate = None if batch.truncate is None else _first_truncate(opened)
-        once.run(session, versions.merge(self.path, form, _CHANGES, truncate))
+        once.run(session, versions.merge(self.path, form, _CHANGES, truncate), self.path)
 
 
 def _declared(batch: TableBatch) -> Any:

@@ -41,4 +41,4 @@ class Latest(Kept):
             view = _FILLED
         emptied = batch.truncate is not None
         merge = Merge(self.path, form, view, batch.missing, bool(self.own), emptied, self._unknown)
-        once.run(session, merge.text())
+        once.run(session, merge.text(), self.path)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.columns.blocks import Form
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.once import IDLE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,10 +73,9 @@ class Target:
         Raises SinkError where that was a batch behind `number`, which is to be written.
         """
         if self._written is None:
-            query = f"describe history {statements.at_path(self.path)} limit {_COMMITS}"
-            rows = self.spark.sql(query).select("operation", "userMetadata").collect()
+            rows, is_all = self._commits()
             # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
-            self._written = "" if len(rows) < _COMMITS else _FOREIGN
+            self._written = "" if is_all else _FOREIGN
             for row in rows:
                 told = _told(row["userMetadata"])
                 if told is not None:
@@ -86,6 +86,15 @@ class Target:
                     self._written = _FOREIGN
                     break
         return self._written
+
+    def _commits(self) -> tuple[list[Any], bool]:
+        """The last commits, as many as it takes to find one that is no maintenance, and whether these are all."""
+        for limit in (_COMMITS, 50 * _COMMITS):
+            query = f"describe history {statements.at_path(self.path)} limit {limit}"
+            rows = self.spark.sql(query).select("operation", "userMetadata").collect()
+            if len(rows) < limit or any(row["operation"] not in IDLE for row in rows):
+                break
+        return rows, len(rows) < limit
 
     def _demand_order(self, number: int, newest: int) -> None:
         if newest > number:
