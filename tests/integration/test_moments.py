@@ -15,10 +15,9 @@ from tailrace.errors import ConversionError
 from tailrace.sinks.tables.maintain import Work, maintain
 from tailrace.sinks.tables.once import Once
 from tailrace.sinks.tables.positions import Positions
+from tests.fix_lake import Lake
 from tests.fix_postgres import Database
-from tests.integration.test_tables import BIG, Lake, lake
-
-__all__ = ["lake"]
+from tests.integration.test_tables import BIG
 
 ACCOUNTS, OPENING = 12, 100
 

@@ -497,7 +497,7 @@ def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[A
     indexes = [(90, True, True, "pkey", 700, [1])]
     server = session.server
     unseen = list(server.unseen)
-    return [(oid, server.next_xid, unseen, server.end, columns, indexes) for oid in values[1] if oid in TABLES]
+    return [(oid, server.next_xid, unseen, server.end, columns, indexes, None) for oid in values[1] if oid in TABLES]
 
 
 def types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -566,7 +566,9 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
     (
         catalog._COLUMNS,
         lambda session, text, values: [
-            (oid, name, 25, -1, name == "v", "", None, None) for oid in values[1] for name in ("id", "v")
+            (oid, name, 25, -1, name == "v", "", None, None, number)
+            for oid in values[1]
+            for number, name in enumerate(("id", "v"), 1)
         ],
     ),
     (catalog._KEYS, lambda session, text, values: [(oid, True, ["id"]) for oid in values[0]]),

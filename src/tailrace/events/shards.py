@@ -56,7 +56,9 @@ class Routing:
             )
         place = len(form.names)
         key = (*form.key, place) if form.key else ()
-        wider = replace(form, names=(*form.names, self.field), types=(*form.types, pa.string()), key=key)
+        names, types = (*form.names, self.field), (*form.types, pa.string())
+        # numbers are those of each table for itself
+        wider = replace(form, names=names, types=types, key=key, numbers=(), relation=0)
         shard = pa.repeat(whole_name(table), rows.num_rows)
         columns = {name: rows[name] for name in rows.schema.names} | {f"c{place}": shard}
         origin = columns["origin"]

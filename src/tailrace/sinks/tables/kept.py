@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tailrace.errors import SinkError
@@ -35,22 +36,39 @@ class Kept(ABC):
 
         Raises SinkError where the table cannot follow the source, or is not this pipeline's.
         """
-        self.demand(batch)
         if self._target is None:
             self._target = Target(session, self.path, self.source, self._owner, self.own)
         target = self._target
         target.spark = session
-        for form in batch.forms:
-            target.prepare(form)
-        once = Once(self._owner.pipeline, batch.number, metadata(batch.number, batch.snapshot))
-        if self.appends(batch, target.written(batch.number)):
-            columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
-            columns += [f"{value} as {name}" for (name, _), value in zip(self.own, self.marks(batch), strict=True)]
-            once.append(in_session(session, batch.opened().selectExpr(*columns)), self.path)
-        else:
-            self.merge(session, batch, once)
-        target.note(batch.snapshot)
+        parts = self.parts(batch)
+        for number, part in enumerate(parts):
+            self.demand(part)
+            form = target.prepare(part.forms)
+            written = target.written(batch.number)
+            told = metadata(batch.number, part.snapshot)
+            once = Once(self._owner.pipeline, batch.number, told, number if number < len(parts) - 1 else None)
+            if target.is_keyed_as(part.forms):
+                self._bring(session, replace(part, into=form), once, written)
+                target.note(batch.number, part.snapshot)
+            elif not target.has(batch.number):
+                raise SinkError(
+                    f"The table {self.path} knows rows by other columns than {self.source} did at this place of the "
+                    "log, which is read again.",
+                    "Begin anew with another path and another checkpoint.",
+                )
         return target.version()
+
+    def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
+        """The parts of a batch that are brought in one after another."""
+        return batch.parts()
+
+    def _bring(self, session: SparkSession, batch: TableBatch, once: Once, written: str) -> None:
+        if not self.appends(batch, written):
+            self.merge(session, batch, once)
+            return
+        columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
+        columns += [f"{value} as {name}" for (name, _), value in zip(self.own, self.marks(batch), strict=True)]
+        once.append(in_session(session, batch.opened().selectExpr(*columns)), self.path)
 
     def demand(self, batch: TableBatch) -> None:
         """Raise SinkError where the mode cannot keep such a table."""

@@ -40,6 +40,9 @@ class Log(Kept):
     def demand(self, batch: TableBatch) -> None:
         """A table without a key has changes, too."""
 
+    def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
+        return [batch]
+
     def appends(self, batch: TableBatch, written: str) -> bool:
         return True
 

@@ -30,17 +30,19 @@ class Once:
     """One write of a batch to one table. `pipeline` is the id of the checkpoint; `metadata` goes with the commit.
 
     The table's own log keeps the number of the newest batch of each pipeline; a write of a batch that is not newer
-    does nothing. So a table has one write for each batch.
+    does nothing. So a table has one write for each batch. Of a batch that is cut into parts each but the last is known
+    by its number, `part`.
     """
 
     pipeline: str
     batch: int
     metadata: str
+    part: int | None = None
 
     @property
     def application(self) -> str:
         """By what name the table knows the pipeline."""
-        return f"tailrace-{self.pipeline}"
+        return f"tailrace-{self.pipeline}" + ("" if self.part is None else f"-{self.part}")
 
     def run(self, session: SparkSession, statement: str, path: str) -> None:
         """Run a statement that changes rows of the table at `path`, in a session that is used for nothing else.

@@ -48,11 +48,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """A table of the log as it is at the moment: its name, its changes, its properties."""
+    """A table of the log as it is at the moment: its name, its changes, its properties, and whether columns of it were
+    renamed, None where its own log does not reach back so far."""
 
     name: str
     rows: DataFrame
     properties: Mapping[str, str]
+    renamed: bool | None
 
     @property
     def columns(self) -> list[tuple[str, str]]:
@@ -64,7 +66,8 @@ class _Logged:
             raise SinkError(f"The table {self.name} has no key, and only the mode log needs none.", "Name the others.")
         own = {name for name, _ in CHANGE}
         names = tuple(name for name, _ in self.columns if name not in own)
-        return Shape(names, tuple(names.index(name) for name in json.loads(self.properties[KEY])), unknown)
+        key = tuple(names.index(name) for name in json.loads(self.properties[KEY]))
+        return Shape(names, key, unknown, self.renamed)
 
 
 def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> list[str]:
@@ -80,11 +83,12 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> li
     unknown = sorted(set(wanted.tables).difference(names))
     if unknown:
         raise SinkError(f"There is no table {unknown[0]} under {source}.", f"There are: {', '.join(names)}.")
-    log = {name: _logged(spark, source, name, newest["versions"][name]) for name in names}
+    chosen = names if wanted.at is not None or not wanted.tables else sorted(wanted.tables)
+    log = {name: _logged(spark, source, name, newest["versions"][name]) for name in chosen}
     until, at = _until(list(log.values()), (first, newest), wanted.at)
-    tables = [log[name] for name in names if not wanted.tables or name in wanted.tables]
+    tables = [log[name] for name in chosen if not wanted.tables or name in wanted.tables]
     pipeline = properties(spark, f"{source}/{NAME}")[PIPELINE]
-    continues = wanted.at is None and len(tables) == len(log)
+    continues = wanted.at is None and len(tables) == len(names)
     told = {"from": source, "position": at.position, "batch": at.batch, "continues": continues}
     owner = pipeline if continues else f"a rebuild of {source} at {at.position}"
     mark = {PIPELINE: owner, REBUILT: json.dumps(told)}
@@ -172,7 +176,18 @@ def _logged(spark: SparkSession, source: str, name: str, version: int) -> _Logge
             f"The table {path} has the mode {told.get(MODE)}, and only the mode log has every change.",
             "Name the path of a pipeline with debezium.sink.tables.mode = log.",
         )
-    return _Logged(name, spark.read.format("delta").option("versionAsOf", version).load(path), told)
+    history = spark.sql(f"describe history {statements.at_path(path)}").select("operation", "operationParameters")
+    keys, made = set(), {"CREATE TABLE": False, "RENAME COLUMN": False}
+    for row in history.where("operation in ('CREATE TABLE', 'RENAME COLUMN', 'SET TBLPROPERTIES')").collect():
+        made[row["operation"]] = True
+        keys.add(json.loads(row["operationParameters"].get("properties") or "{}").get(KEY))
+    if len(keys - {None}) > 1:
+        raise SinkError(
+            f"The key of the table {path} is made of other columns than before, or of columns that had other names.",
+            "Leave the table out by naming the others, or read the database anew.",
+        )
+    renamed = made["RENAME COLUMN"] or (False if made["CREATE TABLE"] else None)
+    return _Logged(name, spark.read.format("delta").option("versionAsOf", version).load(path), told, renamed)
 
 
 def _until(tables: Sequence[_Logged], moments: tuple[Any, Any], at: str | datetime | None) -> tuple[str, Moment]:
@@ -234,6 +249,7 @@ class _Making:
     def make(self, path: str, table: _Logged, shape: Shape) -> int:
         """Make one table; its version. Raises SinkError where a value is lacking."""
         found = replay.changes(table.rows.where(self.until), shape)
+        replay.demand_keys(found, shape, table.name)
         own: Columns
         if self.wanted.mode == "latest":
             rows = replay.last_rows(found, shape, self.wanted.keeps_deletes)

@@ -27,11 +27,12 @@ _ORDER = "order by position, ordinal, part"
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The columns of a table's rows, and the numbers of those of its key. `unknown` is what a value becomes that no
-    change has: `stop` or `null`."""
+    change has: `stop` or `null`; `renamed` says whether columns had other names before, None where nobody knows."""
 
     names: tuple[str, ...]
     key: tuple[int, ...]
     unknown: str = "stop"
+    renamed: bool | None = False
 
     @property
     def keys(self) -> str:
@@ -88,6 +89,16 @@ def every_version(found: DataFrame, shape: Shape) -> DataFrame:
     own = ("position", "ordinal", "at", "ended.position", "ended.ordinal", "ended.at")
     validity = [f"{value} as {name}" for (name, _), value in zip(VALIDITY, own, strict=True)]
     return _known(rows, shape, absent).selectExpr(*shape.named(), *validity)
+
+
+def demand_keys(found: DataFrame, shape: Shape, table: str) -> None:
+    """Raise SinkError where changes do not have the key that the table has now."""
+    unkeyed = " or ".join(f"c{place} is null" for place in shape.key)
+    if not found.where(f"op <> 't' and ({unkeyed})").isEmpty():
+        raise SinkError(
+            f"Changes of {table} lack columns of the key that it has now.",
+            "Leave the table out by naming the others, or read the database anew.",
+        )
 
 
 def _truncates(found: DataFrame) -> list[Any]:
@@ -151,10 +162,10 @@ def _absent(rows: DataFrame, shape: Shape) -> list[int]:
     """The columns that some row misses."""
     found = {row["name"] for row in rows.selectExpr("explode(missing) as name").distinct().collect()}
     gone = sorted(found.difference(shape.names))
-    if gone:
+    if (found and shape.renamed) or (gone and shape.renamed is None):
         raise SinkError(
-            f"Changes miss values of the column {gone[0]}, which the table of the log has no more.",
-            "Rebuild up to a position before that, or read the database anew.",
+            f"Changes miss values of the column {(gone or sorted(found))[0]}, and columns may have been renamed since.",
+            "Read the database anew.",
         )
     return [place for place, name in enumerate(shape.names) if name in found and place not in shape.key]
 

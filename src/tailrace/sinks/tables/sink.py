@@ -20,6 +20,7 @@ from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
@@ -74,7 +75,8 @@ class TablesSink(Sink):
     def __init__(self, options: Mapping[str, str]) -> None:
         given = Settings(self.name, options)
         given.only(
-            ("path", "mode", "upsert-keep-deletes", *OPTIONS, "tables.at.once", "unknown.values", "added.default")
+            ("path", "mode", "upsert-keep-deletes", *OPTIONS, "tables.at.once", "unknown.values", "added.default",
+             *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
         path = given.required("path").rstrip("/") or "/"
         # Delta Lake takes no path that is relative
@@ -85,7 +87,8 @@ class TablesSink(Sink):
             raise given.wrong("upsert-keep-deletes", "is for the mode latest alone")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
         self.unknown = given.choice("unknown.values", "stop", ("stop", "null"))
-        self.stops_at_defaults = given.choice("added.default", "stop", ("stop", "null")) == "stop"
+        stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
+        self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
         self.names = Names.of(given)
 
@@ -166,7 +169,7 @@ class Writer:
 
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
-        self._owner = Owner(pipeline, sink.mode, sink.stops_at_defaults, sink.keeps_deletes)
+        self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes)
         self._tables: dict[str, Kept] = {}
         self._registered: set[str] = set()
         self._sources: dict[str, tuple[str, Table]] = {}
@@ -223,6 +226,15 @@ class Writer:
             }
             self._tables[path] = kept[self._sink.mode]()
         return self._tables[path]
+
+
+def _policy(given: Settings, kind: str) -> str:
+    """The answer to a kind of alteration."""
+    name, words = f"schema.{kind}", CHOICES[kind]
+    why = SENSELESS.get((kind, given.text(name).lower()))
+    if why is not None:
+        raise given.wrong(name, f"must be one of {', '.join(words)}: {why}")
+    return given.choice(name, words[0], words)
 
 
 def _in_own_session(part: TableBatch, table: Kept) -> int:

@@ -66,6 +66,70 @@ def add_columns(path: str, columns: Sequence[tuple[str, str]]) -> str:
     return f"alter table {at_path(path)} add columns ({listed})"
 
 
+def drop_column(path: str, name: str) -> str:
+    """The statement that drops a column."""
+    return f"alter table {at_path(path)} drop column {quoted(name)}"
+
+
+def rename_column(path: str, name: str, to: str) -> str:
+    """The statement that gives a column another name."""
+    return f"alter table {at_path(path)} rename column {quoted(name)} to {quoted(to)}"
+
+
+def widen_column(path: str, name: str, kind: str) -> str:
+    """The statement that gives a column a wider type."""
+    return f"alter table {at_path(path)} alter column {quoted(name)} type {kind}"
+
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_WIDER = {
+    "tinyint": ("smallint", "int", "bigint", "double"),
+    "smallint": ("int", "bigint", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+_FLOATS = {"float": ("tinyint", "smallint"), "double": ("tinyint", "smallint", "int", "float")}
+
+
+def widens(old: str, new: str) -> bool:
+    """Whether Delta Lake lets a column of the type `old` become one of the type `new`, without touching its files."""
+    wanted = _DECIMAL.fullmatch(new)
+    if wanted is None:
+        return new in _WIDER.get(old, ())
+    digits, scale = int(wanted[1]), int(wanted[2])
+    if old in _DIGITS:
+        return digits - scale >= (20 if old == "bigint" else 10)
+    known = _DECIMAL.fullmatch(old)
+    return known is not None and scale >= int(known[2]) and digits - scale >= int(known[1]) - int(known[2])
+
+
+def holds(old: str, new: str) -> bool:
+    """Whether a column of the type `old` has room for every value of the type `new`, unchanged."""
+    if old == "string":
+        return new in _DIGITS or new in ("boolean", "date") or _DECIMAL.fullmatch(new) is not None
+    if old in _DIGITS:
+        return _DIGITS.get(new, 99) <= _DIGITS[old]
+    if old in _FLOATS:
+        return new in _FLOATS[old]
+    room = _DECIMAL.fullmatch(old)
+    if room is None:
+        return old == "timestamp_ntz" and new == "date"
+    digits, scale = int(room[1]), int(room[2])
+    if new in _DIGITS:
+        return digits - scale >= _DIGITS[new]
+    known = _DECIMAL.fullmatch(new)
+    return known is not None and scale >= int(known[2]) and digits - scale >= int(known[1]) - int(known[2])
+
+
+def doubled(path: str, key: Sequence[str], where: str) -> str:
+    """The query that finds a row that has no whole key of these columns, or the same one as another row."""
+    listed = ", ".join(map(quoted, key))
+    empty = " or ".join(f"{quoted(name)} is null" for name in key)
+    return f"select 1 from {at_path(path)} where {where} group by {listed} having count(*) > 1 or {empty} limit 1"
+
+
 def set_properties(path: str, properties: Mapping[str, str]) -> str:
     """The statement that sets properties."""
     told = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
