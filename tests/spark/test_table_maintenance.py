@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,13 +62,14 @@ def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: Spa
         Lake(spark, place, "latest").write(2, [last for _, last in source.batch(12)])
 
 
-def waiting(batches: Iterator[pa.RecordBatch], fifo: str, passed: str) -> Iterator[pa.RecordBatch]:
-    """Rows that come when somebody has written to a pipe, or did so before."""
-    for batch in batches:
-        if not os.path.exists(passed):
-            with open(fifo) as pipe:
-                pipe.read()
-        yield batch
+def opened(fifo: str, reading: Future[None]) -> int:
+    """The end of a pipe to write to, once somebody reads at the other one, or has given up."""
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            if reading.done():
+                reading.result()
 
 
 def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession, place: Path) -> None:
@@ -83,16 +84,24 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession
 
     def beside(number: int, statement: str) -> None:
         fifo, passed, view = f"{place}/fifo{number}", f"{place}/passed{number}", f"slow{number}"
+
+        def waiting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if not os.path.exists(passed):
+                    with open(fifo) as pipe:
+                        pipe.read()
+                yield batch
+
         os.mkfifo(fifo)
         session = spark.newSession()
-        slow = session.range(20).coalesce(1).mapInArrow(lambda rows: waiting(rows, fifo, passed), "id bigint")
-        slow.createOrReplaceTempView(view)
+        session.range(20).coalesce(1).mapInArrow(waiting, "id bigint").createOrReplaceTempView(view)
         once = Once(PIPELINE, number, metadata(number, "-"))
         with ThreadPoolExecutor(1) as pool:
             merging = pool.submit(once.run, session, text.format(view), path)
-            with open(fifo, "w"):
-                spark.sql(statement)
-                Path(passed).touch()
+            end = opened(fifo, merging)
+            spark.sql(statement)
+            Path(passed).touch()
+            os.close(end)
             merging.result()
 
     beside(2, f"optimize delta.`{path}`")
