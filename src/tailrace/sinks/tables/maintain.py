@@ -26,6 +26,7 @@ LONGEST = 168
 """Hours. Delta Lake forgets after them which file was removed when (`delta.deletedFileRetentionDuration`)."""
 
 _TRIES, _PAUSE_S = 5, 0.5
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
@@ -45,6 +46,8 @@ def maintain(spark: SparkSession, path: str, work: Work, pause: Callable[[float]
     """
     session = spark.newSession()
     session.conf.set(_CHECK, "false")
+    # into so many parts VACUUM cuts the list of files: 10,000 where nobody says otherwise
+    session.conf.set(_LISTING, str(4 * session.sparkContext.defaultParallelism))
     place = f"{path}/{NAME}"
     if not HadoopStorage(session).sizes(f"{place}/_delta_log", "*.json"):
         raise SinkError(f"{path} has no {NAME}: the sink tables has not written there.", "Name its path.")
