@@ -1,4 +1,4 @@
-"""A pipeline from a PostgreSQL into tables of Delta Lake, run again and again with one checkpoint."""
+"""A pipeline from a PostgreSQL into tables, run again and again with one checkpoint."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.connectors.registry import from_entries
 from tailrace.errors import SinkError
 from tailrace.pipeline import Pipeline
+from tailrace.sinks.tables.formats.known import found_at
 from tests.fix_postgres import Database
 
 
@@ -61,8 +62,13 @@ class Lake:
         return str(caught.value)
 
     def rows(self, table: str, columns: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
-        found = self.spark.read.format("delta").load(str(self.path / table)).where(where)
+        found = self.frame(table).where(where)
         return sorted((tuple(row) for row in found.selectExpr(*columns.split(", ")).collect()), key=repr)
+
+    def frame(self, table: str) -> DataFrame:
+        """The rows of a table, in whatever format it is."""
+        path = str(self.path / table)
+        return found_at(self.spark, path).table(self.spark, path).rows()
 
     def source(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
         with self.database.connect() as connection:
@@ -77,6 +83,6 @@ class Lake:
 
 @pytest.fixture
 def lake(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..., Lake]:
-    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     return lambda **options: Lake(spark, database, tmp_path, options)

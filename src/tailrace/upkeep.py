@@ -104,12 +104,11 @@ def _session() -> Iterator[SparkSession]:
     """A session of the sink's settings; one that runs already stays."""
     from pyspark.sql import SparkSession
 
-    from tailrace import sinks
+    from tailrace.sinks.tables.formats.delta import Delta
     from tailrace.spark.session import session
 
-    kind = sinks.KNOWN.load("tables")
     before = SparkSession.getActiveSession()
-    spark = session(kind.settings, jars=kind.jars, log_level="off")
+    spark = session(Delta.settings, jars=Delta.jars, log_level="off")
     try:
         yield spark
     finally:

@@ -12,8 +12,8 @@ import pytest
 import tailrace
 from tailrace.cli import main
 from tailrace.errors import ConversionError
+from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.maintain import Work, maintain
-from tailrace.sinks.tables.once import Once
 from tailrace.sinks.tables.positions import Positions
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
@@ -60,7 +60,7 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
         (before,) = connection.execute(b"select clock_timestamp()").fetchone() or (None,)
     database.execute("begin; update a set amount = amount - 1 where id = 1; update b set amount = amount + 1 "
                      "where id = 2; commit")  # fmt: skip
-    run, add = Once.run, Positions.add
+    run, add = DeltaTable.merge, Positions.add
     left = {"MERGE": 3, "moment": 2}
 
     def killed(what: str, does: Callable[..., Any]) -> Callable[..., Any]:
@@ -72,7 +72,7 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
 
         return done
 
-    monkeypatch.setattr(Once, "run", killed("MERGE", run))
+    monkeypatch.setattr(DeltaTable, "merge", killed("MERGE", run))
     monkeypatch.setattr(Positions, "add", killed("moment", add))
     for _ in left:
         with pytest.raises(Exception, match="killed"):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables import once
+from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.positions import Positions, read_at
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
@@ -76,7 +76,7 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
         "insert into a values (101, 20); update b set v = v - 20 where id = 60; delete from b where id = 1001; "
         "update a set v = v + 5 where id = 1; commit"
     )
-    run, add = once.Once.run, Positions.add
+    merge, add = DeltaTable.merge, Positions.add
     kills = {"MERGE": 1, "moment": 1}
 
     def dies(behind: str) -> None:
@@ -84,15 +84,15 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
         if kills[behind] == 0:
             raise RuntimeError(f"killed behind a {behind}")
 
-    def ran(self: once.Once, *told: Any) -> None:
-        run(self, *told)
+    def merged(self: DeltaTable, *told: Any) -> None:
+        merge(self, *told)
         dies("MERGE")
 
     def added(self: Positions, *told: Any) -> None:
         add(self, *told)
         dies("moment")
 
-    monkeypatch.setattr(once.Once, "run", ran)
+    monkeypatch.setattr(DeltaTable, "merge", merged)
     monkeypatch.setattr(Positions, "add", added)
     for behind in kills:
         with pytest.raises(Exception, match=f"killed behind a {behind}"):

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import maintain as maintenance
+from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.maintain import Work, maintain
-from tailrace.sinks.tables.once import Once
 from tailrace.sinks.tables.positions import complete_until, read_at
 from tailrace.sinks.tables.target import metadata
 from tests.spark.test_table_rebuild import PIPELINE, Lake, Source, rows_of
@@ -50,6 +51,16 @@ def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: Spa
         Lake(spark, place, "latest").write(1, blocks[0])
 
 
+class Said:
+    """A merge whose statement is given."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def statement(self, table: str) -> str:
+        return self.text
+
+
 def opened(fifo: str, reading: Future[None]) -> int:
     """The end of a pipe to write to, once somebody reads at the other one, or has given up."""
     while True:
@@ -67,7 +78,7 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession
               "tblproperties ('delta.enableDeletionVectors' = 'true')")  # fmt: skip
     for number in range(2):
         rows = spark.range(number * 10, number * 10 + 10).selectExpr("id", "0 as v").coalesce(1)
-        Once(PIPELINE, number, metadata(number, "-")).append(rows, path)
+        DeltaTable(spark, path).append(rows, Once(PIPELINE, number, metadata(number, "-")))
     text = f"merge into delta.`{path}` t using {{}} s on t.id = s.id when matched then update set t.v = t.v + 1"
 
     def beside(number: int, statement: str) -> None:
@@ -85,7 +96,7 @@ def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession
         session.range(20).coalesce(1).mapInArrow(waiting, "id bigint").createOrReplaceTempView(view)
         once = Once(PIPELINE, number, metadata(number, "-"))
         with ThreadPoolExecutor(1) as pool:
-            merging = pool.submit(once.run, session, text.format(view), path)
+            merging = pool.submit(DeltaTable(session, path).merge, Said(text.format(view)), once)  # type: ignore[arg-type]
             end = opened(fifo, merging)
             spark.sql(statement)
             Path(passed).touch()

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace.columns.blocks import BLOCK, Form, Head, written
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.once import Once
+from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rebuild import Wanted, demand_sound, rebuild
 from tailrace.sinks.tables.sink import TablesSink, Writer
@@ -256,7 +256,7 @@ def test_a_rebuild_that_was_interrupted_begins_again(kept: Kept, monkeypatch: py
 
     for place in ("append", "add"):
         with monkeypatch.context() as broken:
-            broken.setattr(Once if place == "append" else Positions, place, killed)
+            broken.setattr(DeltaTable if place == "append" else Positions, place, killed)
             with pytest.raises(RuntimeError, match="killed"):
                 kept.rebuilt("broken", Wanted("latest"))
     assert rows_of(kept.rebuilt("broken", Wanted("latest"))) == kept.source.table(4)

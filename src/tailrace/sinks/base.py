@@ -9,10 +9,12 @@ import difflib
 import logging
 import os
 import re
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tailrace.columns.row import COLUMNS
@@ -66,8 +68,8 @@ class Sink(ABC):
     places: ClassVar[tuple[str, ...]] = ()
     order: ClassVar[Order] = "topic"
     delivery: ClassVar[Delivery]
-    jars: ClassVar[tuple[Jar, ...]] = ()
-    settings: ClassVar[Mapping[str, str]] = {}
+    jars: tuple[Jar, ...] = ()
+    settings: Mapping[str, str] = MappingProxyType({})
     prints: ClassVar[bool] = False
 
     @abstractmethod
@@ -202,3 +204,9 @@ class Settings:
             for pattern, reason in reasons.items():
                 if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
                     raise SinkError(f"debezium.sink.{self.sink}.{name} is not supported: {reason}.", "Leave it out.")
+
+
+def unreadable(error: OSError | ValueError) -> str:
+    """Why a PEM file cannot be read, in words; OpenSSL's own say nothing."""
+    said = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+    return said or "it is no PEM file, or its password is another one"

@@ -13,6 +13,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import DEFAULTS, Policies, Record
+from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.target import Owner, Target, metadata
 
 FORM = Form(("id", "v"), (pa.int32(), pa.string()), (0,), numbers=(1, 2))
@@ -64,15 +65,15 @@ class Spark:
 def target(
     monkeypatch: pytest.MonkeyPatch, spark: Spark, columns: Mapping[str, DataType], policies: Policies = DEFAULTS
 ) -> Target:
-    monkeypatch.setattr(Target, "is_there", lambda self: bool(columns))
-    monkeypatch.setattr(Target, "columns", lambda self: dict(columns))
-    return Target(cast(SparkSession, spark), "/lake/s.t", "d.s.t", Owner("one", "latest", policies))
+    monkeypatch.setattr(DeltaTable, "is_there", lambda self: bool(columns))
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: dict(columns))
+    return Target(DeltaTable(cast(SparkSession, spark), "/lake/s.t"), "d.s.t", Owner("one", "latest", policies))
 
 
 def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark({})
     made = target(monkeypatch, spark, {})
-    monkeypatch.setattr(Target, "columns", lambda self: COLUMNS)
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS)
     assert made.prepare([(FORM, SINCE)]) == FORM
     (said,) = spark.said
     assert said.startswith("create table delta.`/lake/s.t` (`id` int, `v` string) using delta tblproperties (")
@@ -82,7 +83,7 @@ def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "columnMapping" not in said
     odd = Form(("a b",), (pa.int32(),), (0,))
     made = target(monkeypatch, spark, {})
-    monkeypatch.setattr(Target, "columns", lambda self: {"a b": IntegerType()})
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: {"a b": IntegerType()})
     made.prepare([(odd, SINCE)])
     assert "'delta.columnMapping.mode' = 'name'" in spark.said[-1]
 
@@ -127,15 +128,15 @@ def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark(OWN)
     made = target(monkeypatch, spark, COLUMNS)
     wider = Form(("id", "w"), (pa.int64(), pa.string()), (0,), numbers=(1, 2))
-    monkeypatch.setattr(Target, "columns", lambda self: COLUMNS if not spark.altered() else LATER)
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS if not spark.altered() else LATER)
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
     assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
-    assert spark.altered() == [
-        "set tblproperties ('delta.columnMapping.mode' = 'name')",
-        "rename column `v` to `w`",
-        "set tblproperties ('delta.enableTypeWidening' = 'true')",
-        "alter column `id` type bigint",
-    ]
+    assert spark.altered() == ["rename column `v` to `w`", "alter column `id` type bigint"]
+    first, *_, last = (said for said in spark.said if "tailrace.columns" in said)
+    assert "'delta.columnMapping.mode' = 'name'" in first
+    assert "'delta.enableTypeWidening' = 'true'" in first
+    assert r'"since": ["0B", 0]' in first
+    assert r'"w", "w"' in last
     # a table that is found again: the older form comes once more with the batch that is repeated
     again = Spark(OWN | {"tailrace.columns": Record.first(wider, ("0B", 0)).text()})
     made = target(monkeypatch, again, LATER)
@@ -151,8 +152,8 @@ def test_another_key_is_taken_where_it_tells_the_rows_apart(monkeypatch: pytest.
     spark = Spark(OWN)
     made = target(monkeypatch, spark, COLUMNS)
     assert made.prepare(rekeyed).key == (1,)
-    assert made.is_keyed_as(rekeyed)
-    assert not made.is_keyed_as([(FORM, SINCE)])
+    with pytest.raises(SinkError, match="read again from before its key was altered"):
+        made.prepare([(FORM, ("09", 0))])
     spark = Spark(OWN)
     spark.doubled = [{"1": 1}]
     with pytest.raises(SinkError, match="its key is made of v now, and rows of the table"):
@@ -183,10 +184,8 @@ def test_the_last_write_is_known(
     made = target(monkeypatch, Spark(OWN, commits), COLUMNS)
     made.prepare([(FORM, SINCE)])
     assert made.written(2) == written
-    made.note(2, "-")
+    made.note("-")
     assert made.written(3) == "-"
-    assert made.has(2)
-    assert not made.has(3)
 
 
 @pytest.mark.parametrize(
@@ -209,3 +208,14 @@ def test_a_checkpoint_that_was_put_back_is_noticed(monkeypatch: pytest.MonkeyPat
     made.prepare([(FORM, SINCE)])
     with pytest.raises(SinkError, match="holds batch 7, and its checkpoint is at batch 6"):
         made.written(6)
+
+
+def test_what_is_before_an_alteration_of_its_batch_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = OWN | {"tailrace.columns": Record.first(FORM, ("0B", 0)).text()}
+    commits = [(3, "SET TBLPROPERTIES", None), (2, "MERGE", metadata(7, "-"))]
+    made = target(monkeypatch, Spark(begun, commits), COLUMNS)
+    assert made.is_beyond([(FORM, SINCE)], 7)
+    assert not made.is_beyond([(FORM, ("0B", 0))], 7)
+    # another batch, which is read again behind a second snapshot
+    made = target(monkeypatch, Spark(begun, commits), COLUMNS)
+    assert not made.is_beyond([(FORM, SINCE)], 8)

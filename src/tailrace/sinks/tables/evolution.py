@@ -3,9 +3,10 @@
 A source's column is known by its number, which it keeps when it is renamed, or by its name where the log and the
 catalog do not tell numbers: then a renamed column is one that was dropped and one that was added.
 
-The steps of one alteration are several commits. Each phase of them ends with a record in the table's properties, so
-that after a crash at any step the same alteration goes on where it was: within a phase no name can be taken for
-another column's, and a step that is done is not needed any more.
+The steps of one alteration are several commits. A record in the table's properties goes before them, with the place of
+the alteration, so that older forms are known as such; and each phase of them ends with one. So after a crash at any
+step the same alteration goes on where it was: within a phase no name can be taken for another column's, and a step that
+is done is not needed any more.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
-from tailrace.sinks.tables.once import CONFLICT
+from tailrace.sinks.tables.formats.delta import CONFLICT
 from tailrace.sinks.tables.positions import NAME
 from tailrace.sinks.tables.rebuild import properties
 from tailrace.sinks.tables.statements import at_path

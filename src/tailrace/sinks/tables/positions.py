@@ -12,7 +12,9 @@ from urllib.parse import unquote
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.once import Once
+from tailrace.sinks.tables.formats.base import Once, Stored, TableFormat, has_files
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
 
 if TYPE_CHECKING:
@@ -55,38 +57,54 @@ class Moment:
 class Positions:
     """The table at `path`, to which each batch of the query adds a row after its tables are written."""
 
-    def __init__(self, path: str, query: str, pipeline: str) -> None:
-        self.path, self._query, self._pipeline = path, query, pipeline
+    def __init__(self, path: str, query: str, pipeline: str, kind: TableFormat) -> None:
+        self.path, self._query, self._pipeline, self._format = path, query, pipeline, kind
         self._versions: dict[str, int] | None = None
         self._highest = ""
 
+    def open(self, spark: SparkSession, number: int) -> None:
+        """Find the table, or make it, before the first batch is written whose number is `number`.
+
+        Raises SinkError where it is another pipeline's, or is gone although the checkpoint has written batches.
+        """
+        if self._versions is None:
+            self._versions = self._known(spark.newSession(), number)
+
+    def knows(self, table: str) -> bool:
+        """Whether a table, by its path below the sink's, has been written; after `open`."""
+        return self._versions is not None and table in self._versions
+
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
-        """Add the row of a batch, once; `versions` are those of the tables that it has written."""
+        """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
+        assert self._versions is not None
         session = spark.newSession()
         session.conf.set("spark.sql.shuffle.partitions", "1")
-        if self._versions is None:
-            self._versions = self._known(session)
         self._versions |= versions
         # rows of a snapshot may be newer than the log that is read after it
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
         row = (self._query, moment.batch, moment.position, moment.ordinal, moment.at, whole, self._versions)
         once = Once(self._pipeline, moment.batch, metadata(moment.batch, ""))
-        once.append(session.createDataFrame([row], schema).coalesce(1), self.path)
+        self._format.table(session, self.path).append(session.createDataFrame([row], schema).coalesce(1), once)
 
-    def _known(self, session: SparkSession) -> dict[str, int]:
+    def _known(self, session: SparkSession, number: int) -> dict[str, int]:
         """The versions of the last row; makes the table where it is not there."""
-        path = session._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")  # type: ignore[union-attr]
-        system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-        if not system.exists(path):
-            session.sql(statements.create(self.path, COLUMNS, {PIPELINE: self._pipeline}))
+        session.conf.set("spark.sql.shuffle.partitions", "1")
+        stored = self._format.table(session, self.path)
+        if not stored.is_there():
+            if number > 0:
+                raise SinkError(
+                    f"The checkpoint has written {number} batches, and {self.path} is not there: they are in other "
+                    "tables, and those that would begin here would lack them.",
+                    "Name the debezium.sink.tables.path of before, or begin anew with another checkpoint.",
+                )
+            stored.create(COLUMNS, {PIPELINE: self._pipeline})
             return {}
-        owner = session.sql(f"show tblproperties {statements.at_path(self.path)} ({statements.literal(PIPELINE)})")
-        if [row["value"] for row in owner.collect()] != [self._pipeline]:
+        if stored.properties().get(PIPELINE) != self._pipeline:
             raise SinkError(
                 f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
             )
-        rows = session.read.format("delta").load(self.path)
+        rows = stored.rows()
         found = rows.orderBy("batch", ascending=False).first()
         self._highest = rows.selectExpr("max(position) as highest").first()["highest"] or ""  # type: ignore[index]
         return {} if found is None else dict(found["versions"])
@@ -130,7 +148,11 @@ def read_at(spark: SparkSession, path: str, position: str | None = None, timesta
             "Name a later one, or wait for the pipeline.",
         )
     under = path.rstrip("/")
-    tables = {name: _at_version(spark, f"{under}/{name}", at) for name, at in sorted(row["versions"].items())}
+    kind = found_at(spark, f"{under}/{NAME}")
+    tables = {
+        name: _at_version(kind.table(spark, f"{under}/{name}"), version)
+        for name, version in sorted(row["versions"].items())
+    }
     return ReadAt(row["position"], row["ordinal"], row["committed_at"], tables)
 
 
@@ -151,28 +173,28 @@ def complete_until(spark: SparkSession, path: str, slack: timedelta = timedelta(
 def whole_moments(spark: SparkSession, path: str) -> DataFrame:
     """The rows of the table of positions under `path` that are of whole moments. Raises SinkError without the table."""
     place = f"{path.rstrip('/')}/{NAME}"
-    if not HadoopStorage(spark).sizes(f"{place}/_delta_log", "*.json"):
+    if not has_files(spark, place):
         raise SinkError(f"{path} has no {NAME}: the sink tables has not written there.", "Name its path.")
-    return spark.read.format("delta").load(place).where("whole")
+    return found_at(spark, place).table(spark, place).rows().where("whole")
 
 
 _GONE = re.compile(r"DELTA_(?:VERSION_NOT_FOUND|\w*LOG_FILE_NOT_FOUND\w*|STATE_RECOVER_ERROR)|Cannot time travel")
 
 
-def _at_version(spark: SparkSession, path: str, version: int) -> DataFrame:
+def _at_version(table: Stored, version: int) -> DataFrame:
     """The table as a version of it. Raises SinkError where that is not kept any more."""
     gone = SinkError(
-        f"The table {path} does not keep its version {version} any more.",
+        f"The table {table.path} does not keep its version {version} any more.",
         "Name a newer moment; tailrace maintain --vacuum keeps the versions of all moments that it keeps.",
     )
-    newest = spark.sql(f"describe history {statements.at_path(path)} limit 1").select("version").collect()
     try:
-        frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+        frame = table.rows(version)
     except Exception as error:
         if _GONE.search(str(error)):
             raise gone from None
         raise
-    if newest[0]["version"] != version and not _has_files(spark, frame):
+    is_old = isinstance(table, DeltaTable) and table.commits(1)[0].version != version
+    if is_old and not _has_files(table.session, frame):
         raise gone
     return frame
 

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import replay, statements
+from tailrace.sinks.tables.formats.base import Columns, Once
+from tailrace.sinks.tables.formats.delta import Delta, DeltaTable
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.log import CHANGE
-from tailrace.sinks.tables.once import Once
 from tailrace.sinks.tables.positions import COLUMNS, NAME, Moment, Positions, whole_moments
 from tailrace.sinks.tables.replay import Shape
 from tailrace.sinks.tables.statements import KEPT, literal
-from tailrace.sinks.tables.target import DELETES, KEY, MODE, PIPELINE, Columns, metadata
+from tailrace.sinks.tables.target import DELETES, KEY, MODE, PIPELINE, metadata
 from tailrace.sinks.tables.versions import VALIDITY
 
 if TYPE_CHECKING:
@@ -105,7 +107,9 @@ def rebuild(spark: SparkSession, source: str, target: str, wanted: Wanted) -> li
         for table, shape in zip(tables, shapes, strict=True)
     }
     spark.sql(statements.create(f"{target}/{NAME}", COLUMNS, mark))
-    Positions(f"{target}/{NAME}", newest["query"], owner).add(spark, at, True, versions)
+    positions = Positions(f"{target}/{NAME}", newest["query"], owner, Delta())
+    positions.open(spark, at.batch)
+    positions.add(spark, at, True, versions)
     return sorted(versions)
 
 
@@ -162,6 +166,8 @@ def _newest_batch(spark: SparkSession, place: str) -> int:
 def _moments(spark: SparkSession, source: str) -> tuple[Any, Any]:
     """The first and the newest whole moment of a log."""
     rows = whole_moments(spark, source).orderBy("batch")
+    if found_at(spark, f"{source}/{NAME}").name != Delta.name:
+        raise SinkError("Tables are rebuilt from logs in the format delta alone.", "Read the database anew.")
     first, newest = rows.first(), rows.orderBy("batch", ascending=False).first()
     if first is None or newest is None:
         raise SinkError(f"{source} has no whole moment yet.", "Let its pipeline run on until the snapshot is over.")
@@ -259,7 +265,8 @@ class _Making:
         columns = _columns(table.columns, own)
         self.spark.sql(statements.create(path, columns, self._properties(table)))
         try:
-            self.once.append(rows.select(*(statements.quoted(name) for name, _ in columns)), path)
+            made = rows.select(*(statements.quoted(name) for name, _ in columns))
+            DeltaTable(self.spark, path).append(made, self.once)
         except Exception as error:
             lacking = statements.unknown_column(str(error))
             if lacking is None:

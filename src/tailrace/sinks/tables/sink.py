@@ -1,4 +1,4 @@
-"""The sink `tables`: every captured table as a table of Delta Lake, exactly once. Driver."""
+"""The sink `tables`: every captured table as a table of a lakehouse, exactly once. Driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
 from tailrace.config.config import Config
@@ -21,12 +21,13 @@ from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
+from tailrace.sinks.tables.formats.delta import Delta
+from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
 from tailrace.sinks.tables.names import OPTIONS, Names, Table
-from tailrace.sinks.tables.once import CONFLICT
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
@@ -36,16 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-_JARS = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.2_2.13",
-        "4.4.0",
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    ),
-    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
-)
-_EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
@@ -53,7 +44,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class TablesSink(Sink):
-    """One table of Delta Lake for each captured table, under `path`.
+    """One table, of Delta Lake or Iceberg, for each captured table, under `path`.
 
     `mode` is `latest` (the rows that the source has), `history` (every version of them) or `log` (every change,
     appended). The source is asked for blocks of typed rows in place of events, so that what is said of events alone
@@ -64,23 +55,20 @@ class TablesSink(Sink):
     columns = ("key", "value", "op", "database", "schema", "table", "position", "ordinal", "source_ts")
     order = "key"
     delivery = "exactly once"
-    jars = _JARS
-    settings: ClassVar[Mapping[str, str]] = {
-        "spark.sql.extensions": _EXTENSION,
-        "spark.sql.catalog.spark_catalog": _CATALOG,
-        # Delta reads the log of each table in so many tasks, 50 unless this is set: most of what a small batch takes.
-        "spark.databricks.delta.snapshotPartitions": "2",
-    }
+    jars: tuple[Jar, ...] = Delta.jars
+    settings: Mapping[str, str] = Delta.settings
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = Settings(self.name, options)
         given.only(
             ("path", "mode", "upsert-keep-deletes", *OPTIONS, "tables.at.once", "unknown.values", "added.default",
-             *(f"schema.{kind}" for kind in CHOICES))
+             "format", *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
         path = given.required("path").rstrip("/") or "/"
-        # Delta Lake takes no path that is relative
+        # table formats take no path that is relative
         self.path = path if _SCHEME.match(path) else str(Path(path).absolute())
+        self.format = FORMATS[given.choice("format", Delta.name, tuple(FORMATS))]
+        self.jars, self.settings = self.format.jars, self.format.settings
         self.mode = given.choice("mode", "latest", _MODES)
         self.keeps_deletes = given.flag("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":
@@ -91,6 +79,8 @@ class TablesSink(Sink):
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
         self.names = Names.of(given)
+        if self.names.catalog and self.format.name != Delta.name:
+            raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
 
     @property
     def folder(self) -> str:
@@ -130,7 +120,7 @@ class TablesSink(Sink):
                 "Read the row's table by an incremental snapshot first, set its replica identity to FULL, or set "
                 "debezium.sink.tables.unknown.values = null.",
             )
-        if CONFLICT.search(text):
+        if self.format.conflict.search(text):
             return SinkError(
                 f"Somebody else has written to a table under {self.path} at the same time.",
                 "Let this pipeline alone write there, then start again: the batch is repeated.",
@@ -141,11 +131,7 @@ class TablesSink(Sink):
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
         spark = frame.sparkSession
-        if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
-            raise SinkError(
-                "The Spark session is without Delta Lake.",
-                "Make it with the settings of tailrace.sinks.tables.sink.TablesSink.settings, and with Delta's jars.",
-            )
+        self.format.demand(spark)
         storage = HadoopStorage(spark)
         with reaching(self.path, "debezium.sink.tables.path"):
             pipeline = identity(storage, str(checkpoint))
@@ -169,16 +155,17 @@ class Writer:
 
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
-        self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes)
+        self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format)
         self._tables: dict[str, Kept] = {}
         self._registered: set[str] = set()
         self._sources: dict[str, tuple[str, Table]] = {}
-        self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline)
+        self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
         from pyspark import StorageLevel
 
+        self._positions.open(batch.sparkSession, number)
         kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             told = kept.select("key", "position", "ordinal", "source_ts").collect()
@@ -225,6 +212,7 @@ class Writer:
                 "log": lambda: Log(path, source, self._owner),
             }
             self._tables[path] = kept[self._sink.mode]()
+            self._tables[path].is_known = self._positions.knows(path.removeprefix(f"{self._sink.path}/"))
         return self._tables[path]
 
 
@@ -238,7 +226,7 @@ def _policy(given: Settings, kind: str) -> str:
 
 
 def _in_own_session(part: TableBatch, table: Kept) -> int:
-    """Write one table's part of a batch. Delta reads settings of a write from the session."""
+    """Write one table's part of a batch. Formats read settings of a write from the session."""
     session = part.frame.sparkSession.newSession()
     parallel = part.frame.sparkSession.sparkContext.defaultParallelism
     session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))

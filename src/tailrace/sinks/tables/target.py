@@ -1,20 +1,20 @@
-"""A table of Delta Lake that one pipeline keeps: made, found again, altered as the source's is. Driver."""
+"""A table that one pipeline keeps: made, found again, altered as the source's is. Driver."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.evolution import DEFAULTS, Alteration, Policies, Record, Step, Unfollowed, demand_names
-from tailrace.sinks.tables.once import IDLE
+from tailrace.sinks.tables.evolution import DEFAULTS, Alteration, Policies, Record, Unfollowed, demand_names
+from tailrace.sinks.tables.formats.base import Columns, Commit, Stored, TableFormat
+from tailrace.sinks.tables.formats.delta import Delta
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
 
 PIPELINE, SOURCE, MODE, KEY = "tailrace.pipeline", "tailrace.source", "tailrace.mode", "tailrace.key"
@@ -22,41 +22,45 @@ DELETES, COLUMNS = "tailrace.upsert-keep-deletes", "tailrace.columns"
 """Properties of a table: whose it is, which table of the source, how it is kept, the columns of its key, whether
 deleted rows stay, and the Record of its columns."""
 
-_PROPERTIES = {
-    "delta.enableDeletionVectors": "true",
-    # a column of this type may come later
-    "delta.feature.timestampNtz": "supported",
-}
-_MAPPING = {"delta.columnMapping.mode": "name"}
-_WIDENING = {"delta.enableTypeWidening": "true"}
-
-Columns = Sequence[tuple[str, str]]
-
 
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Who keeps a table: the pipeline's checkpoint by its id, and how. `policies` are the answers to alterations;
-    `keeps_deletes` says that deleted rows stay."""
+    `keeps_deletes` says that deleted rows stay. The table is stored in `format`."""
 
     pipeline: str
     mode: str
     policies: Policies = DEFAULTS
     keeps_deletes: bool = False
+    format: TableFormat = field(default_factory=Delta)
 
 
 class Target:
-    """One table at `path`, of the source's table `source`. `own` are the columns that it has beside those.
+    """One table, of the source's table `source`. `own` are the columns that it has beside those.
 
-    `prepare` comes first in each batch. `spark` is the session of the batch.
+    `prepare` comes first in each batch. `stored` is the table itself, in the session of the batch.
     """
 
-    def __init__(self, spark: SparkSession, path: str, source: str, owner: Owner, own: Columns = ()) -> None:
-        self.spark, self.path, self.source, self.owner, self.own = spark, path, source, owner, own
+    def __init__(self, stored: Stored, source: str, owner: Owner, own: Columns = ()) -> None:
+        self.stored, self.source, self.owner, self.own = stored, source, owner, own
         self._columns: dict[str, DataType] = {}
         self._record: Record | None = None
         self._seen: Form | None = None
         self._written: str | None = None
         self._newest = -1
+
+    @property
+    def path(self) -> str:
+        """Where the table is."""
+        return self.stored.path
+
+    def demand(self, is_known: bool) -> None:
+        """Raise SinkError where the table is not there, though earlier batches are known to be in it."""
+        if is_known and not self.stored.is_there():
+            raise SinkError(
+                f"The table {self.path} is gone, and what earlier batches have written with it.",
+                "Put it back, or begin anew with another path and another checkpoint.",
+            )
 
     def prepare(self, forms: Sequence[tuple[Form, Place]]) -> Form:
         """Make the table, or let it follow its source's through these forms, each with the place of its first change.
@@ -64,9 +68,9 @@ class Target:
         Gives the form of the table's columns. Raises SinkError where the table is another pipeline's, or cannot follow,
         or is not to.
         """
-        if self._record is None:
-            self._record = self._found()
-        for form, since in forms:
+        self._find()
+        for given, since in forms:
+            form = replace(given, types=tuple(map(self.stored.held, given.types)))
             if self._record is None:
                 self._record = self._make(form, since)
             elif form != self._seen and since >= self._record.since:
@@ -76,7 +80,26 @@ class Target:
                 continue
             self._seen = form
         assert self._record is not None
+        form, _ = forms[-1]
+        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
+        key = {held.name for held in found if held is not None}
+        if self.owner.mode != "log" and key != set(self._record.key):
+            raise self._stop(Unfollowed("the log is read again from before its key was altered"))
         return self._form(self._record)
+
+    def is_beyond(self, forms: Sequence[tuple[Form, Place]], number: int) -> bool:
+        """Whether an alteration behind these forms has begun that is of the batch `number` too: what is before it in
+        the batch is in the table."""
+        self._find()
+        record = self._record
+        if record is None or any(since >= record.since for _, since in forms):
+            return False
+        self.written(number)
+        return self._newest == number
+
+    def _find(self) -> None:
+        if self._record is None:
+            self._record = self._found()
 
     def written(self, number: int) -> str:
         """What `note` was given at the last write that the table knows of; "" where nothing was written yet.
@@ -84,29 +107,28 @@ class Target:
         Raises SinkError where that was a batch behind `number`, which is to be written.
         """
         if self._written is None:
-            rows, is_all = self._commits()
+            commits, is_all = self._last()
             # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
             self._written = "" if is_all else _FOREIGN
-            for row in rows:
-                told = _told(row["userMetadata"])
+            for commit in commits:
+                told = _told(commit.metadata)
                 if told is not None:
                     self._newest = int(told.get("batch", 0))
                     self._demand_order(number, self._newest)
                     self._written = str(told.get("snapshot", ""))
                     break
-                if row["operation"] in ("MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE"):
+                if commit.changes:
                     self._written = _FOREIGN
                     break
         return self._written
 
-    def _commits(self) -> tuple[list[Any], bool]:
-        """The last commits, as many as it takes to find one that is no maintenance, and whether these are all."""
+    def _last(self) -> tuple[list[Commit], bool]:
+        """The last commits, as many as it takes to find one that has changed rows, and whether these are all."""
         for limit in (_COMMITS, 50 * _COMMITS):
-            query = f"describe history {statements.at_path(self.path)} limit {limit}"
-            rows = self.spark.sql(query).select("operation", "userMetadata").collect()
-            if len(rows) < limit or any(row["operation"] not in IDLE for row in rows):
+            commits = self.stored.commits(limit)
+            if len(commits) < limit or any(commit.changes for commit in commits):
                 break
-        return rows, len(rows) < limit
+        return commits, len(commits) < limit
 
     def _demand_order(self, number: int, newest: int) -> None:
         if newest > number:
@@ -117,68 +139,32 @@ class Target:
                 "Name another path and another checkpoint.",
             )
 
-    def note(self, number: int, snapshot: str) -> None:
-        """Keep in mind what was written last: the batch, and the snapshot, "-" for changes."""
-        self._newest, self._written = number, snapshot
-
-    def has(self, number: int) -> bool:
-        """Whether something of a batch is in the table; after `written`."""
-        return self._newest == number
-
-    def is_keyed_as(self, forms: Sequence[tuple[Form, Place]]) -> bool:
-        """Whether the table knows rows by the key that the forms have; after `prepare`. Changes need no key."""
-        assert self._record is not None
-        form, _ = forms[-1]
-        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
-        same = set(self._record.key) == {held.name for held in found if held is not None}
-        return self.owner.mode == "log" or (same and None not in found)
+    def note(self, snapshot: str) -> None:
+        """Keep in mind what was written last: the snapshot, "-" for changes."""
+        self._written = snapshot
 
     def version(self) -> int:
         """The table's version after a batch: that of the newest commit of this pipeline, for what others have done
         since is not of the source; the newest of all where the pipeline has none."""
+        commits: Sequence[Commit] = ()
         for limit in (1, _COMMITS):
-            query = f"describe history {statements.at_path(self.path)} limit {limit}"
-            rows = self.spark.sql(query).select("version", "userMetadata").collect()
-            for row in rows:
-                if _told(row["userMetadata"]) is not None:
-                    return int(row["version"])
-        return int(rows[0]["version"])
-
-    def is_there(self) -> bool:
-        """Whether there is a table. Raises SinkError where there is something else."""
-        storage = self.spark._jvm.org.apache.hadoop.fs.Path(self.path)  # type: ignore[union-attr]
-        system = storage.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
-        if not system.exists(storage) or not len(system.listStatus(storage)):
-            return False
-        log = self.spark._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")  # type: ignore[union-attr]
-        if not system.exists(log):
-            raise SinkError(
-                f"{self.path} is there already and is no table of Delta Lake.",
-                "Name another debezium.sink.tables.path, or move it away.",
-            )
-        return True
+            commits = self.stored.commits(limit)
+            for commit in commits:
+                if _told(commit.metadata) is not None:
+                    return commit.version
+        return commits[0].version if commits else 0
 
     def _found(self) -> Record | None:
         """What the table that is there holds; None where there is none."""
-        if not self.is_there():
+        if not self.stored.is_there():
             return None
-        told = self.properties()
+        told = self.stored.properties()
         self._demand_own(told)
-        self._columns = self.columns()
+        self._columns = self.stored.columns()
         lost = [name for name, _ in self.own if name not in self._columns]
         if lost or COLUMNS not in told:
             raise self._stop(Unfollowed("somebody else has altered the table"))
         return Record.of(told[COLUMNS])
-
-    def columns(self) -> dict[str, DataType]:
-        """The table's columns and their types."""
-        schema = self.spark.read.format("delta").load(self.path).schema
-        return {field.name: field.dataType for field in schema.fields}
-
-    def properties(self) -> dict[str, str]:
-        """The table's properties."""
-        rows = self.spark.sql(f"show tblproperties {statements.at_path(self.path)}").collect()
-        return {row["key"]: row["value"] for row in rows}
 
     def _demand_own(self, told: Mapping[str, str]) -> None:
         """Raise SinkError where the table's properties say that it is another one than this pipeline's."""
@@ -210,11 +196,8 @@ class Target:
         record = Record.first(form, since)
         listed = zip(form.names, map(statements.type_of, form.types), strict=True)
         columns = [*listed, *self.own]
-        properties = {**_PROPERTIES, **self._own_properties(), **_recorded(record)}
-        if statements.needs_mapping(form.names):
-            properties |= _MAPPING
-        self.spark.sql(statements.create(self.path, columns, properties))
-        self._columns, self._written = self.columns(), ""
+        self.stored.create(columns, {**self._own_properties(), **_recorded(record)})
+        self._columns, self._written = self.stored.columns(), ""
         return record
 
     def _alter(self, record: Record, form: Form, since: Place) -> None:
@@ -229,24 +212,22 @@ class Target:
             return
         if alteration.moves_key:
             self._demand_key(alteration.key)
-        for phase in alteration.phases():
-            properties = _recorded(phase.record)
-            if any(step.what in ("drop", "rename") or statements.needs_mapping([step.name]) for step in phase.steps):
-                self.spark.sql(statements.set_properties(self.path, _MAPPING))
-            if any(step.what == "widen" for step in phase.steps):
-                self.spark.sql(statements.set_properties(self.path, _WIDENING))
-            for step in phase.steps:
-                self.spark.sql(_STATEMENTS[step.what](self.path, step))
-            self.spark.sql(statements.set_properties(self.path, properties))
+        phases = list(alteration.phases())
+        steps = [step for phase in phases for step in phase.steps]
+        if steps:
+            # from here on older forms count as such, should their batch be repeated
+            self.stored.announce(steps, _recorded(replace(record, since=since)))
+        for phase in phases:
+            self.stored.alter(phase.steps, _recorded(phase.record))
             self._record = phase.record
-        self._columns = self.columns()
+        self._columns = self.stored.columns()
 
     def _demand_key(self, key: Sequence[str]) -> None:
         """Raise SinkError where the rows that are there cannot be told apart by these columns."""
         if self.owner.mode == "log":
             return
         where = "__valid_to is null" if self.owner.mode == "history" else "true"
-        if self.spark.sql(statements.doubled(self.path, key, where)).collect():
+        if self.stored.session.sql(statements.doubled(self.stored.name(), key, where)).collect():
             why = f"its key is made of {', '.join(key)} now, and rows of the table have no values there, or the same"
             raise self._stop(Unfollowed(why))
 
@@ -268,14 +249,6 @@ class Target:
     def _stop(self, why: Unfollowed) -> SinkError:
         remedy = why.remedy or "Begin anew with another path and another checkpoint"
         return SinkError(f"The table {self.path} cannot follow {self.source}: {why.why}.", f"{remedy}.")
-
-
-_STATEMENTS: Mapping[str, Callable[[str, Step], str]] = {
-    "drop": lambda path, step: statements.drop_column(path, step.name),
-    "rename": lambda path, step: statements.rename_column(path, step.name, step.to),
-    "widen": lambda path, step: statements.widen_column(path, step.name, step.to),
-    "add": lambda path, step: statements.add_columns(path, [(step.name, step.to)]),
-}
 
 
 def _recorded(record: Record) -> dict[str, str]:
