@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
-from tailrace.sinks.storage import HadoopStorage
-from tailrace.sinks.tables.formats.delta import CONFLICT
+from tailrace.sinks.tables.formats.base import has_files
+from tailrace.sinks.tables.formats.delta import CONFLICT, Delta
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import NAME
 from tailrace.sinks.tables.rebuild import properties
 from tailrace.sinks.tables.statements import at_path
@@ -49,8 +50,10 @@ def maintain(spark: SparkSession, path: str, work: Work, pause: Callable[[float]
     # into so many parts VACUUM cuts the list of files: 10,000 where nobody says otherwise
     session.conf.set(_LISTING, str(4 * session.sparkContext.defaultParallelism))
     place = f"{path}/{NAME}"
-    if not HadoopStorage(session).sizes(f"{place}/_delta_log", "*.json"):
+    if not has_files(session, place):
         raise SinkError(f"{path} has no {NAME}: the sink tables has not written there.", "Name its path.")
+    if found_at(session, place).name != Delta.name:
+        raise SinkError("tailrace maintain is for the format delta alone.", "Use what the format itself has.")
     newest = session.read.format("delta").load(place).orderBy("batch", ascending=False).first()
     names = [] if newest is None else sorted(newest["versions"])
     done = []
