@@ -53,9 +53,9 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
             f"create table {name} (id int primary key, amount int)",
             f"insert into {name} select i, {OPENING} from generate_series(0, {ACCOUNTS - 1}) i",
         )
-    made = lake(source_max_batch_size="8", sink_tables_tables_at_once="1")
+    made = lake(source_max_batch_size="10", sink_tables_tables_at_once="1")
     made.run()
-    database.execute(*transfers(random.Random(4), 16))
+    database.execute(*transfers(random.Random(4), 8))
     with database.connect() as connection:
         (before,) = connection.execute(b"select clock_timestamp()").fetchone() or (None,)
     database.execute("begin; update a set amount = amount - 1 where id = 1; update b set amount = amount + 1 "
@@ -81,7 +81,7 @@ def test_the_sum_of_a_bank_is_the_same_at_every_moment(
     made.equals("a", "b")
     path = str(made.path)
     moments = made.rows("tailrace_positions", "position", "whole")
-    assert len(moments) >= 4
+    assert len(moments) >= 2
     for (position,) in moments:
         moment = tailrace.read_at(made.spark, path, position=position)
         both = moment.tables["public.a"].union(moment.tables["public.b"])
