@@ -103,10 +103,16 @@ class Reducing:
     target: Form
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = pa.Table.from_batches(batches, row_schema(self.target)).combine_chunks()
+        rows = gathered(batches, self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
             yield from reduced(rows.sort_by(order).combine_chunks(), self.target).to_batches()
+
+
+def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
+    """All rows of a partition. Behind a filter Spark calls columns not null that the schema lets be null."""
+    schema = row_schema(target)
+    return pa.Table.from_batches((batch.cast(schema) for batch in batches), schema).combine_chunks()
 
 
 def reduced(rows: pa.Table, target: Form) -> pa.Table:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.columns.blocks import FIXED, Form
 from tailrace.columns.reduction import NONE, before, groups, roots, sources
-from tailrace.sinks.tables.rows import comparable, link, row_schema
+from tailrace.sinks.tables.rows import comparable, gathered, link, row_schema
 from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, type_of
 
 _UNTIL = (
@@ -47,7 +48,7 @@ class Lasting:
     target: Form
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = pa.Table.from_batches(batches, row_schema(self.target)).combine_chunks()
+        rows = gathered(batches, self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
             yield from lasting(rows.sort_by(order).combine_chunks(), self.target).to_batches()
@@ -95,6 +96,10 @@ def _filled(
     ops = columns["op"].to_pylist()
     linked = previous.copy()
     link(rows, keys, origins, linked)
+    # a row that moved away and back may follow another one of its key: what it was before stands directly before it
+    same = [np.asarray(pc.equal(columns[name][1:], columns[name][:-1])) for name in ("position", "ordinal")]
+    moved = np.flatnonzero(same[0] & same[1] & (columns["part"].to_numpy()[1:] == 1)) + 1
+    linked[moved] = moved - 1
     misses = np.zeros((len(target.names), rows.num_rows), np.bool_)
     for row, missed in enumerate(lists):
         misses[missed or [], row] = True
