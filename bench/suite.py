@@ -9,7 +9,20 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, chains, changetables, drain, incremental, latency, many, mongodb, records, tables, writers
+from bench import (
+    baseline,
+    chains,
+    changetables,
+    drain,
+    incremental,
+    lake,
+    latency,
+    many,
+    mongodb,
+    records,
+    tables,
+    writers,
+)
 from bench.report import COPY, MIB, PEEK, PLAIN, PLAIN_SCHEMAS, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
@@ -17,7 +30,7 @@ from tests.servers.registry import Registry
 
 PHASES = (
     "stream", "transforms", "records", "update", "snapshot", "wide", "types", "latency", "incremental", "many",
-    "changetables", "mongodb", "writers",
+    "changetables", "mongodb", "writers", "tables",
 )  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
@@ -96,6 +109,8 @@ class Suite:
             self.extra |= records.measure(self.say)
         if "writers" in phases:
             self.extra |= writers.measure(self.spark, self.workload, self.repeat, self.say)
+        if "tables" in phases:
+            self.extra |= lake.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
 
     def _warm(self, phases: tuple[str, ...]) -> None:
         """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""
