@@ -199,7 +199,9 @@ def test_columns_come_and_what_a_table_cannot_follow_stops(lake: Callable[..., L
     database.execute("insert into t values (5, 5)")
     made.set(sink_tables_mode="log", sink_tables_upsert__keep__deletes="false")
     assert "of another mode: latest" in made.fails()
-    made.set(sink_tables_mode="latest", sink_tables_upsert__keep__deletes="true")
+    made.set(sink_tables_mode="latest")
+    assert "made with debezium.sink.tables.upsert-keep-deletes = true" in made.fails()
+    made.set(sink_tables_upsert__keep__deletes="true")
     database.execute("alter table t drop column v", "insert into t values (4, 'x')")
     assert "it has no column v any more" in made.fails()
 

@@ -566,7 +566,9 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
     (
         catalog._COLUMNS,
         lambda session, text, values: [
-            (oid, name, 25, -1, name == "v", "", None, None) for oid in values[1] for name in ("id", "v")
+            (oid, name, 25, -1, name == "v", "", None, None, number)
+            for oid in values[1]
+            for number, name in enumerate(("id", "v"), 1)
         ],
     ),
     (catalog._KEYS, lambda session, text, values: [(oid, True, ["id"]) for oid in values[0]]),

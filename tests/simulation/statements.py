@@ -52,7 +52,7 @@ def _table(session: TableSession, text: str, values: Sequence[Any]) -> Found:
 
 def _columns(session: TableSession, text: str, values: Sequence[Any]) -> Found:
     return [
-        (shape.oid, column.name, column.type, -1, column.nullable, "", column.default, None)
+        (shape.oid, column.name, column.type, -1, column.nullable, "", column.default, None, column.number)
         for shape in _shapes(session, values[1])
         for column in shape.columns
     ]

@@ -54,7 +54,7 @@ def block_rows(
     if not len(entries) and truncate is None:
         return
     rows = work.rows(entries)
-    shape = Form(tuple(c.name for c in plan.columns), tuple(work.types), work.key_places, work.added)
+    shape = work.shape()
     place = None if truncate is None else work.place(truncate)
     count = max(-(-rows.nbytes // _MOST_BYTES), 1)
     size = max(-(-rows.num_rows // count), 1)
@@ -142,12 +142,20 @@ class _Work:
         if len(self.key_places) < len(plan.key):
             self.key_places = ()
         named = {column.name: column for column in batch.table.columns}
-        self.added = tuple(
-            place
-            for place, column in enumerate(plan.columns)
-            if named[column.source_name].default is not None or named[column.source_name].generated
-        )
+        self.columns = [named[column.source_name] for column in plan.columns]
         self.parts = form.parts(batch, settings)
+
+    def shape(self) -> Form:
+        """What the rows are made of."""
+        added = (place for place, own in enumerate(self.columns) if own.default is not None or own.generated)
+        return Form(
+            tuple(column.name for column in self.plan.columns),
+            tuple(self.types),
+            self.key_places,
+            tuple(added),
+            tuple(own.number for own in self.columns),
+            self.batch.table.oid,
+        )
 
     def rows(self, entries: _Entries) -> pa.RecordBatch:
         """The rows of a block: those of the entries that are left."""

@@ -71,6 +71,7 @@ def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         (OWN | {"tailrace.pipeline": "two"}, "of another pipeline: two"),
         (OWN | {"tailrace.source": "d.s.u"}, "of another source's table: d.s.u"),
         (OWN | {"tailrace.mode": "log"}, "of another mode: log"),
+        (OWN | {"tailrace.upsert-keep-deletes": "true"}, "made with .*upsert-keep-deletes = true"),
         (OWN | {"tailrace.key": '["v"]'}, "its key is made of other columns"),
     ],
 )

@@ -22,7 +22,8 @@ from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.history import History
-from tailrace.sinks.tables.latest import Keeping, Latest
+from tailrace.sinks.tables.kept import Kept
+from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.target import Owner
@@ -170,16 +171,12 @@ class TablesSink(Sink):
         return f"{self.path}/{statements.folder(_PLACE.sub(lambda found: named[found[1]], self.names))}"
 
 
-Kept = Latest | History | Log
-"""A table in one of the modes."""
-
-
 class Writer:
     """Writes batches: the tables of one side by side, then the row that makes them one moment."""
 
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
-        self._owner = Owner(pipeline, sink.mode, sink.stops_at_defaults)
+        self._owner = Owner(pipeline, sink.mode, sink.stops_at_defaults, sink.keeps_deletes)
         self._tables: dict[str, Kept] = {}
         self._sources: dict[str, tuple[str, str, str]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline)
@@ -224,10 +221,10 @@ class Writer:
                 "Set debezium.sink.tables.table.name.format to tell them apart.",
             )
         if path not in self._tables:
-            keeping = Keeping(self._sink.keeps_deletes, self._sink.unknown)
+            unknown = self._sink.unknown
             kept: dict[str, Callable[[], Kept]] = {
-                "latest": lambda: Latest(path, source, self._owner, keeping),
-                "history": lambda: History(path, source, self._owner, self._sink.unknown),
+                "latest": lambda: Latest(path, source, self._owner, unknown),
+                "history": lambda: History(path, source, self._owner, unknown),
                 "log": lambda: Log(path, source, self._owner),
             }
             self._tables[path] = kept[self._sink.mode]()

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PIPELINE, SOURCE, MODE, KEY = "tailrace.pipeline", "tailrace.source", "tailrace.mode", "tailrace.key"
-"""Properties of a table: whose it is, which table of the source, how it is kept, and the columns of its key."""
+DELETES = "tailrace.upsert-keep-deletes"
+"""Properties of a table: whose it is, which table of the source, how it is kept, the columns of its key, and whether
+deleted rows stay."""
 
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
@@ -30,27 +32,24 @@ Columns = Sequence[tuple[str, str]]
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Who keeps a table: the pipeline's checkpoint by its id, and how. `stops_at_defaults` is the answer to a new
-    column that older rows have another value in than null."""
+    column that older rows have another value in than null; `keeps_deletes` says that deleted rows stay."""
 
     pipeline: str
     mode: str
     stops_at_defaults: bool = True
+    keeps_deletes: bool = False
 
 
 class Target:
     """One table at `path`, of the source's table `source`. `own` are the columns that it has beside those.
 
-    `prepare` comes first in each batch.
+    `prepare` comes first in each batch. `spark` is the session of the batch.
     """
 
     def __init__(self, spark: SparkSession, path: str, source: str, owner: Owner, own: Columns = ()) -> None:
         self.spark, self.path, self.source, self.owner, self.own = spark, path, source, owner, own
         self._columns: dict[str, str] | None = None
         self._written: str | None = None
-
-    def take(self, known: Target) -> None:
-        """Take over what is known of the table from the session before."""
-        self._columns, self._written = known._columns, known._written
 
     def prepare(self, form: Form) -> None:
         """Make the table, or let it have the columns of `form`.
@@ -152,12 +151,21 @@ class Target:
                     f"The table {self.path} is there already, of another {what}{other}.",
                     "Name another debezium.sink.tables.path, or move the table away.",
                 )
+        deletes = told.get(DELETES, "false")
+        if deletes != wanted[DELETES]:
+            raise SinkError(
+                f"The table {self.path} is there already, made with debezium.sink.tables.upsert-keep-deletes = "
+                f"{deletes}.",
+                "Set it so again, or begin anew with another path and another checkpoint.",
+            )
         if told.get(KEY) != wanted[KEY]:
             raise self._stop("its key is made of other columns than before")
 
     def _own_properties(self, form: Form) -> dict[str, str]:
         key = json.dumps([form.names[place] for place in form.key])
-        return {PIPELINE: self.owner.pipeline, SOURCE: self.source, MODE: self.owner.mode, KEY: key}
+        deletes = "true" if self.owner.keeps_deletes else "false"
+        own = {PIPELINE: self.owner.pipeline, SOURCE: self.source, MODE: self.owner.mode}
+        return {**own, KEY: key, DELETES: deletes}
 
     def _make(self, form: Form, wanted: Columns) -> None:
         properties = {**_PROPERTIES, **self._own_properties(form)}
