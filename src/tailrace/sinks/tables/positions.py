@@ -55,11 +55,14 @@ class Positions:
         self.path, self._query, self._pipeline = path, query, pipeline
         self._versions: dict[str, int] | None = None
         self._highest = ""
+        self._session: SparkSession | None = None
 
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once; `versions` are those of the tables that it has written."""
-        session = spark.newSession()
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+        if self._session is None:
+            self._session = spark.newSession()
+            self._session.conf.set("spark.sql.shuffle.partitions", "1")
+        session = self._session
         if self._versions is None:
             self._versions = self._known(session)
         self._versions |= versions

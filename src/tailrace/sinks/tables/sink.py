@@ -29,7 +29,7 @@ from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.target import Owner
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _JARS = (
@@ -178,6 +178,7 @@ class Writer:
         self._sink, self._is_whole = sink, is_whole
         self._owner = Owner(pipeline, sink.mode, sink.stops_at_defaults, sink.keeps_deletes)
         self._tables: dict[str, Kept] = {}
+        self._sessions: dict[str, SparkSession] = {}
         self._sources: dict[str, tuple[str, str, str]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline)
 
@@ -205,9 +206,9 @@ class Writer:
 
         work = [(part, self._table(part)) for part in parts]
         if len(work) == 1:
-            found = [_in_own_session(*work[0])]
+            found = [self._in_own_session(*work[0])]
         else:
-            own = inheritable_thread_target(parts[0].frame.sparkSession)(_in_own_session)
+            own = inheritable_thread_target(parts[0].frame.sparkSession)(self._in_own_session)
             with ThreadPoolExecutor(min(self._sink.at_once, len(work))) as pool:
                 found = list(pool.map(lambda one: own(*one), work))
         return {table.path.removeprefix(f"{self._sink.path}/"): at for (_, table), at in zip(work, found, strict=True)}
@@ -230,10 +231,11 @@ class Writer:
             self._tables[path] = kept[self._sink.mode]()
         return self._tables[path]
 
-
-def _in_own_session(part: TableBatch, table: Kept) -> int:
-    """Write one table's part of a batch. Delta reads settings of a write from the session."""
-    session = part.frame.sparkSession.newSession()
-    parallel = part.frame.sparkSession.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
-    return table.write(session, part)
+    def _in_own_session(self, part: TableBatch, table: Kept) -> int:
+        """Write one table's part of a batch, in the table's session. Delta reads settings of a write from there."""
+        session = self._sessions.get(table.path)
+        if session is None:
+            session = self._sessions[table.path] = part.frame.sparkSession.newSession()
+        parallel = part.frame.sparkSession.sparkContext.defaultParallelism
+        session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
+        return table.write(session, part)

@@ -101,9 +101,10 @@ class Target:
         self._written = snapshot
 
     def version(self) -> int:
-        """The table's version."""
-        found = self.spark.sql(f"describe history {statements.at_path(self.path)} limit 1").select("version").first()
-        return int(found[0]) if found is not None else 0
+        """The table's version, as this process's last write has left it."""
+        # Delta's own object of the table, which a write brings up to date. `describe history` would be two jobs.
+        logs: Any = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+        return int(logs.forTable(self.spark._jsparkSession, self.path).unsafeVolatileSnapshot().version())
 
     def _wanted(self, form: Form) -> list[tuple[str, str]]:
         own = [name for name, _ in self.own]
