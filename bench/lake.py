@@ -156,7 +156,8 @@ def change(workload: Workload, changes: int, keys: int, touched: int, place: int
     ids = f"select ((i::bigint * 7919) % {touched}) * {step} + 1 from generate_series(low, high) i"
     columns = ", ".join(text if name != "id" else "i" for (name, _), text in zip(TABLE.columns, TABLE.row, strict=True))
     workload.execute(
-        f"do $$ declare low bigint; high bigint; one int; begin for one in {place}..{place + changes // TRANSACTION - 1}"
+        "do $$ declare low bigint; high bigint; one int; begin"
+        f" for one in {place}..{place + changes // TRANSACTION - 1}"
         f" loop low := (one - case when one % 10 = 9 then 1 else 0 end)::bigint * {TRANSACTION};"
         f" high := low + {TRANSACTION - 1};"
         f" if one % 10 = 8 then delete from lake where id in ({ids});"
