@@ -18,7 +18,7 @@ from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
 
-from bench import drain
+from bench import drain, large
 from bench.tables import plain
 from bench.workload import TRANSACTION, Workload
 from tailrace.connectors.registry import from_entries
@@ -47,16 +47,13 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lake:
-    """A pipeline into tables of one mode, and its directory."""
+class Lake:
+    """A pipeline into tables of one mode, its directory and that of its table."""
 
     mode: str
     folder: Path
+    table: Path
     entries: Mapping[str, str]
-
-    @property
-    def table(self) -> Path:
-        return self.folder / f"public.{TABLE.name}"
 
 
 def measure(
@@ -69,7 +66,7 @@ def measure(
     workload.insert(TABLE, keys)
     rounds: dict[str, list[dict[str, float]]] = {share: [] for share in SHARES}
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        lakes = [_lake(workload, mode, Path(folder)) for mode in MODES]
+        lakes = [pipeline(workload, TABLE.name, mode, Path(folder)) for mode in MODES]
         for lake in lakes:
             run(spark, lake)
         place = 0
@@ -82,13 +79,14 @@ def measure(
                 say(f"tables of {touched:,} keys{'' if number else ' (warm-up)'}: {told}")
                 if number:
                     rounds[share].append(found)
-    return {
+    return large.measure(spark, workload, max(changes // 10, TRANSACTION), say) | {
         f"tables_{share}_{name}": median(found[name] for found in of) for share, of in rounds.items() for name in of[0]
     }
 
 
-def _lake(workload: Workload, mode: str, folder: Path) -> _Lake:
-    settings = drain.options(workload, TABLE.name, {"slot.name": f"lake_{mode}", "snapshot.mode": "initial"})
+def pipeline(workload: Workload, table: str, mode: str, folder: Path) -> Lake:
+    """A pipeline of one table into a lake under `folder`, which begins with a snapshot."""
+    settings = drain.options(workload, table, {"slot.name": f"{table}_{mode}", "snapshot.mode": "initial"})
     settings["checkpoint.location"] = str(folder / f"checkpoint-{mode}")
     entries = {f"debezium.source.{name}": text for name, text in settings.items()}
     entries |= {
@@ -96,10 +94,10 @@ def _lake(workload: Workload, mode: str, folder: Path) -> _Lake:
         "debezium.sink.tables.path": str(folder / mode),
         "debezium.sink.tables.mode": mode,
     }
-    return _Lake(mode, folder / mode, entries)
+    return Lake(mode, folder / mode, folder / mode / f"public.{table}", entries)
 
 
-def run(spark: SparkSession, lake: _Lake) -> Written:
+def run(spark: SparkSession, lake: Lake) -> Written:
     """Write what the database has committed."""
     before = size_of(lake.folder)
     started = time.monotonic()
@@ -114,7 +112,7 @@ def run(spark: SparkSession, lake: _Lake) -> Written:
 def _round(
     spark: SparkSession,
     workload: Workload,
-    lakes: list[_Lake],
+    lakes: list[Lake],
     sizes: tuple[int, int, int, int],
     say: Callable[[str], None],
 ) -> dict[str, float]:

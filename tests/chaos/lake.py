@@ -101,7 +101,8 @@ class LakeMachine:
         self.folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(self._server)
         self._dsn = self._server.dsn()
-        self._oracle = Oracle(self._dsn, SCHEMA)
+        self._keys = {name: keys_of(number) for number, name in enumerate(self._names)}
+        self._oracle = Oracle(self._dsn, SCHEMA, self._keys)
         with psycopg.connect(self._dsn, autocommit=True) as connection:
             make_tables(connection, options.tables)
             fill(connection, options.tables)
@@ -133,9 +134,8 @@ class LakeMachine:
         """All tables as they are now."""
         found: dict[str, dict[str, Row]] = {}
         with psycopg.connect(self._dsn, row_factory=psycopg.rows.dict_row) as connection:
-            for number, name in enumerate(self._names):
+            for name, keys in self._keys.items():
                 cursor = connection.execute(f"select * from {SCHEMA}.{name}".encode())
-                keys = keys_of(number)
                 found[name] = {key_of({one: row[one] for one in keys}): row_of(row) for row in cursor}
         return found
 
@@ -233,9 +233,7 @@ class LakeMachine:
 
     def compare(self, spark: SparkSession) -> None:
         """Compare every table with its source; what differs is added to the findings."""
-        expected = Expected(
-            {name: keys_of(number) for number, name in enumerate(self._names)}, self._first, self._rows()
-        )
+        expected = Expected(self._keys, self._first, self._rows())
         state = {name: dict(rows) for name, rows in self._first.items()}
         for change in completed((change for _, change in self._oracle.changes()), state):
             expected.add(change)
