@@ -176,6 +176,8 @@ def test_versions_end_where_the_next_begins() -> None:
     assert "not matched by source" not in text
     assert "timestamp_micros(7)" in versions.merge("/lake/t", FORM, "changes", ("0A", 1, 7))
     assert "raise_error" in versions.changes("/lake/t", FORM, "rows", "stop")
+    # whoever reads the view runs its tasks
+    assert versions.changes("/lake/t", FORM, "rows", "stop").count("rows") == 1
     assert "raise_error" not in versions.changes("/lake/t", FORM, "rows", "null")
     assert "s.op = 'r'" in versions.news("/lake/t", FORM, "rows")
 

@@ -128,22 +128,24 @@ def news(path: str, form: Form, view: str) -> str:
 
 
 def changes(path: str, form: Form, view: str, unknown: str) -> str:
-    """The query that makes of rows of `version_schema` those of the MERGE: versions to add, and ends of open ones."""
-    names = range(len(form.names))
-    values = ", ".join(f"{_value(form, place, unknown)} c{place}" for place in names)
-    fields = "s.position, s.ordinal, s.at, s.to_position, s.to_ordinal, s.to_at"
-    versions = (
-        f"select 'version' kind, {fields}, {values} from {view} s left join {at_path(path)} o "
-        f"on o.__valid_to is null and {_joined(form, False, 'o')} where s.op not in ('d', 't')"
+    """The query that makes of rows of `version_schema` those of the MERGE: versions to add, and ends of open ones.
+
+    A row that is both comes twice, by one reading of the view. Of an end only the key is read.
+    """
+    named = (
+        f"s.c{place}" if place in form.key else f"if(k.kind = 'version', {_value(form, place, unknown)}, null) c{place}"
+        for place in range(len(form.names))
     )
-    columns = ", ".join(f"s.c{place}" for place in names)
-    return f"{versions} union all select 'end' kind, {fields}, {columns} from {view} s where s.opens"
+    kinds = "if(s.op in ('d', 't'), null, 'version'), if(s.opens, 'end', null)"
+    return (
+        f"select k.kind, s.position, s.ordinal, s.at, s.to_position, s.to_ordinal, s.to_at, {', '.join(named)} "
+        f"from {view} s left join {at_path(path)} o on o.__valid_to is null and {_joined(form, False, 'o')} "
+        f"lateral view explode(array_compact(array({kinds}))) k as kind"
+    )
 
 
 def _value(form: Form, place: int, unknown: str) -> str:
     name = quoted(form.names[place])
-    if place in form.key:
-        return f"s.c{place}"
     told = literal(f'{UNKNOWN} "{form.names[place]}"')
     other = "null" if unknown == "null" else f"cast(raise_error({told}) as {type_of(form.types[place])})"
     known = f"o.{quoted(form.names[form.key[0]])} is not null"
