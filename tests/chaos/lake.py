@@ -145,7 +145,7 @@ class LakeMachine:
         """Kill, have the rest written, and say what happened; `compare` looks at the tables."""
         options, began = self.options, time.monotonic()
         try:
-            self._tailrace.start()
+            self._read_first()
             for number in range(options.kills):
                 self._writer.write(options.changes * (number + 1) // options.kills - self._writer.written)
                 self._kill_once()
@@ -159,6 +159,18 @@ class LakeMachine:
         self.told.seconds = time.monotonic() - began
         return self.told
 
+    def _read_first(self) -> None:
+        """Have the snapshot read, in half of all runs with a kill in its midst. Nothing is changed meanwhile."""
+        self._tailrace.start()
+        if self._choice.random() < 0.5:
+            self._pass(self._choice.uniform(5, 15))
+            self._kill("snapshot", self._choice.choice(VICTIMS))
+        self._until(lambda: not self._reads_first(), "the snapshot was not read")
+
+    def _reads_first(self) -> bool:
+        found = progress.offset(self.checkpoint, progress.newest_commit(self.checkpoint))
+        return found is None or "snapshot" in found
+
     def _kill_once(self) -> None:
         moment = self._choice.choices(list(MOMENTS), list(MOMENTS.values()))[0]
         victim = self._choice.choice(VICTIMS)
@@ -170,6 +182,10 @@ class LakeMachine:
                 self._pass(self._choice.uniform(0, 6))
             else:
                 self._wait_for(moment)
+        self._kill(moment, victim)
+
+    def _kill(self, moment: str, victim: str) -> None:
+        """Kill, and start again."""
         self._tailrace.remember()
         if victim == "all":
             self._tailrace.kill()

@@ -112,7 +112,11 @@ def log(expected: Expected, table: str, found: Iterable[Mapping[str, Any]], faul
     for row in rows:
         op = row["__op"]
         if op == "r":
-            state[expected.key(table, row)] = expected.shown(row)
+            read, shown = expected.key(table, row), expected.shown(row)
+            # nothing changes while the snapshot is read
+            if expected.first[table].get(read) != shown:
+                faults.add("a row that never was", f"{table}[{read}]")
+            state[read] = shown
             continue
         place = (row["__position"], row["__ordinal"], row["__part"])
         if place in places:
