@@ -44,7 +44,7 @@ def measure(spark: SparkSession, workload: Workload, repeat: int, say: Callable[
         workload.insert(_TABLE, rows)
         try:
             with _place(workload, name) as place:
-                rates = [rows / _seconds(spark, workload, name, place) for _ in range(repeat + 1)][1:]
+                rates = [rows / _seconds(spark, workload, name, rows, place) for _ in range(repeat + 1)][1:]
             found[f"writers_{name}_per_second"] = median(rates)
             say(f"writers: {name} {median(rates):,.0f} records a second")
         except Unavailable as reason:
@@ -86,8 +86,8 @@ def _place(workload: Workload, name: str) -> Iterator[Mapping[str, str]]:
             yield {"url": web.url, "batch.enabled": str(name == "http_batch").lower()}
 
 
-def _seconds(spark: SparkSession, workload: Workload, name: str, place: Mapping[str, str]) -> float:
-    """What a query takes to deliver all records, its start included."""
+def _seconds(spark: SparkSession, workload: Workload, name: str, rows: int, place: Mapping[str, str]) -> float:
+    """What a query takes to deliver all records, its start included. Raises RuntimeError when it had others."""
     kind = name.partition("_")[0]
     schemas = str(kind == "jdbc").lower()
     with workload.copy_of(_TABLE.name) as copy, tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
@@ -100,4 +100,8 @@ def _seconds(spark: SparkSession, workload: Workload, name: str, place: Mapping[
         started = time.monotonic()
         query = sink.start(events, Path(folder), AVAILABLE_NOW, "bench")
         query.awaitTermination()
-        return time.monotonic() - started
+        seconds = time.monotonic() - started
+        read = sum(progress.numInputRows for progress in query.recentProgress)
+    if read != rows:
+        raise RuntimeError(f"the query delivered {read} of {rows} records")
+    return seconds

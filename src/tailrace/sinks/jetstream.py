@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.sinks.base import Settings
+from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.publisher import Encryption, Fault, Login, Message, Publisher, Server, missing, signer
 from tailrace.sinks.web import is_header_name
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
@@ -105,16 +105,30 @@ class JetStreamSink(OneWriter):
             signer(self._login.seed)
         try:
             publisher = self._opened()
-            if self._creates:
-                there = publisher.stream(self._stream, self._subjects, self._storage)
-                lacks = [subject for subject in self._subjects if subject not in there]
-                if lacks:
-                    raise SinkError(
-                        f"The stream {self._stream} is there already, without the subject {lacks[0]}.",
-                        f"Name another one in debezium.sink.{self.name}.stream-name, or add the subject to it.",
-                    )
         except Fault as fault:
             self._give_up(fault, 1)
+        if self._creates:
+            self._make(publisher)
+
+    def _make(self, publisher: Publisher) -> None:
+        """Make the stream, or find that it has the subjects."""
+        own = f"debezium.sink.{self.name}"
+        try:
+            there = publisher.stream(self._stream, self._subjects, self._storage)
+        except Fault as fault:
+            if fault.kind != "lasting":
+                self._give_up(fault, 1)
+            raise SinkError(
+                f"The stream {self._stream} cannot be made: {fault}.",
+                f"Check {own}.stream-name, storage and subjects: newer servers take no subjects that stand for those "
+                "of JetStream itself, as the default does, and streams do not share subjects.",
+            ) from None
+        lacks = [subject for subject in self._subjects if subject not in there]
+        if lacks:
+            raise SinkError(
+                f"The stream {self._stream} is there already, without the subject {lacks[0]}.",
+                f"Name another one in {own}.stream-name, or add the subject to it.",
+            )
 
     def close(self) -> None:
         publisher, self._publisher = self._publisher, None
@@ -292,10 +306,8 @@ def _encryption(settings: Settings, wanted: bool) -> Encryption | None:
         if path:
             context.load_cert_chain(path, password=password)
     except (OSError, ValueError) as error:
-        why = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
-        why = why or "it is no PEM file, or its password is another one"
         raise SinkError(
-            f"The file of debezium.sink.{settings.sink}.{option} cannot be read: {why}.",
+            f"The file of debezium.sink.{settings.sink}.{option} cannot be read: {unreadable(error)}.",
             "It has to hold the client's certificate and key as PEM; `openssl pkcs12 -in STORE -nodes` writes one from "
             "a Java key store of the type PKCS12.",
         ) from None
