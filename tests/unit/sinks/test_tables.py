@@ -215,6 +215,9 @@ def test_what_the_sink_asks_of_the_source() -> None:
     sink = sinks.open("tables", {"path": "/x/", "mode": "history"}, parse("postgres", POSTGRES))
     assert sink.source_options() == {"row.blocks": "every"}
     assert sink.source_defaults()["skipped.operations"] == "none"
+    assert "max.batch.size.in.bytes" not in sink.source_defaults()
+    latest = sinks.open("tables", {"path": "/x/"}, parse("postgres", POSTGRES))
+    assert latest.source_defaults()["max.batch.size.in.bytes"] == str(192 << 20)
     assert sink.folder == "/x"
     lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
                         'the value of column "big" SQLSTATE: P0001')  # fmt: skip

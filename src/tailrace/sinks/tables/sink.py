@@ -47,7 +47,8 @@ _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": 
 """Options that would leave changes out, and the words under which they do not."""
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 _BATCH_BYTES = 192 << 20
-"""Most of the log in a batch, where there is a backlog: a MERGE of many changes takes hardly longer than one of few."""
+"""Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the changes
+of a key one leaves the tasks."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PARTS = ("database", "schema", "table")
 _CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
@@ -91,7 +92,7 @@ class TablesSink(Sink):
         self.unknown = given.choice("unknown.values", "stop", ("stop", "null"))
         self.stops_at_defaults = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self._describe: Describe | None = None
-        self._has_sizes = False
+        self._gathers = False
         self.names = given.text("table.name.format", "${schema}.${table}")
         for part in _PLACE.findall(self.names):
             if part not in _PARTS:
@@ -110,7 +111,7 @@ class TablesSink(Sink):
                 f"The sink tables is not there for the connector {source.connector} yet.", "Use another sink."
             )
         self._describe = find(source.connector).load_describe()
-        self._has_sizes = source.get("max.batch.size.in.bytes") is not None
+        self._gathers = self.mode == "latest" and source.get("max.batch.size.in.bytes") is not None
         for name in ("transforms", "post.processors"):
             if source.get(name):
                 raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
@@ -127,7 +128,7 @@ class TablesSink(Sink):
         return {"row.blocks": LAST if self.mode == "latest" else EVERY}
 
     def source_defaults(self) -> dict[str, str]:
-        sizes = {"max.batch.size.in.bytes": str(_BATCH_BYTES)} if self._has_sizes else {}
+        sizes = {"max.batch.size.in.bytes": str(_BATCH_BYTES)} if self._gathers else {}
         return sizes | {
             "skipped.operations": "none",
             "event.converting.failure.handling.mode": "fail",
