@@ -19,8 +19,10 @@ from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
+from tailrace.sinks.tables.evolution import Policies
 from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
-from tailrace.sinks.tables.statements import Merge, folder, moved, quoted
+from tailrace.sinks.tables.sink import TablesSink
+from tailrace.sinks.tables.statements import Reduced, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
 
 FORM = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
@@ -152,34 +154,58 @@ def test_a_row_that_moved_was_the_last_of_its_key_before_its_block() -> None:
 
 
 def test_the_merge_keeps_what_is_missing() -> None:
-    text = Merge("/lake/s.t", FORM, "rows", missing=True).text()
+    text = Reduced(FORM, "rows", missing=True).merge().statement("delta.`/lake/s.t`")
     assert "on t.`id` = s.c0" in text
     assert "if(array_contains(s.missing, 2), t.`big`, s.c2)" in text
     assert "raise_error" in text
     assert "when matched and s.op = 'd' then delete" in text
-    assert "raise_error" not in Merge("/lake/s.t", FORM, "rows", missing=True, unknown="null").text()
+    assert "raise_error" not in Reduced(FORM, "rows", missing=True, unknown="null").merge().statement("t")
 
 
 def test_deletes_that_stay_are_marked() -> None:
-    text = Merge("/lake/s.t", FORM, "rows", keeps_deletes=True, emptied=True).text()
+    text = Reduced(FORM, "rows", keeps_deletes=True, emptied=True).merge().statement("t")
     assert "delete" not in text.replace("__deleted", "")
-    assert "when not matched by source then update set t.__deleted = 'true'" in text
+    assert "when not matched by source then update set t.`__deleted` = 'true'" in text
 
 
 def test_a_moved_row_is_filled_from_its_old_key() -> None:
-    assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("/lake/t", FORM, "rows")
+    assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("delta.`/lake/t`", FORM, "rows")
 
 
 def test_versions_end_where_the_next_begins() -> None:
-    text = versions.merge("/lake/t", FORM, "changes", None)
+    text = versions.merge(FORM, "changes", None).statement("delta.`/lake/t`")
     assert "on s.kind = 'end' and t.__valid_to is null and t.`id` = s.c0" in text
     assert "not matched by source" not in text
-    assert "timestamp_micros(7)" in versions.merge("/lake/t", FORM, "changes", ("0A", 1, 7))
-    assert "raise_error" in versions.changes("/lake/t", FORM, "rows", "stop")
+    assert "timestamp_micros(7)" in versions.merge(FORM, "changes", ("0A", 1, 7)).statement("t")
+    assert "raise_error" in versions.changes("t", FORM, "rows", "stop")
     # whoever reads the view runs its tasks
-    assert versions.changes("/lake/t", FORM, "rows", "stop").count("rows") == 1
-    assert "raise_error" not in versions.changes("/lake/t", FORM, "rows", "null")
-    assert "s.op = 'r'" in versions.news("/lake/t", FORM, "rows")
+    assert versions.changes("t", FORM, "rows", "stop").count("rows") == 1
+    assert "raise_error" not in versions.changes("t", FORM, "rows", "null")
+    assert "s.op = 'r'" in versions.news("t", FORM, "rows")
+
+
+def test_what_follows_an_alteration() -> None:
+    given = {"path": "/x", "schema.drop": "STOP", "schema.narrow": "ignore", "added.default": "null"}
+    sink = sinks.open("tables", given)
+    assert isinstance(sink, TablesSink)
+    assert sink.policies == Policies(drop="stop", narrow="ignore", stops_at_defaults=False)
+
+
+def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
+    """Another name, wider types, another order, and a column that the table leaves out; keys of before, too."""
+    form = Form(
+        ("id", "old", "left", "big"), (pa.int32(), pa.int32(), pa.string(), pa.string()), (0,), (), (1, 2, 3, 4)
+    )
+    target = Form(
+        ("big", "new", "key", "later"), (pa.string(), pa.int64(), pa.int64(), pa.date32()), (2,), (), (4, 2, 1, 5)
+    )
+    told = {"op": "c", "position": "0A", "ordinal": 0, "part": 1, "at": AT, "missing": [2, 3], "origin": {"k0": 6}}
+    rows = pa.RecordBatch.from_pylist([told | {"c0": 7, "c1": 8, "c2": None, "c3": None}], form.schema)
+    head = Head("d", "s", "t", form, 1, ("0A", 0), ("0A", 0), "", None, True, True)
+    (part,) = Opening(target)(iter([pa.RecordBatch.from_pylist([{"key": head.text(), "value": written(rows)}])]))
+    (row,) = part.to_pylist()
+    assert [row[f"c{place}"] for place in range(4)] == [None, 8, 7, None]
+    assert (row["missing"], row["origin"]) == ([0], {"k0": 6})
 
 
 def test_names() -> None:
@@ -233,6 +259,14 @@ def test_what_the_sink_asks_of_the_source() -> None:
         ({"path": "/x", "mode": "newest"}, "mode must be one of latest, history, log"),
         ({"path": "/x", "mode": "log", "upsert-keep-deletes": "true"}, "is for the mode latest alone"),
         ({"path": "/x", "table.name.format": "${topic}"}, "has ${topic}"),
+        ({"path": "/x", "schema.add": "always"}, "schema.add must be one of evolve, ignore, stop"),
+        (
+            {"path": "/x", "schema.widen": "ignore"},
+            "must be one of evolve, stop: values of the wider type need not fit",
+        ),
+        ({"path": "/x", "schema.narrow": "evolve"}, "must be one of stop, ignore: a column cannot be made narrower"),
+        ({"path": "/x", "schema.key": "Ignore"}, "must be one of evolve, stop: deletes tell the new key alone"),
+        ({"path": "/x", "schema.dropp": "stop"}, "The nearest is debezium.sink.tables.schema.drop"),
         ({"path": "/x", "colour": "red"}, "has no option colour"),
     ],
 )

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.kept import Kept
-from tailrace.sinks.tables.once import Once
-from tailrace.sinks.tables.statements import KEPT, Merge
+from tailrace.sinks.tables.statements import KEPT, Reduced
 from tailrace.sinks.tables.target import Owner
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 
@@ -33,12 +29,13 @@ class Latest(Kept):
     def marks(self, batch: TableBatch) -> Sequence[str]:
         return ("'false'", "op", "unix_micros(at) * 1000") if self.own else ()
 
-    def merge(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        session = stored.session
         form, view = batch.form, _ROWS
         in_session(session, batch.reduced()).createOrReplaceTempView(_ROWS)
         if batch.moved:
-            session.sql(statements.moved(self.path, form, _ROWS)).createOrReplaceTempView(_FILLED)
+            session.sql(statements.moved(stored.name(), form, _ROWS)).createOrReplaceTempView(_FILLED)
             view = _FILLED
         emptied = batch.truncate is not None
-        merge = Merge(self.path, form, view, batch.missing, bool(self.own), emptied, self._unknown)
-        once.run(session, merge.text())
+        reduced = Reduced(form, view, batch.missing, bool(self.own), emptied, self._unknown)
+        stored.merge(reduced.merge(), once)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.once import Once
+from tailrace.sinks.tables.formats.base import Once, TableFormat
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
 
 if TYPE_CHECKING:
@@ -51,41 +52,57 @@ class Moment:
 class Positions:
     """The table at `path`, to which each batch of the query adds a row after its tables are written."""
 
-    def __init__(self, path: str, query: str, pipeline: str) -> None:
-        self.path, self._query, self._pipeline = path, query, pipeline
+    def __init__(self, path: str, query: str, pipeline: str, kind: TableFormat) -> None:
+        self.path, self._query, self._pipeline, self._format = path, query, pipeline, kind
         self._versions: dict[str, int] | None = None
         self._highest = ""
         self._session: SparkSession | None = None
 
+    def open(self, spark: SparkSession, number: int) -> None:
+        """Find the table, or make it, before the first batch is written whose number is `number`.
+
+        Raises SinkError where it is another pipeline's, or is gone although the checkpoint has written batches.
+        """
+        if self._versions is None:
+            self._versions = self._known(spark.newSession(), number)
+
+    def knows(self, table: str) -> bool:
+        """Whether a table, by its path below the sink's, has been written; after `open`."""
+        return self._versions is not None and table in self._versions
+
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
-        """Add the row of a batch, once; `versions` are those of the tables that it has written."""
+        """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
+        assert self._versions is not None
         if self._session is None:
             self._session = spark.newSession()
             self._session.conf.set("spark.sql.shuffle.partitions", "1")
         session = self._session
-        if self._versions is None:
-            self._versions = self._known(session)
         self._versions |= versions
         # rows of a snapshot may be newer than the log that is read after it
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         schema = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
         row = (self._query, moment.batch, moment.position, moment.ordinal, moment.at, whole, self._versions)
         once = Once(self._pipeline, moment.batch, metadata(moment.batch, ""))
-        once.append(session.createDataFrame([row], schema).coalesce(1), self.path)
+        self._format.table(session, self.path).append(session.createDataFrame([row], schema).coalesce(1), once)
 
-    def _known(self, session: SparkSession) -> dict[str, int]:
+    def _known(self, session: SparkSession, number: int) -> dict[str, int]:
         """The versions of the last row; makes the table where it is not there."""
-        path = session._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")  # type: ignore[union-attr]
-        system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-        if not system.exists(path):
-            session.sql(statements.create(self.path, _COLUMNS, {PIPELINE: self._pipeline}))
+        session.conf.set("spark.sql.shuffle.partitions", "1")
+        stored = self._format.table(session, self.path)
+        if not stored.is_there():
+            if number > 0:
+                raise SinkError(
+                    f"The checkpoint has written {number} batches, and {self.path} is not there: they are in other "
+                    "tables, and those that would begin here would lack them.",
+                    "Name the debezium.sink.tables.path of before, or begin anew with another checkpoint.",
+                )
+            stored.create(_COLUMNS, {PIPELINE: self._pipeline})
             return {}
-        owner = session.sql(f"show tblproperties {statements.at_path(self.path)} ({statements.literal(PIPELINE)})")
-        if [row["value"] for row in owner.collect()] != [self._pipeline]:
+        if stored.properties().get(PIPELINE) != self._pipeline:
             raise SinkError(
                 f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
             )
-        rows = session.read.format("delta").load(self.path)
+        rows = stored.rows()
         found = rows.orderBy("batch", ascending=False).first()
         self._highest = rows.selectExpr("max(position) as highest").first()["highest"] or ""  # type: ignore[index]
         return {} if found is None else dict(found["versions"])
@@ -111,7 +128,8 @@ def read_at(spark: SparkSession, path: str, position: str | None = None, timesta
     SinkError where there is none.
     """
     place = f"{path.rstrip('/')}/{NAME}"
-    found = spark.read.format("delta").load(place).where("whole")
+    kind = found_at(spark, place)
+    found = kind.table(spark, place).rows().where("whole")
     if position is not None:
         found = found.where(f"position <= {statements.literal(position)}")
     if timestamp is not None:
@@ -121,7 +139,7 @@ def read_at(spark: SparkSession, path: str, position: str | None = None, timesta
     if row is None:
         raise SinkError(f"{place} has no moment up to there.", "Name a later one, or wait for the pipeline.")
     tables = {
-        name: spark.read.format("delta").option("versionAsOf", version).load(f"{path.rstrip('/')}/{name}")
+        name: kind.table(spark, f"{path.rstrip('/')}/{name}").rows(version)
         for name, version in sorted(row["versions"].items())
     }
     return ReadAt(row["position"], row["ordinal"], row["committed_at"], tables)

@@ -43,25 +43,53 @@ class Opening:
 
     def _opened(self, head: Head, rows: pa.Table) -> pa.Table:
         schema, form = row_schema(self.target), head.form
-        places = {name: f"c{index}" for index, name in enumerate(form.names)}
+        places = places_of(form, self.target)
         columns = {}
         for field in schema:
             if field.name == _SINCE.name:
                 columns[field.name] = pa.repeat(place_text(head.first), rows.num_rows)
             elif field.name in rows.schema.names and not _is_own(field.name):
                 columns[field.name] = rows[field.name]
-        if head.missing and form.names != self.target.names:
-            columns["missing"] = self._renumbered(form, rows["missing"])
-        for index, (name, kind) in enumerate(zip(self.target.names, self.target.types, strict=True)):
-            source = places.get(name)
-            columns[f"c{index}"] = pa.nulls(rows.num_rows, kind) if source is None else rows[source]
+        if places != tuple(range(len(form.names))) or form.key != self.target.key or form.types != self.target.types:
+            columns["missing"] = _renumbered(rows["missing"], places) if head.missing else rows["missing"]
+            columns["origin"] = self._origin(form, rows["origin"].combine_chunks(), places)
+        for index, (kind, source) in enumerate(zip(self.target.types, places, strict=True)):
+            columns[f"c{index}"] = pa.nulls(rows.num_rows, kind) if source < 0 else _as(rows[f"c{source}"], kind)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
-    def _renumbered(self, form: Form, missing: pa.ChunkedArray) -> pa.Array:
-        """The columns that rows miss, by the numbers that they have in the table."""
-        known = {name: index for index, name in enumerate(self.target.names)}
-        lists = [None if row is None else [known[form.names[old]] for old in row] for row in missing.to_pylist()]
-        return pa.array(lists, FIXED[-1].type)
+    def _origin(self, form: Form, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
+        """The keys that rows had before, as the table's key is made."""
+        kind = row_schema(self.target).field("origin").type
+        if origin.null_count == len(origin):
+            return pa.nulls(len(origin), kind)
+        own = [form.key.index(places[index]) for index in self.target.key]
+        parts = [_as(origin.field(place), field.type) for place, field in zip(own, kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=origin.is_null())
+
+
+def places_of(form: Form, target: Form) -> tuple[int, ...]:
+    """Where each column of `target` is in `form`, -1 where it is not: by its number, or by its name where one of them
+    does not tell numbers."""
+    numbers = {form.number(place): place for place in range(len(form.names)) if form.number(place)}
+    names = {name: place for place, name in enumerate(form.names)}
+    found = []
+    for index, name in enumerate(target.names):
+        number, place = target.number(index), names.get(name, -1)
+        other = form.number(place) if place >= 0 else 0
+        found.append(numbers.get(number, -1) if number and (other or place < 0) else place)
+    return tuple(found)
+
+
+def _renumbered(missing: pa.ChunkedArray, places: Sequence[int]) -> pa.Array:
+    """The columns that rows miss, by the numbers that they have in the table."""
+    known = {place: index for index, place in enumerate(places) if place >= 0}
+    lists = [[known[old] for old in row or () if old in known] or None for row in missing.to_pylist()]
+    return pa.array(lists, FIXED[-1].type)
+
+
+def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Values in the type of the table's column, which has room for all of them."""
+    return values if values.type.equals(kind) else values.cast(kind)
 
 
 def _is_own(name: str) -> bool:

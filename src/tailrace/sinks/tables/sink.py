@@ -1,4 +1,4 @@
-"""The sink `tables`: every captured table as a table of Delta Lake, exactly once. Driver."""
+"""The sink `tables`: every captured table as a table of a lakehouse, exactly once. Driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
 from tailrace.config.config import Config
@@ -21,6 +21,9 @@ from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
+from tailrace.sinks.tables.formats.delta import Delta
+from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
@@ -32,31 +35,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_JARS = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.2_2.13",
-        "4.4.0",
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    ),
-    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
-)
-_EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 _BATCH_BYTES = 192 << 20
-"""Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the changes
-of a key one leaves the tasks."""
+"""Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
+changes of a key one leaves the tasks."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PARTS = ("database", "schema", "table")
-_CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
 _UNKNOWN = re.compile(re.escape(statements.UNKNOWN) + r' \\?"(?P<column>.*?)\\?"')
 
 
 class TablesSink(Sink):
-    """One table of Delta Lake for each captured table, under `path`.
+    """One table, of Delta Lake or Iceberg, for each captured table, under `path`.
 
     `mode` is `latest` (the rows that the source has), `history` (every version of them) or `log` (every change,
     appended). The source is asked for blocks of typed rows in place of events, so that what is said of events alone
@@ -67,30 +59,28 @@ class TablesSink(Sink):
     columns = ("key", "value", "op", "database", "schema", "table", "position", "ordinal", "source_ts")
     order = "key"
     delivery = "exactly once"
-    jars = _JARS
-    settings: ClassVar[Mapping[str, str]] = {
-        "spark.sql.extensions": _EXTENSION,
-        "spark.sql.catalog.spark_catalog": _CATALOG,
-        # Delta reads the log of each table in so many tasks, 50 unless this is set: most of what a small batch takes.
-        "spark.databricks.delta.snapshotPartitions": "2",
-    }
+    jars: tuple[Jar, ...] = Delta.jars
+    settings: Mapping[str, str] = Delta.settings
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = Settings(self.name, options)
         given.only(
             ("path", "mode", "upsert-keep-deletes", "table.name.format", "tables.at.once", "unknown.values",
-             "added.default")
+             "added.default", "format", *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
         path = given.required("path").rstrip("/") or "/"
-        # Delta Lake takes no path that is relative
+        # table formats take no path that is relative
         self.path = path if _SCHEME.match(path) else str(Path(path).absolute())
+        self.format = FORMATS[given.choice("format", Delta.name, tuple(FORMATS))]
+        self.jars, self.settings = self.format.jars, self.format.settings
         self.mode = given.choice("mode", "latest", _MODES)
         self.keeps_deletes = given.flag("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":
             raise given.wrong("upsert-keep-deletes", "is for the mode latest alone")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
         self.unknown = given.choice("unknown.values", "stop", ("stop", "null"))
-        self.stops_at_defaults = given.choice("added.default", "stop", ("stop", "null")) == "stop"
+        stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
+        self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
         self._gathers = False
         self.names = given.text("table.name.format", "${schema}.${table}")
@@ -143,7 +133,7 @@ class TablesSink(Sink):
                 "Read the row's table by an incremental snapshot first, set its replica identity to FULL, or set "
                 "debezium.sink.tables.unknown.values = null.",
             )
-        if _CONFLICT.search(text):
+        if self.format.conflict.search(text):
             return SinkError(
                 f"Somebody else has written to a table under {self.path} at the same time.",
                 "Let this pipeline alone write there, then start again: the batch is repeated.",
@@ -154,11 +144,7 @@ class TablesSink(Sink):
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
         spark = frame.sparkSession
-        if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
-            raise SinkError(
-                "The Spark session is without Delta Lake.",
-                "Make it with the settings of tailrace.sinks.tables.sink.TablesSink.settings, and with Delta's jars.",
-            )
+        self.format.demand(spark)
         storage = HadoopStorage(spark)
         with reaching(self.path, "debezium.sink.tables.path"):
             pipeline = identity(storage, str(checkpoint))
@@ -186,16 +172,17 @@ class Writer:
 
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
-        self._owner = Owner(pipeline, sink.mode, sink.stops_at_defaults, sink.keeps_deletes)
+        self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format)
         self._tables: dict[str, Kept] = {}
         self._sessions: dict[str, SparkSession] = {}
         self._sources: dict[str, tuple[str, str, str]] = {}
-        self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline)
+        self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
         from pyspark import StorageLevel
 
+        self._positions.open(batch.sparkSession, number)
         kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             told = kept.select("key", "position", "ordinal", "source_ts").collect()
@@ -239,13 +226,23 @@ class Writer:
                 "log": lambda: Log(path, source, self._owner),
             }
             self._tables[path] = kept[self._sink.mode]()
+            self._tables[path].is_known = self._positions.knows(path.removeprefix(f"{self._sink.path}/"))
         return self._tables[path]
 
     def _in_own_session(self, part: TableBatch, table: Kept) -> int:
-        """Write one table's part of a batch, in the table's session. Delta reads settings of a write from there."""
+        """Write one table's part of a batch, in the table's session. Formats read settings of a write from there."""
         session = self._sessions.get(table.path)
         if session is None:
             session = self._sessions[table.path] = part.frame.sparkSession.newSession()
         parallel = part.frame.sparkSession.sparkContext.defaultParallelism
         session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
         return table.write(session, part)
+
+
+def _policy(given: Settings, kind: str) -> str:
+    """The answer to a kind of alteration."""
+    name, words = f"schema.{kind}", CHOICES[kind]
+    why = SENSELESS.get((kind, given.text(name).lower()))
+    if why is not None:
+        raise given.wrong(name, f"must be one of {', '.join(words)}: {why}")
+    return given.choice(name, words[0], words)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tailrace.columns.blocks import Form
 from tailrace.columns.reduction import NONE, Int64s, before, groups, listed, roots
 from tailrace.sinks.tables.rows import former, gathered, link, missed, row_schema
-from tailrace.sinks.tables.statements import UNKNOWN, at_path, literal, quoted, type_of
+from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, type_of
 
 _UNTIL = (
     pa.field("to_position", pa.string()),
@@ -112,7 +112,7 @@ def _joined(form: Form, own: bool, side: str) -> str:
     )
 
 
-def news(path: str, form: Form, view: str) -> str:
+def news(table: str, form: Form, view: str) -> str:
     """The query for those rows of `view` that tell the table something: neither older than the version that it has, as
     a second snapshot may have shown it, nor a snapshot's row that is as the table has it."""
     first = quoted(form.names[form.key[0]])
@@ -122,12 +122,12 @@ def news(path: str, form: Form, view: str) -> str:
     )
     older = "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
     return (
-        f"select s.* from {view} s left join {at_path(path)} p on p.__valid_to is null and {_joined(form, True, 'p')} "
+        f"select s.* from {view} s left join {table} p on p.__valid_to is null and {_joined(form, True, 'p')} "
         f"where p.{first} is null or not ({older} or (s.op = 'r' and {same}))"
     )
 
 
-def changes(path: str, form: Form, view: str, unknown: str) -> str:
+def changes(table: str, form: Form, view: str, unknown: str) -> str:
     """The query that makes of rows of `version_schema` those of the MERGE: versions to add, and ends of open ones.
 
     A row that is both comes twice, by one reading of the view. Of an end only the key is read.
@@ -139,7 +139,7 @@ def changes(path: str, form: Form, view: str, unknown: str) -> str:
     kinds = "if(s.op in ('d', 't'), null, 'version'), if(s.opens, 'end', null)"
     return (
         f"select k.kind, s.position, s.ordinal, s.at, s.to_position, s.to_ordinal, s.to_at, {', '.join(named)} "
-        f"from {view} s left join {at_path(path)} o on o.__valid_to is null and {_joined(form, False, 'o')} "
+        f"from {view} s left join {table} o on o.__valid_to is null and {_joined(form, False, 'o')} "
         f"lateral view explode(array_compact(array({kinds}))) k as kind"
     )
 
@@ -152,24 +152,21 @@ def _value(form: Form, place: int, unknown: str) -> str:
     return f"if(array_contains(s.missing, {place}), if({known}, o.{name}, {other}), s.c{place})"
 
 
-def merge(path: str, form: Form, view: str, truncate: tuple[str, int, int] | None) -> str:
-    """The statement that adds versions; `truncate` is the first truncate's position, ordinal and time in µs."""
-    ends = ", ".join(
-        f"t.__valid_to{name} = s.{column}"
-        for name, column in (("", "position"), ("_ordinal", "ordinal"), ("_at", "at"))
-    )
+def merge(form: Form, view: str, truncate: tuple[str, int, int] | None) -> Merge:
+    """The merge that adds versions; `truncate` is the first truncate's position, ordinal and time in µs."""
+    ended = ("__valid_to", "__valid_to_ordinal", "__valid_to_at")
     own = ("s.position", "s.ordinal", "s.at", "s.to_position", "s.to_ordinal", "s.to_at")
-    names = ", ".join([*map(quoted, form.names), *(name for name, _ in VALIDITY)])
-    values = ", ".join([*(f"s.c{place}" for place in range(len(form.names))), *own])
-    text = (
-        f"merge into {at_path(path)} t using {view} s on s.kind = 'end' and t.__valid_to is null and "
-        f"{_joined(form, True, 't')} when matched then update set {ends} "
-        f"when not matched and s.kind = 'version' then insert ({names}) values ({values})"
-    )
+    values = {name: f"s.c{place}" for place, name in enumerate(form.names)}
+    values |= {name: value for (name, _), value in zip(VALIDITY, own, strict=True)}
+    beyond = None
     if truncate is not None:
         position, ordinal, micros = truncate
-        text += (
-            f" when not matched by source and t.__valid_to is null then update set t.__valid_to = {literal(position)}, "
-            f"t.__valid_to_ordinal = {ordinal}, t.__valid_to_at = timestamp_micros({micros})"
-        )
-    return text
+        told = (literal(position), str(ordinal), f"timestamp_micros({micros})")
+        beyond = Clause("t.__valid_to is null", dict(zip(ended, told, strict=True)))
+    return Merge(
+        view,
+        f"s.kind = 'end' and t.__valid_to is null and {_joined(form, True, 't')}",
+        (Clause("", dict(zip(ended, own[:3], strict=True))),),
+        Clause("s.kind = 'version'", values),
+        beyond,
+    )

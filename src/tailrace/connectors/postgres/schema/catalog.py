@@ -109,7 +109,9 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
             array(select k.attnum from unnest(i.indkey::int2[]) with ordinality k(attnum, place)
                   where k.place <= i.indnkeyatts or not i.indisprimary order by k.place)) order by i.indexrelid)
    from pg_catalog.pg_index i join pg_catalog.pg_class n on n.oid = i.indexrelid
-   where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid)
+   where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid),
+  (select json_agg(json_build_array(a.attnum, a.xmin::text::int8) order by a.attnum)
+   from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and a.attisdropped)
 from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
 """
 
@@ -228,8 +230,9 @@ class Catalog:
                 ),
                 {},
                 frozenset(in_progress),
+                tuple((number, xmin) for number, xmin in dropped or ()),
             )
-            for oid, next_xid, in_progress, lsn, columns, indexes in rows
+            for oid, next_xid, in_progress, lsn, columns, indexes, dropped in rows
         }  # fmt: skip
 
     def alters(self, oid: int, xid: int) -> bool:
