@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.sinks.tables.formats.iceberg.types import schema_of
+from tailrace.sinks.tables.formats.iceberg.schemas import schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

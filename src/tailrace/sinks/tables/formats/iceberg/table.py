@@ -12,7 +12,7 @@ import pyarrow as pa
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.evolution import Step
 from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored
-from tailrace.sinks.tables.formats.iceberg import types
+from tailrace.sinks.tables.formats.iceberg import schemas
 from tailrace.sinks.tables.formats.iceberg.library import Files, Library
 from tailrace.sinks.tables.formats.iceberg.merging import FILE, ROW, Merging
 from tailrace.sinks.tables.statements import Merge, literal, quoted
@@ -42,7 +42,7 @@ class IcebergTable(Stored):
         self._files = Files(None)
 
     def held(self, kind: pa.DataType) -> pa.DataType:
-        return types.held(kind)
+        return schemas.held(kind)
 
     def name(self) -> str:
         self.rows().createOrReplaceTempView(_VIEW)
@@ -54,10 +54,10 @@ class IcebergTable(Stored):
         if not version:
             # before the first snapshot
             return self._live(Files(None), self.columns())
-        return self._live(self._library.files(version), types.columns_of(self._library.schema(version)))
+        return self._live(self._library.files(version), schemas.columns_of(self._library.schema(version)))
 
     def columns(self) -> dict[str, DataType]:
-        return types.columns_of(self._library.schema())
+        return schemas.columns_of(self._library.schema())
 
     def properties(self) -> dict[str, str]:
         return self._library.properties()
@@ -138,8 +138,8 @@ class IcebergTable(Stored):
         from pyspark.sql import functions as f
 
         schema = self._library.schema()
-        ids, columns = types.ids_of(schema), []
-        for name, kind in types.columns_of(schema).items():
+        ids, columns = schemas.ids_of(schema), []
+        for name, kind in schemas.columns_of(schema).items():
             numbered = {"metadata": {"parquet.field.id": ids[name]}} if name in ids else {}
             columns.append(f.col(quoted(name)).cast(kind).alias(name, **numbered))
         return self._write(rows.select(*columns), self._library.data_file)
