@@ -18,7 +18,7 @@ from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
 from tailrace.columns.blocks import BLOCK, LAST, ROWS, Form, Head, Place, written
-from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
+from tailrace.columns.reduction import NONE, before, groups, lasts, listed, roots, sources
 from tailrace.columns.row import rows_of
 from tailrace.columns.table import TableId
 from tailrace.errors import ConversionError
@@ -219,8 +219,6 @@ class _Work:
         for column in self.plan.key:
             values = self._values(column, entries, np.arange(len(entries)))
             self._demand_keys(values, entries)
-            if pa.types.is_nested(values.type):
-                values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
             of_key.append(values)
         group = groups(of_key)
         previous = before(group)
@@ -327,14 +325,8 @@ class _Work:
 
 def _listed(flags: list[Flags], count: int) -> pa.Array:
     """The indexes of the columns that are flagged in each row; null where none is."""
-    kind = pa.list_(pa.field("element", pa.int32()))
-    found = np.array(flags) if flags else np.zeros((0, count), np.bool_)
-    if not found.any():
-        return pa.nulls(count, kind)
-    lists: list[list[int] | None] = [None] * count
-    for row in np.flatnonzero(found.any(axis=0)).tolist():
-        lists[row] = np.flatnonzero(found[:, row]).tolist()
-    return pa.array(lists, kind)
+    found: Flags = np.array(flags) if flags else np.zeros((0, count), np.bool_)
+    return listed(found)
 
 
 def _block(

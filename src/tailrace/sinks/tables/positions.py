@@ -61,6 +61,7 @@ class Positions:
         self.path, self._query, self._pipeline, self._format = path, query, pipeline, kind
         self._versions: dict[str, int] | None = None
         self._highest = ""
+        self._session: SparkSession | None = None
 
     def open(self, spark: SparkSession, number: int) -> None:
         """Find the table, or make it, before the first batch is written whose number is `number`.
@@ -77,8 +78,10 @@ class Positions:
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
         assert self._versions is not None
-        session = spark.newSession()
-        session.conf.set("spark.sql.shuffle.partitions", "1")
+        if self._session is None:
+            self._session = spark.newSession()
+            self._session.conf.set("spark.sql.shuffle.partitions", "1")
+        session = self._session
         self._versions |= versions
         # rows of a snapshot may be newer than the log that is read after it
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)

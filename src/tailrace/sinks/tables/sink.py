@@ -34,12 +34,15 @@ from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
+_BATCH_BYTES = 192 << 20
+"""Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
+changes of a key one leaves the tasks."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -78,6 +81,7 @@ class TablesSink(Sink):
         stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
+        self._gathers = False
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
             raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
@@ -93,6 +97,7 @@ class TablesSink(Sink):
                 f"The sink tables is not there for the connector {source.connector} yet.", "Use another sink."
             )
         self._describe = find(source.connector).load_describe()
+        self._gathers = self.mode == "latest" and source.get("max.batch.size.in.bytes") is not None
         for name in ("transforms", "post.processors"):
             if source.get(name):
                 raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
@@ -110,7 +115,12 @@ class TablesSink(Sink):
         return blocks if self.names.routing is None else {**blocks, "row.route": self.names.routing.text()}
 
     def source_defaults(self) -> dict[str, str]:
-        return {"skipped.operations": "none", "event.converting.failure.handling.mode": "fail", "event.format": "3"}
+        sizes = {"max.batch.size.in.bytes": str(_BATCH_BYTES)} if self._gathers else {}
+        return sizes | {
+            "skipped.operations": "none",
+            "event.converting.failure.handling.mode": "fail",
+            "event.format": "3",
+        }
 
     def failure(self, text: str) -> TailraceError | None:
         unknown = unknown_column(text)
@@ -158,6 +168,7 @@ class Writer:
         self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format)
         self._tables: dict[str, Kept] = {}
         self._registered: set[str] = set()
+        self._sessions: dict[str, SparkSession] = {}
         self._sources: dict[str, tuple[str, Table]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
 
@@ -186,9 +197,9 @@ class Writer:
 
         work = [(part, self._table(part)) for part in parts]
         if len(work) == 1:
-            found = [_in_own_session(*work[0])]
+            found = [self._in_own_session(*work[0])]
         else:
-            own = inheritable_thread_target(parts[0].frame.sparkSession)(_in_own_session)
+            own = inheritable_thread_target(parts[0].frame.sparkSession)(self._in_own_session)
             with ThreadPoolExecutor(min(self._sink.at_once, len(work))) as pool:
                 found = list(pool.map(lambda one: own(*one), work))
         for part, table in work:
@@ -215,6 +226,15 @@ class Writer:
             self._tables[path].is_known = self._positions.knows(path.removeprefix(f"{self._sink.path}/"))
         return self._tables[path]
 
+    def _in_own_session(self, part: TableBatch, table: Kept) -> int:
+        """Write one table's part of a batch, in the table's session. Formats read settings of a write from there."""
+        session = self._sessions.get(table.path)
+        if session is None:
+            session = self._sessions[table.path] = part.frame.sparkSession.newSession()
+        parallel = part.frame.sparkSession.sparkContext.defaultParallelism
+        session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
+        return table.write(session, part)
+
 
 def _policy(given: Settings, kind: str) -> str:
     """The answer to a kind of alteration."""
@@ -223,11 +243,3 @@ def _policy(given: Settings, kind: str) -> str:
     if why is not None:
         raise given.wrong(name, f"must be one of {', '.join(words)}: {why}")
     return given.choice(name, words[0], words)
-
-
-def _in_own_session(part: TableBatch, table: Kept) -> int:
-    """Write one table's part of a batch. Formats read settings of a write from the session."""
-    session = part.frame.sparkSession.newSession()
-    parallel = part.frame.sparkSession.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
-    return table.write(session, part)
