@@ -87,7 +87,7 @@ def main(words: list[str] | None = None) -> None:
         kept = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
         sinks: list[type[Sink]] = [
             *([KafkaSink] if "stream" in phases else []),
-            *([TablesSink] if "verify" in phases else []),
+            *([TablesSink] if {"tables", "verify"} & set(phases) else []),
         ]
         jars = tuple(jar for sink in sinks for jar in sink.jars)
         for sink in sinks:

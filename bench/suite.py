@@ -15,6 +15,7 @@ from bench import (
     changetables,
     drain,
     incremental,
+    lake,
     latency,
     many,
     mongodb,
@@ -30,7 +31,7 @@ from tests.servers.registry import Registry
 
 PHASES = (
     "stream", "transforms", "records", "update", "snapshot", "wide", "types", "latency", "incremental", "many",
-    "changetables", "mongodb", "writers", "verify",
+    "changetables", "mongodb", "writers", "tables", "verify",
 )  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
@@ -109,6 +110,8 @@ class Suite:
             self.extra |= records.measure(self.say)
         if "writers" in phases:
             self.extra |= writers.measure(self.spark, self.workload, self.repeat, self.say)
+        if "tables" in phases:
+            self.extra |= lake.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
         if "verify" in phases:
             self.extra |= verify.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
 

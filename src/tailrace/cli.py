@@ -1,4 +1,4 @@
-"""The `tailrace` command: run, check, migrate, signal, verify, warm, demo, version.
+"""The `tailrace` command: run, check, migrate, signal, verify, warm, rebuild, maintain, demo, version.
 
 Exit codes are those of `tailrace.errors`, 0 and 130.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tailrace import __version__, signalling
+from tailrace import __version__, signalling, upkeep
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 from tailrace.failures import cause
 from tailrace.verify import arguments as verifying
@@ -112,6 +112,8 @@ def _parser() -> argparse.ArgumentParser:
 
     warm = commands.add_parser("warm", parents=[shared], help="make later starts of Spark shorter, by a class archive")
     warm.set_defaults(command=_warm)
+
+    upkeep.add_commands(commands, shared)
 
     demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
     demo.add_argument("--keep", metavar="DIR", help="write the events, the checkpoint and the settings there")

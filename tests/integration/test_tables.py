@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.positions import Positions, read_at
+from tailrace.sinks.tables.sink import Writer
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 
@@ -181,3 +183,44 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
     made.set(sink_tables_unknown_values="null")
     made.run()
     assert made.rows("public.t") == [(1, 10, None)]
+
+
+def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte in each row stays whole through updates, key changes and deletes, and nobody asks the source."""
+    megabyte = "lpad('', 1048576, (select string_agg(md5(random()::text), '') from generate_series(1, 64)) || i)"
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, 0, {megabyte} from generate_series(1, 6) i",
+    )
+    made = lake()
+    made.run()
+    database.execute(
+        "do $$ begin for one in 1..40 loop update t set v = v + one; end loop; end $$",
+        "update t set id = id + 10, v = -1 where id in (1, 2)",
+        "update t set id = 1 where id = 3",
+        "delete from t where id = 4",
+        "update t set id = id + 100 where id = 12",
+    )
+
+    def scans() -> list[tuple[Any, ...]]:
+        read = "select seq_scan, idx_scan from pg_stat_user_tables where relname = 't'"
+        with database.connect() as connection:
+            return connection.execute(read.encode()).fetchall()
+
+    sizes: list[int] = []
+    write = Writer.write
+
+    def weighed(self: Writer, batch: DataFrame, number: int) -> None:
+        sizes.append(batch.selectExpr("coalesce(sum(length(value)), 0)").collect()[0][0])
+        write(self, batch, number)
+
+    monkeypatch.setattr(Writer, "write", weighed)
+    before = scans()
+    made.run()
+    assert scans() == before
+    assert 0 < sum(sizes) < 1 << 16
+    assert made.rows("public.t", "id, v, md5(big)") == made.source("t", "id, v, md5(big)")
+    assert {row[0] for row in made.rows("public.t", "id")} == {1, 5, 6, 11, 112}

@@ -317,6 +317,25 @@ class Launched:
         self.ended += 1
 
 
+def test_the_jvm_that_starts_early_has_the_settings_that_the_sink_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, str]] = []
+
+    def launch(conf: dict[str, str], **_: object) -> Launched:
+        given.append(conf)
+        return Launched()
+
+    monkeypatch.setattr(session, "launch", launch)
+    path = write(tmp_path, NOWHERE + "topic.prefix=t\n")
+    sink = ["--set", "debezium.sink.type=tables", "--set", f"debezium.sink.tables.path={tmp_path}"]
+    conf = ["--conf", "spark.a=b"]
+    assert cli.main(["run", path, *sink, *conf, "--checkpoint", str(tmp_path / "state")]) == 3
+    (settings,) = given
+    assert settings["spark.a"] == "b"
+    assert settings["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
+
+
 def test_a_run_whose_server_is_away_ends_the_jvm_that_was_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tailrace import sinks
 from tailrace.columns.blocks import Form, Head, read, written
-from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
+from tailrace.columns.reduction import NONE, before, flagged, groups, lasts, listed, roots, sources
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
@@ -126,6 +126,33 @@ def test_equal_keys_are_one_group() -> None:
     assert found[2] != found[0]
 
 
+def test_nested_keys_are_compared_by_what_is_in_them() -> None:
+    lists = pa.array([[1, 2], [], None, [1, 2], [12], [None], []], pa.list_(pa.int64()))
+    structs = pa.array([{"x": 1}, {"x": None}, None, {"x": 1}, {"x": 2}, {"x": None}, {"x": 1}])
+    for values in (lists, structs, pa.array([[one] for one in structs.to_pylist()])):
+        found = groups([values]).tolist()
+        shown = [repr(value) for value in values.to_pylist()]
+        assert [found.index(one) for one in found] == [shown.index(one) for one in shown]
+
+
+@given(st.lists(st.sets(st.integers(0, 4)), max_size=20))
+def test_lists_of_columns_are_flags_and_back(rows: Sequence[set[int]]) -> None:
+    lists = pa.array([sorted(row) or None for row in rows], pa.list_(pa.field("element", pa.int32())))
+    flags = flagged(lists, 5)
+    assert flags.T.tolist() == [[place in row for place in range(5)] for row in rows]
+    assert listed(flags).equals(lists)
+
+
+def test_a_row_that_moved_was_the_last_of_its_key_before_its_block() -> None:
+    found = reduced(
+        block(change(1, 7, "c", big="first"), change(2, 7, "d"), change(3, 7, "c", big="second")),
+        block(change(4, 9, "c", big="other")),
+        block(change(5, 7, "d"), change(5, 8, "c", part=1, origin={"k0": 7}), change(6, 7, "c", big="third")),
+        block(change(7, 9, "d"), change(7, 6, "c", part=1, origin={"k0": 9})),
+    )
+    assert {row["c0"]: row["c2"] for row in found if row["op"] != "d"} == {8: "second", 7: "third", 6: "other"}
+
+
 def test_the_merge_keeps_what_is_missing() -> None:
     text = Reduced(FORM, "rows", missing=True).merge().statement("delta.`/lake/s.t`")
     assert "on t.`id` = s.c0" in text
@@ -151,6 +178,8 @@ def test_versions_end_where_the_next_begins() -> None:
     assert "not matched by source" not in text
     assert "timestamp_micros(7)" in versions.merge(FORM, "changes", ("0A", 1, 7)).statement("t")
     assert "raise_error" in versions.changes("t", FORM, "rows", "stop")
+    # whoever reads the view runs its tasks
+    assert versions.changes("t", FORM, "rows", "stop").count("rows") == 1
     assert "raise_error" not in versions.changes("t", FORM, "rows", "null")
     assert "s.op = 'r'" in versions.news("t", FORM, "rows")
 
@@ -212,6 +241,9 @@ def test_what_the_sink_asks_of_the_source() -> None:
     sink = sinks.open("tables", {"path": "/x/", "mode": "history"}, parse("postgres", POSTGRES))
     assert sink.source_options() == {"row.blocks": "every"}
     assert sink.source_defaults()["skipped.operations"] == "none"
+    assert "max.batch.size.in.bytes" not in sink.source_defaults()
+    latest = sinks.open("tables", {"path": "/x/"}, parse("postgres", POSTGRES))
+    assert latest.source_defaults()["max.batch.size.in.bytes"] == str(192 << 20)
     assert sink.folder == "/x"
     lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
                         'the value of column "big" SQLSTATE: P0001')  # fmt: skip

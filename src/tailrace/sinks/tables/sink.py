@@ -19,7 +19,6 @@ from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
-from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
@@ -28,20 +27,23 @@ from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
+from tailrace.sinks.tables.names import OPTIONS, Names, Table
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
+from tailrace.sinks.tables.rebuild import demand_sound
+from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
-_PLACE = re.compile(r"\$\{([^}]*)\}")
+_BATCH_BYTES = 192 << 20
+"""Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
+changes of a key one leaves the tasks."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_PARTS = ("database", "schema", "table")
-_UNKNOWN = re.compile(re.escape(statements.UNKNOWN) + r' \\?"(?P<column>.*?)\\?"')
 
 
 class TablesSink(Sink):
@@ -62,8 +64,8 @@ class TablesSink(Sink):
     def __init__(self, options: Mapping[str, str]) -> None:
         given = Settings(self.name, options)
         given.only(
-            ("path", "mode", "upsert-keep-deletes", "table.name.format", "tables.at.once", "unknown.values",
-             "added.default", "format", *(f"schema.{kind}" for kind in CHOICES))
+            ("path", "mode", "upsert-keep-deletes", *OPTIONS, "tables.at.once", "unknown.values", "added.default",
+             "format", *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
         path = given.required("path").rstrip("/") or "/"
         # table formats take no path that is relative
@@ -79,12 +81,10 @@ class TablesSink(Sink):
         stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
-        self.names = given.text("table.name.format", "${schema}.${table}")
-        for part in _PLACE.findall(self.names):
-            if part not in _PARTS:
-                raise given.wrong(
-                    "table.name.format", f"has ${{{part}}}: known are ${{database}}, ${{schema}}, ${{table}}"
-                )
+        self._gathers = False
+        self.names = Names.of(given)
+        if self.names.catalog and self.format.name != Delta.name:
+            raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
 
     @property
     def folder(self) -> str:
@@ -97,6 +97,7 @@ class TablesSink(Sink):
                 f"The sink tables is not there for the connector {source.connector} yet.", "Use another sink."
             )
         self._describe = find(source.connector).load_describe()
+        self._gathers = self.mode == "latest" and source.get("max.batch.size.in.bytes") is not None
         for name in ("transforms", "post.processors"):
             if source.get(name):
                 raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
@@ -110,16 +111,22 @@ class TablesSink(Sink):
             )
 
     def source_options(self) -> dict[str, str]:
-        return {"row.blocks": LAST if self.mode == "latest" else EVERY}
+        blocks = {"row.blocks": LAST if self.mode == "latest" else EVERY}
+        return blocks if self.names.routing is None else {**blocks, "row.route": self.names.routing.text()}
 
     def source_defaults(self) -> dict[str, str]:
-        return {"skipped.operations": "none", "event.converting.failure.handling.mode": "fail", "event.format": "3"}
+        sizes = {"max.batch.size.in.bytes": str(_BATCH_BYTES)} if self._gathers else {}
+        return sizes | {
+            "skipped.operations": "none",
+            "event.converting.failure.handling.mode": "fail",
+            "event.format": "3",
+        }
 
     def failure(self, text: str) -> TailraceError | None:
-        unknown = _UNKNOWN.search(text)
+        unknown = unknown_column(text)
         if unknown is not None:
             return SinkError(
-                f"Neither the log nor the table has the value of the column {unknown['column']} of a row.",
+                f"Neither the log nor the table has the value of the column {unknown} of a row.",
                 "Read the row's table by an incremental snapshot first, set its replica identity to FULL, or set "
                 "debezium.sink.tables.unknown.values = null.",
             )
@@ -138,6 +145,7 @@ class TablesSink(Sink):
         storage = HadoopStorage(spark)
         with reaching(self.path, "debezium.sink.tables.path"):
             pipeline = identity(storage, str(checkpoint))
+            demand_sound(spark, self.path, pipeline)
         writer = Writer(self, pipeline, query, lambda number: self._is_whole(storage, str(checkpoint), number))
         stream = frame.where(f"op = '{BLOCK}'").writeStream.queryName(query).trigger(**trigger)
         return stream.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(writer.write)).start()
@@ -151,11 +159,6 @@ class TablesSink(Sink):
             return False
         return self._describe is not None and self._describe(offset, {}).whole
 
-    def path_of(self, table: tuple[str, str, str]) -> str:
-        """Where the table of the source's table (database, schema, table) is."""
-        named = dict(zip(_PARTS, table, strict=True))
-        return f"{self.path}/{statements.folder(_PLACE.sub(lambda found: named[found[1]], self.names))}"
-
 
 class Writer:
     """Writes batches: the tables of one side by side, then the row that makes them one moment."""
@@ -164,7 +167,9 @@ class Writer:
         self._sink, self._is_whole = sink, is_whole
         self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format)
         self._tables: dict[str, Kept] = {}
-        self._sources: dict[str, tuple[str, str, str]] = {}
+        self._registered: set[str] = set()
+        self._sessions: dict[str, SparkSession] = {}
+        self._sources: dict[str, tuple[str, Table]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
 
     def write(self, batch: DataFrame, number: int) -> None:
@@ -192,21 +197,24 @@ class Writer:
 
         work = [(part, self._table(part)) for part in parts]
         if len(work) == 1:
-            found = [_in_own_session(*work[0])]
+            found = [self._in_own_session(*work[0])]
         else:
-            own = inheritable_thread_target(parts[0].frame.sparkSession)(_in_own_session)
+            own = inheritable_thread_target(parts[0].frame.sparkSession)(self._in_own_session)
             with ThreadPoolExecutor(min(self._sink.at_once, len(work))) as pool:
                 found = list(pool.map(lambda one: own(*one), work))
+        for part, table in work:
+            self._register(part, table)
         return {table.path.removeprefix(f"{self._sink.path}/"): at for (_, table), at in zip(work, found, strict=True)}
 
+    def _register(self, part: TableBatch, table: Kept) -> None:
+        """Let Spark's catalog know a table, when it is first written."""
+        if table.path not in self._registered:
+            self._sink.names.register(part.frame.sparkSession, table.path, part.table)
+            self._registered.add(table.path)
+
     def _table(self, part: TableBatch) -> Kept:
-        path, source = self._sink.path_of(part.table), ".".join(part.table)
-        other = self._sources.setdefault(path, part.table)
-        if other != part.table or path == self._positions.path:
-            raise SinkError(
-                f"{'.'.join(other)} and {source} have one target, {path}.",
-                "Set debezium.sink.tables.table.name.format to tell them apart.",
-            )
+        path, source = self._sink.names.path(self._sink.path, part.table), ".".join(part.table)
+        self._sink.names.demand_alone(path, part.table, self._sources)
         if path not in self._tables:
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], Kept]] = {
@@ -218,6 +226,15 @@ class Writer:
             self._tables[path].is_known = self._positions.knows(path.removeprefix(f"{self._sink.path}/"))
         return self._tables[path]
 
+    def _in_own_session(self, part: TableBatch, table: Kept) -> int:
+        """Write one table's part of a batch, in the table's session. Formats read settings of a write from there."""
+        session = self._sessions.get(table.path)
+        if session is None:
+            session = self._sessions[table.path] = part.frame.sparkSession.newSession()
+        parallel = part.frame.sparkSession.sparkContext.defaultParallelism
+        session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
+        return table.write(session, part)
+
 
 def _policy(given: Settings, kind: str) -> str:
     """The answer to a kind of alteration."""
@@ -226,11 +243,3 @@ def _policy(given: Settings, kind: str) -> str:
     if why is not None:
         raise given.wrong(name, f"must be one of {', '.join(words)}: {why}")
     return given.choice(name, words[0], words)
-
-
-def _in_own_session(part: TableBatch, table: Kept) -> int:
-    """Write one table's part of a batch. Formats read settings of a write from the session."""
-    session = part.frame.sparkSession.newSession()
-    parallel = part.frame.sparkSession.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
-    return table.write(session, part)

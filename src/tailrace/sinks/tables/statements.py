@@ -234,6 +234,14 @@ class Reduced:
 UNKNOWN = "tailrace: neither the log nor the table has the value of column"
 """The beginning of what the statement raises for a value that nobody has."""
 
+_UNKNOWN = re.compile(re.escape(UNKNOWN) + r' \\?"(?P<column>.*?)\\?"')
+
+
+def unknown_column(text: str) -> str | None:
+    """The column that the text of a failure names as one whose value nobody has; None for other failures."""
+    found = _UNKNOWN.search(text)
+    return None if found is None else found["column"]
+
 
 def moved(table: str, form: Form, view: str) -> str:
     """The query that gives rows that had another key before the batch the values that the table has under that key."""

@@ -107,9 +107,9 @@ class Target:
         Raises SinkError where that was a batch behind `number`, which is to be written.
         """
         if self._written is None:
-            commits = self.stored.commits(_COMMITS)
+            commits, is_all = self._last()
             # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
-            self._written = "" if len(commits) < _COMMITS else _FOREIGN
+            self._written = "" if is_all else _FOREIGN
             for commit in commits:
                 told = _told(commit.metadata)
                 if told is not None:
@@ -121,6 +121,14 @@ class Target:
                     self._written = _FOREIGN
                     break
         return self._written
+
+    def _last(self) -> tuple[list[Commit], bool]:
+        """The last commits, as many as it takes to find one that has changed rows, and whether these are all."""
+        for limit in (_COMMITS, 50 * _COMMITS):
+            commits = self.stored.commits(limit)
+            if len(commits) < limit or any(commit.changes for commit in commits):
+                break
+        return commits, len(commits) < limit
 
     def _demand_order(self, number: int, newest: int) -> None:
         if newest > number:

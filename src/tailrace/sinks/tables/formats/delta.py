@@ -23,6 +23,16 @@ _EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.sp
 _APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
+_TRIES = 20
+
+CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
+"""What Delta Lake says where another commit was in the way of one."""
+
+IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
+"""Commits to a table that leave its rows as they are."""
+
+_OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
+
 _PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     # a column of this type may come later
@@ -97,10 +107,26 @@ class DeltaTable(Stored):
         conf.set(_VERSION, str(once.batch))
         conf.set(_METADATA, once.metadata)
         try:
-            self.session.sql(merge.statement(self.name()))
+            for left in reversed(range(_TRIES)):
+                try:
+                    self.session.sql(merge.statement(self.name()))
+                    return
+                except Exception as error:
+                    if not left or not CONFLICT.search(str(error)) or not self._was_maintained():
+                        raise
         finally:
             for name in (_APP, _VERSION, _METADATA):
                 conf.unset(name)
+
+    def _was_maintained(self) -> bool:
+        """Whether the last that has happened was maintenance, behind a commit of a pipeline: a MERGE that has lost
+        against it can be run again."""
+        told = self.session.sql(f"describe history {self.name()} limit 50").select("operation", "userMetadata")
+        rows = told.collect()
+        others = [row for row in rows if row["operation"] not in IDLE]
+        is_maintained = bool(rows) and rows[0]["operation"] in IDLE
+        own = bool(others) and (others[0]["operation"] in _OWN or '"tailrace"' in (others[0]["userMetadata"] or ""))
+        return is_maintained and own
 
 
 class Delta(TableFormat):
@@ -124,7 +150,7 @@ class Delta(TableFormat):
         # Delta reads the log of each table in so many tasks, 50 unless this is set: most of what a small batch takes.
         "spark.databricks.delta.snapshotPartitions": "2",
     }
-    conflict = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
+    conflict = CONFLICT
 
     def demand(self, spark: SparkSession) -> None:
         if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
