@@ -181,7 +181,12 @@ def test_what_cannot_be_compared_is_refused_by_name(make: Callable[..., Lake], d
         verification(made)
     with pytest.raises(SinkError, match="tailrace_positions is no table of Delta Lake"):
         newest(made.spark, str(made.path))
-    made.set(sink_tables_mode="latest", source_snapshot_select_statement_overrides="public.keyless")
+    made.set(sink_tables_mode="latest", sink_tables_route_regex="a(.*)", sink_tables_route_replacement="b$1")
+    with pytest.raises(SinkError, match=r"route\.regex puts the rows of several tables into one"):
+        verification(made)
+    for name in ("regex", "replacement"):
+        del made.entries[f"debezium.sink.tables.route.{name}"]
+    made.set(source_snapshot_select_statement_overrides="public.keyless")
     made.set(**{"source_snapshot_select_statement_overrides_public_keyless": "select 1"})
     with pytest.raises(ConfigError, match=r"snapshot\.select\.statement\.overrides leaves rows"):
         verification(made)

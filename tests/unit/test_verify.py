@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailrace import sinks
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.connectors.postgres import compared
 from tailrace.connectors.postgres.compared import ComparedSnapshot
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import pgoutput
-from tailrace.errors import SinkError
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError, SinkError
 from tailrace.snapshot import signals
 from tailrace.verify import command, repair
-from tailrace.verify.check import TableResult, Verified
+from tailrace.verify.check import Lake, TableResult, Verified, demand
 from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
 from tailrace.verify.moments import Newest, batch_of
 from tailrace.verify.rows import Shape
@@ -123,6 +125,20 @@ def test_texts_of_the_log_become_the_values_of_tables() -> None:
     keys = [comparable(key) for key in zip(*found, strict=True)]
     at = datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
     assert keys == [("NaN", at), (0.0, datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC))]
+
+
+def test_the_sink_tables_is_one_whose_tables_are_compared() -> None:
+    sink = sinks.open("tables", {"path": "/lake"})
+    assert isinstance(sink, Lake)
+    assert sink.names.path(sink.path, ("d", "s", "t")) == "/lake/s.t"
+    assert not isinstance(sinks.open("console", {}), Lake)
+    log = sinks.open("tables", {"path": "/lake", "mode": "log"})
+    assert isinstance(log, Lake)
+    source = parse("postgres", dict.fromkeys(("database.hostname", "database.user", "database.dbname"), "x"))
+    with pytest.raises(SinkError, match=r"of the modes latest and history, not of log"):
+        demand("postgres", log, source)
+    with pytest.raises(ConfigError, match=r"not there for MongoDB yet"):
+        demand("mongodb", sink, source)
 
 
 def test_commits_say_of_which_batch_they_are() -> None:
