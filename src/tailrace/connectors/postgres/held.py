@@ -45,11 +45,11 @@ class HeldSnapshot:
     def __init__(self, config: Config, settings: EventSettings) -> None:
         """Takes the snapshot. Raises TailraceError."""
         self._name = f"tailrace_read_{secrets.token_hex(8)}"
+        self._hypertables = HypertableCatalog(config, settings, connections.connect)
         self._control: psycopg.Connection[Any] = connections.connect(config)
         names = Admission(settings, FORM)
         tables = TableFilter(config)
         self._snapshots = Snapshots(config, settings, tables, OUTSIDE, lambda: self._control, names.admit)
-        self._hypertables = HypertableCatalog(config, settings, connections.connect)
         try:
             refuse_standby(self._control)
             self.tasks = self._taken(config, config["event.order.segments"] or os.cpu_count() or 1)
