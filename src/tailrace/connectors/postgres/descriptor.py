@@ -31,6 +31,7 @@ CONNECTOR = Descriptor(
     listed=f"{_ROOM}.listed",
     captured=f"{_ROOM}.captured:captured",
     held=f"{_ROOM}.held:held",
+    compared=f"{_ROOM}.compared:compared",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

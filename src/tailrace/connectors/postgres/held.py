@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.batch import position_text
+from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import refuse_standby
@@ -40,7 +42,10 @@ _READING = "select exists (select from pg_catalog.pg_stat_activity where applica
 
 
 class HeldSnapshot:
-    """See tailrace.connectors.held."""
+    """See tailrace.connectors.held. `position` and `tables` are those of `Compared`."""
+
+    position: str
+    tables: tuple[TableSchema, ...]
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
         """Takes the snapshot. Raises TailraceError."""
@@ -68,8 +73,9 @@ class HeldSnapshot:
             found = self._snapshots.tasks(SnapshotProgress(plan, origin, len(plan)), 0, BATCHES * parallelism)
             if is_cut and session is self._snapshots.session:
                 settings = self._hypertables.settings(
-                    self._hypertables.learned(NO_HYPERTABLES, self._snapshots.planned)
+                    self._hypertables.learned(NO_HYPERTABLES, self._snapshots.names_read)
                 )
+                self.position, self.tables = position_text(origin.lsn), tuple(self._snapshots.planned())
                 log.info("read of %d tables in %d chunks at %d", len(plan.tables), len(plan), origin.lsn)
                 return tuple(self._named(with_settings(task, settings)) for task in found)
         raise PrerequisiteError(

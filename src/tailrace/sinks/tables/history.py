@@ -2,68 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tailrace.errors import SinkError
-from tailrace.sinks.tables import statements, versions
-from tailrace.sinks.tables.batch import CHANGES, TableBatch, in_session
-from tailrace.sinks.tables.once import Once
-from tailrace.sinks.tables.target import Owner, Target, metadata
+from tailrace.sinks.tables import versions
+from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.formats.base import Once, Stored
+from tailrace.sinks.tables.kept import Kept
+from tailrace.sinks.tables.target import Owner
 from tailrace.sinks.tables.versions import VALIDITY, Lasting, version_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _ROWS, _NEWS, _LASTING, _CHANGES = "tailrace_rows", "tailrace_news", "tailrace_lasting", "tailrace_changes"
 
 
-class History:
-    """One table of versions, kept by appends of the initial snapshot and a MERGE for each batch after it."""
+class History(Kept):
+    """One table of versions, kept by appends of the initial snapshot and a MERGE for each batch after it.
 
-    def __init__(self, path: str, source: str, owner: Owner, unknown: str) -> None:
-        self.path, self._source, self._owner, self._unknown = path, source, owner, unknown
-        self._target: Target | None = None
+    `unknown` says what a value becomes that nobody has.
+    """
 
-    def write(self, session: SparkSession, batch: TableBatch) -> int:
-        """Bring the table to the end of the batch; its version then. Raises SinkError."""
-        if not batch.form.key:
-            raise SinkError(
-                f"The table {self._source} has no key, and the mode history knows rows by their keys.",
-                "Give it a primary key, name columns in message.key.columns, leave it out, or use the mode log.",
-            )
-        target = Target(session, self.path, self._source, self._owner, VALIDITY)
-        if self._target is not None:
-            target.take(self._target)
-        self._target = target
-        for form in batch.forms:
-            target.prepare(form)
-        once = Once(self._owner.pipeline, batch.number, metadata(batch.number, batch.snapshot))
-        written = target.written(batch.number)
-        # Rows of one snapshot have different keys. Those of the next one may be there already.
-        if batch.snapshot != CHANGES and written in ("", batch.snapshot):
-            self._append(session, batch, once)
-        else:
-            self._merge(session, batch, once)
-        target.note(batch.snapshot)
-        return target.version()
+    mode = "history"
 
-    def _append(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
-        named = [f"c{place} as {statements.quoted(name)}" for place, name in enumerate(batch.form.names)]
-        own = ("position", "ordinal", "at", "cast(null as string)", "cast(null as bigint)", "cast(null as timestamp)")
-        named += [f"{value} as {name}" for (name, _), value in zip(VALIDITY, own, strict=True)]
-        once.append(in_session(session, batch.opened().selectExpr(*named)), self.path)
+    def __init__(self, path: str, source: str, owner: Owner, unknown: str = "stop") -> None:
+        super().__init__(path, source, owner, VALIDITY)
+        self._unknown = unknown
 
-    def _merge(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
+    def marks(self, batch: TableBatch) -> Sequence[str]:
+        return ("position", "ordinal", "at", "cast(null as string)", "cast(null as bigint)", "cast(null as timestamp)")
+
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        session, table = stored.session, stored.name()
         form = batch.form
         opened = batch.opened()
         in_session(session, opened).createOrReplaceTempView(_ROWS)
-        new = session.sql(versions.news(self.path, form, _ROWS))
+        new = session.sql(versions.news(table, form, _ROWS))
         schema: Any = _declared(batch)
         lasting = batch.parted(new).mapInArrow(Lasting(form), schema)
         lasting.createOrReplaceTempView(_LASTING)
-        session.sql(versions.changes(self.path, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
+        session.sql(versions.changes(table, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
         truncate = None if batch.truncate is None else _first_truncate(opened)
-        once.run(session, versions.merge(self.path, form, _CHANGES, truncate))
+        stored.merge(versions.merge(form, _CHANGES, truncate), once)
 
 
 def _declared(batch: TableBatch) -> Any:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.batch import TableBatch, in_session
-from tailrace.sinks.tables.once import Once
-from tailrace.sinks.tables.target import Owner, Target, metadata
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.formats.base import Once, Stored
+from tailrace.sinks.tables.kept import Kept
+from tailrace.sinks.tables.target import Owner
 
 CHANGE = (
     ("__op", "string"),
@@ -23,39 +21,31 @@ CHANGE = (
 """The columns of a change beside those of its row, which come after them."""
 
 
-class Log:
+class Log(Kept):
     """One table of changes. `(__position, __ordinal, __part)` orders them, and identifies each.
 
     `__missing` names the columns whose values neither the log nor an earlier change of the same batch had: they are
     those of the change of the row before, and null here.
     """
 
-    def __init__(self, path: str, source: str, owner: Owner) -> None:
-        self.path, self._source, self._owner = path, source, owner
-        self._target: Target | None = None
+    mode = "log"
 
-    def write(self, session: SparkSession, batch: TableBatch) -> int:
-        """Append the batch's changes; the table's version then. Raises SinkError."""
-        target = Target(session, self.path, self._source, self._owner, CHANGE)
-        if self._target is not None:
-            target.take(self._target)
-        self._target = target
-        for form in batch.forms:
-            target.prepare(form)
-        target.written(batch.number)
-        form = batch.form
-        names = ", ".join(map(statements.literal, form.names))
-        own = (
-            "op",
-            "position",
-            "ordinal",
-            "part",
-            "at",
-            f"transform(missing, i -> element_at(array({names}), i + 1))",
-        )
-        named = [f"c{place} as {statements.quoted(name)}" for place, name in enumerate(form.names)]
-        named += [f"{value} as {name}" for (name, _), value in zip(CHANGE, own, strict=True)]
-        once = Once(self._owner.pipeline, batch.number, metadata(batch.number, batch.snapshot))
-        once.append(in_session(session, batch.opened().selectExpr(*named)), self.path)
-        target.note(batch.snapshot)
-        return target.version()
+    def __init__(self, path: str, source: str, owner: Owner) -> None:
+        super().__init__(path, source, owner, CHANGE)
+
+    def demand(self, batch: TableBatch) -> None:
+        """A table without a key has changes, too."""
+
+    def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
+        return [batch]
+
+    def appends(self, batch: TableBatch, written: str) -> bool:
+        return True
+
+    def marks(self, batch: TableBatch) -> Sequence[str]:
+        names = ", ".join(map(statements.literal, batch.form.names))
+        missing = f"transform(missing, i -> element_at(array({names}), i + 1))"
+        return ("op", "position", "ordinal", "part", "at", missing)
+
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        raise AssertionError("changes are always appended")
