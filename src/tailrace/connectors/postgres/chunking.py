@@ -89,7 +89,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         if fresh:
             schemas = self._chunks.history(None if visible is None else visible.tables)
         progress = SnapshotProgress(plan, session.origin, 0)
-        hypertables = self._hypertables.learned(since.hypertables, self._chunks.planned)
+        hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
         return PostgresOffset(
             position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server, hypertables
         )
@@ -110,7 +110,7 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
             return None
         origin = replace(session.origin, previous_end=session.origin.lsn)
         visible = replace(session.visible, tables=self._chunks.covered(wholly=True))
-        hypertables = self._hypertables.learned(since.hypertables, self._chunks.planned)
+        hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
         return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible, hypertables=hypertables)
 
     def _choose(self, tables: Sequence[Collection]) -> None:

@@ -72,10 +72,10 @@ class HeldSnapshot:
             origin = replace(session.origin, lsn=slot.consistent_lsn - 1)
             found = self._snapshots.tasks(SnapshotProgress(plan, origin, len(plan)), 0, BATCHES * parallelism)
             if is_cut and session is self._snapshots.session:
-                self.position, self.tables = position_text(origin.lsn), tuple(self._snapshots.described())
                 settings = self._hypertables.settings(
-                    self._hypertables.learned(NO_HYPERTABLES, self._snapshots.planned)
+                    self._hypertables.learned(NO_HYPERTABLES, self._snapshots.names_read)
                 )
+                self.position, self.tables = position_text(origin.lsn), tuple(self._snapshots.planned())
                 log.info("read of %d tables in %d chunks at %d", len(plan.tables), len(plan), origin.lsn)
                 return tuple(self._named(with_settings(task, settings)) for task in found)
         raise PrerequisiteError(

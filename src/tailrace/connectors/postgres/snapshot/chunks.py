@@ -117,7 +117,7 @@ class Snapshots:
         return ordered + [name for name in rest if name not in ordered]
 
     @property
-    def planned(self) -> list[tuple[str, str]]:
+    def names_read(self) -> list[tuple[str, str]]:
         """The schemas and names of the tables that the running snapshot reads."""
         return [(table.schema, table.table) for _, table, _ in (self._tables[name] for name in self._planned)]
 
@@ -311,7 +311,7 @@ class Snapshots:
             self._is_asked(name),
         )
 
-    def described(self) -> list[TableSchema]:
+    def planned(self) -> list[TableSchema]:
         """The tables of the running snapshot, also those without rows, as their reads show them."""
         return [self._table(name) for name in self._planned]
 
