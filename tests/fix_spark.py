@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from tailrace.errors import PrerequisiteError
 from tailrace.jar import Jar
 from tailrace.sinks.kafka import KafkaSink
+from tailrace.sinks.tables.formats.base import TableFormat
 from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.spark.jars import files_of
 from tailrace.spark.session import session
@@ -20,7 +21,8 @@ def start(warehouse: Path) -> SparkSession:
     """A session of two cores, with the sink kafka and the formats of tables where their jars can be had."""
     config = {"spark.sql.warehouse.dir": str(warehouse), "spark.sql.shuffle.partitions": "2"}
     jars: tuple[Jar, ...] = ()
-    for wanted in (KafkaSink, *FORMATS.values()):
+    needing: tuple[type[KafkaSink] | TableFormat, ...] = (KafkaSink, *FORMATS.values())
+    for wanted in needing:
         try:
             files_of(wanted.jars)
         except PrerequisiteError:

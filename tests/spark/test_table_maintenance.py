@@ -25,7 +25,7 @@ from tests.spark.test_table_rebuild import PIPELINE, Lake, Source, rows_of
 
 @pytest.fixture
 def place(spark: SparkSession, tmp_path: Path) -> Path:
-    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     return tmp_path / "lake"
 
@@ -38,8 +38,13 @@ def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: Spa
     source, lake = Source(random.Random(3)), Lake(spark, place, "latest")
     lake.write(0, [last for _, last in source.snapshot(8)])
     blocks = [[last for _, last in source.batch(12)] for _ in range(2)]
+
+    def write() -> None:
+        for number, found in enumerate(blocks, 1):
+            lake.write(number, found)
+
     with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(lambda: [lake.write(number, found) for number, found in enumerate(blocks, 1)])
+        writing = pool.submit(write)
         while not writing.done():
             maintain(spark, lake.path, Work(optimize=True, vacuum=False))
         writing.result()

@@ -205,7 +205,7 @@ class Kept:
 @pytest.fixture(scope="module")
 def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
     """Values left out, rows that move again and again, a truncate, a column that comes later."""
-    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
         pytest.skip("the jars of Delta Lake cannot be had")
     path = tmp_path_factory.mktemp("rebuild")
     lakes = {mode: Lake(spark, path / mode, mode) for mode in ("latest", "history", "log")}

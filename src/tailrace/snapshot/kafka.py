@@ -254,7 +254,8 @@ class _Reasons:
             return text, (
                 "Check signal.consumer.sasl.username, sasl.password and sasl.mechanism: the brokers refuse the login."
             )
-        if reason.code() == KafkaError._SSL:
+        # on a busy machine the client calls the same failure one of the transport
+        if reason.code() == KafkaError._SSL or "certificate" in text:
             return text, (
                 "Name the file of the brokers' authority in signal.consumer.ssl.ca.location, and the brokers in "
                 "signal.kafka.bootstrap.servers as their certificates do."

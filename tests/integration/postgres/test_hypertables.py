@@ -70,6 +70,12 @@ class Query:
             if tasks:
                 return end, tasks
 
+    def delivered(self) -> list[tuple[str, int]]:
+        """The topics of the next batch that has events; what is alone in one may have none."""
+        while not (found := topics(self.planned()[1])):
+            pass
+        return found
+
 
 @pytest.fixture
 def query(database: Database) -> Iterator[Callable[..., Query]]:
@@ -119,14 +125,14 @@ def test_the_catalog_is_asked_again_for_a_table_that_it_has_not_named_yet(
     running = query(TABLE.format("one"), TABLE.format("two"), CHUNK.format("one"), snapshot_mode="no_data")
     running.begin()
     database.execute(ROW.format("two", 1))
-    assert topics(running.planned()[1]) == [(OWN.format("two"), 1)]
+    assert running.delivered() == [(OWN.format("two"), 1)]
     database.execute(CHUNK.format("two"), ROW.format("two", 2))
-    assert topics(running.planned()[1]) == [(ROUTED, 2)]
+    assert running.delivered() == [(ROUTED, 2)]
     database.execute(ROW.format("one", 3))
-    assert topics(running.planned()[1]) == [(ROUTED, 3)]
+    assert running.delivered() == [(ROUTED, 3)]
     # both are known: nobody asks any more
     database.execute("drop schema _timescaledb_catalog cascade", ROW.format("one", 4))
-    assert topics(running.planned()[1]) == [(ROUTED, 4)]
+    assert running.delivered() == [(ROUTED, 4)]
 
 
 @pytest.mark.parametrize("asked", ["incremental", "blocking"])
@@ -141,7 +147,7 @@ def test_snapshots_know_the_chunks_too(query: Callable[..., Query], database: Da
         snapshot_include_collection_list="_timescaledb_internal[.](one|other)",
         signal_data_collection=f"{database.name}.public.signals",
     )
-    assert sorted(topics(running.planned()[1])) == [(OWN.format("other"), 2), (ROUTED, 1)]
+    assert sorted(running.delivered()) == [(OWN.format("other"), 2), (ROUTED, 1)]
     # of a table that the query has met in no other way
     database.execute(
         "insert into signals values ('1', 'execute-snapshot',"
@@ -149,7 +155,7 @@ def test_snapshots_know_the_chunks_too(query: Callable[..., Query], database: Da
     )
     found: list[tuple[str, int]] = []
     while not found:
-        found = topics(running.planned()[1])
+        found = running.delivered()
     assert found == [(ROUTED, 3)]
 
 
