@@ -74,10 +74,10 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
             ),
         ),
         ("postgres", postgres(progress=Progress(STATE)), {}, SourceStatus("1/20", tables=INCREMENTAL, whole=True)),
-        ("mongodb", mongodb(), {}, SourceStatus("1558965515:6")),
+        ("mongodb", mongodb(), {}, SourceStatus("1558965515:6", whole=True)),
         ("mongodb", mongodb(number=3), {}, SourceStatus("1558965515:6:3")),
-        ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0)),
-        ("mongodb", mongodb(), mongodb(), SourceStatus("1558965515:6", lag_s=0.0)),
+        ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0, whole=True)),
+        ("mongodb", mongodb(), mongodb(), SourceStatus("1558965515:6", lag_s=0.0, whole=True)),
         (
             "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 1)), {},
             SourceStatus(
@@ -91,11 +91,19 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
             ),
         ),
         ("mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 4)), {}, SourceStatus("1558965515:6")),
-        ("mongodb", mongodb(progress=Progress(STATE)), {}, SourceStatus("1558965515:6", tables=INCREMENTAL)),
+        (
+            "mongodb", mongodb(progress=Progress(STATE)), {},
+            SourceStatus("1558965515:6", tables=INCREMENTAL, whole=True),
+        ),
         ("mongodb", MongoOffset().to_json(), {}, SourceStatus()),
-        ("sqlserver", tables(), {}, SourceStatus("00000025000000D98000")),
-        ("sqlserver", tables(), {"newest": {"d": LSN.hex()}}, SourceStatus("00000025000000D98000", lag_s=0.0)),
-        ("sqlserver", tables(), {"newest": {"d": "ff" * 10}}, SourceStatus("00000025000000D98000")),
+        ("mongodb", MongoOffset(Position(5 << 32, WHOLE), shown=6 << 32).to_json(), {}, SourceStatus("5:0")),
+        ("sqlserver", tables(), {}, SourceStatus("00000025000000D98000", whole=True)),
+        ("sqlserver", tables(shown_us={"d": 7}), {}, SourceStatus("00000025000000D98000")),
+        (
+            "sqlserver", tables(), {"newest": {"d": LSN.hex()}},
+            SourceStatus("00000025000000D98000", lag_s=0.0, whole=True),
+        ),
+        ("sqlserver", tables(), {"newest": {"d": "ff" * 10}}, SourceStatus("00000025000000D98000", whole=True)),
         (
             "sqlserver", tables("d", "e"), {"newest": {"d": LSN.hex(), "e": "ff" * 10}},
             SourceStatus("d 00000025000000D98000, e 00000025000000D98000"),
@@ -108,8 +116,14 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
             ),
         ),
         ("sqlserver", tables(snapshot=TablesSnapshot(TABLES, 5, place=3)), {}, SourceStatus("00000025000000D98000")),
-        ("db2", tables(position=b"\1" * 16), {"newest": {"d": "01" * 16}}, SourceStatus("01" * 16, lag_s=0.0)),
-        ("db2", tables(progress=Progress(STATE)), {}, SourceStatus("00000025000000D98000", tables=INCREMENTAL)),
+        (
+            "db2", tables(position=b"\1" * 16), {"newest": {"d": "01" * 16}},
+            SourceStatus("01" * 16, lag_s=0.0, whole=True),
+        ),
+        (
+            "db2", tables(progress=Progress(STATE)), {},
+            SourceStatus("00000025000000D98000", tables=INCREMENTAL, whole=True),
+        ),
     ],
 )  # fmt: skip
 def test_each_connector_reads_its_own_offsets(connector: str, end: Offset, newest: Offset, told: SourceStatus) -> None:

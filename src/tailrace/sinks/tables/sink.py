@@ -103,9 +103,7 @@ class TablesSink(Sink):
     def adopt(self, source: Config) -> None:
         super().adopt(source)
         if not source.traits.gives_blocks:
-            raise SinkError(
-                f"The sink tables is not there for the connector {source.connector} yet.", "Use another sink."
-            )
+            raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
         self._describe = find(source.connector).load_describe()
         for name in ("transforms", "post.processors"):
             if source.get(name):
@@ -213,7 +211,7 @@ class Writer:
         return {table.path.removeprefix(f"{self._sink.path}/"): at for (_, table), at in zip(work, found, strict=True)}
 
     def _table(self, part: TableBatch) -> Kept:
-        path, source = self._sink.path_of(part.table), ".".join(part.table)
+        path, source = self._sink.path_of(part.table), ".".join(filter(None, part.table))
         other = self._sources.setdefault(path, part.table)
         if other != part.table or path == self._positions.path:
             raise SinkError(
