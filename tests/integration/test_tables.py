@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from tailrace.connectors.registry import from_entries
 from tailrace.errors import SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables import once
-from tailrace.sinks.tables.positions import Positions, read_at
+from tailrace.sinks.tables.positions import NAME, Positions, read_at
+from tailrace.sinks.tables.sink import TablesSink
 from tests.fix_postgres import Database
 
 BIG = "lpad('', 9000, md5(random()::text) || md5(random()::text))"
@@ -73,6 +75,11 @@ class Lake:
         with self.database.connect() as connection:
             found = connection.execute(f"select {columns} from {table}".encode()).fetchall()
         return sorted((tuple(map(_as_spark_shows, row)) for row in found), key=repr)
+
+    def moments(self) -> list[bool]:
+        """Of the recorded moments whether they are whole, in their order."""
+        found = self.spark.read.format("delta").load(str(self.path / NAME)).orderBy("batch")
+        return [row.whole for row in found.collect()]
 
     def equals(self, *tables: str) -> None:
         """Each table is the source's, row for row."""
@@ -274,3 +281,48 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
     made.set(sink_tables_unknown_values="null")
     made.run()
     assert made.rows("public.t") == [(1, 10, None)]
+
+
+def test_a_value_that_nobody_has_is_read_again(
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the table lacks, read when one of them has another key already and another one's key is a third row's:
+    once the log has shown that too, the table equals the source, and nothing more is asked."""
+    later = [
+        "update t set id = 30 where id = 5",
+        "update t set id = 31 where id = 6",
+        f"insert into t values (6, 60, {BIG})",
+    ]
+    asked: list[str] = []
+    present = TablesSink.present
+
+    def open_present(sink: TablesSink) -> Any:
+        asked.append("asked")
+        database.execute(*later)
+        later.clear()
+        return present(sink)
+
+    monkeypatch.setattr(TablesSink, "present", open_present)
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, i, {BIG} from generate_series(1, 6) i",
+    )
+    made = lake(source_snapshot_mode="no_data", sink_tables_unknown_values="reselect")
+    made.run()
+    database.execute("update t set v = v + 10", "update t set id = 20 where id = 4", "delete from t where id = 3")
+    made.run()
+    assert len(asked) == 1
+    found = made.spark.sql(f"describe history delta.`{made.path}/public.t` limit 1").collect()
+    assert json.loads(found[0]["userMetadata"])["tailrace"]["read_again"] == 4
+    # 5 is left out, and what 6 has is another row's, which no moment may show
+    assert made.rows("public.t", "id") == [(1,), (2,), (20,), (6,)]
+    assert not made.moments()[-1]
+    made.run()
+    assert len(asked) == 2
+    made.equals("t")
+    database.execute("update t set v = 0 where id in (1, 20, 31)", "update t set id = 21 where id = 20")
+    made.run()
+    assert len(asked) == 2
+    made.equals("t")
+    assert made.moments()[-1]

@@ -74,10 +74,12 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
             ),
         ),
         ("postgres", postgres(progress=Progress(STATE)), {}, SourceStatus("1/20", tables=INCREMENTAL, whole=True)),
-        ("mongodb", mongodb(), {}, SourceStatus("1558965515:6", whole=True)),
+        ("mongodb", mongodb(), {}, SourceStatus("1558965515:6")),
+        ("mongodb", mongodb(whole=True), {}, SourceStatus("1558965515:6", whole=True)),
+        ("mongodb", mongodb(whole=True, shown=AT + 1), {}, SourceStatus("1558965515:6")),
         ("mongodb", mongodb(number=3), {}, SourceStatus("1558965515:6:3")),
-        ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0, whole=True)),
-        ("mongodb", mongodb(), mongodb(), SourceStatus("1558965515:6", lag_s=0.0, whole=True)),
+        ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0)),
+        ("mongodb", mongodb(), mongodb(), SourceStatus("1558965515:6", lag_s=0.0)),
         (
             "mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 1)), {},
             SourceStatus(
@@ -91,12 +93,8 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
             ),
         ),
         ("mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 4)), {}, SourceStatus("1558965515:6")),
-        (
-            "mongodb", mongodb(progress=Progress(STATE)), {},
-            SourceStatus("1558965515:6", tables=INCREMENTAL, whole=True),
-        ),
+        ("mongodb", mongodb(progress=Progress(STATE)), {}, SourceStatus("1558965515:6", tables=INCREMENTAL)),
         ("mongodb", MongoOffset().to_json(), {}, SourceStatus()),
-        ("mongodb", MongoOffset(Position(5 << 32, WHOLE), shown=6 << 32).to_json(), {}, SourceStatus("5:0")),
         ("sqlserver", tables(), {}, SourceStatus("00000025000000D98000", whole=True)),
         ("sqlserver", tables(shown_us={"d": 7}), {}, SourceStatus("00000025000000D98000")),
         (

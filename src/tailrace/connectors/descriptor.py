@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tailrace.connectors.captured import Capturing
     from tailrace.connectors.findings import Finding
     from tailrace.connectors.held import Reading
+    from tailrace.connectors.present import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
     from tailrace.log.planner import Planner
@@ -75,8 +76,9 @@ class Descriptor:
     where there is none. Connectors over change tables name in `dialect` what makes their Dialect of a Config, and in
     `form` their part of events. `captured` names a tailrace.connectors.captured.Capturing; "" where rows have no types
     but those of documents. `held` names a tailrace.connectors.held.Reading, what spark.read reads; "" where tables
-    cannot be read at one position by several tasks. `listed` names a module for the page of typed rows: LISTED has its
-    types, each with a column of it, FORM is the connector's part of events.
+    cannot be read at one position by several tasks. `present` names a tailrace.connectors.present.Opening; "" where a
+    sink of tables cannot read rows again. `listed` names a module for the page of typed rows: LISTED has its types,
+    each with a column of it, FORM is the connector's part of events.
     """
 
     traits: Traits
@@ -97,6 +99,7 @@ class Descriptor:
     form: str = ""
     captured: str = ""
     held: str = ""
+    present: str = ""
     listed: str = ""
 
     @property
@@ -114,7 +117,7 @@ class Descriptor:
         """The names of all parts that the connector has, by the field that names them."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "listed",
+            "captured", "held", "present", "listed",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -151,6 +154,11 @@ class Descriptor:
     def load_held(self) -> Reading | None:
         """What opens a snapshot for spark.read; None where there is none. Any process."""
         found: Reading | None = load(self.held) if self.held else None
+        return found
+
+    def load_present(self) -> Opening | None:
+        """What reads rows as they are now; None where nothing does. Driver."""
+        found: Opening | None = load(self.present) if self.present else None
         return found
 
     def load_documents(self) -> Documents | None:

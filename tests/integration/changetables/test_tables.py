@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tailrace.errors import ConfigError
-from tailrace.sinks.tables.positions import NAME, read_at
+from tailrace.sinks.tables.positions import read_at
 from tdsserver.process import TestDatabase
 from tests.fix_db2 import Db2Database
 from tests.integration.test_tables import Lake
@@ -28,11 +28,6 @@ class Shop(Lake):
             "debezium.sink.tables.path": str(self.path),
         }
         self.set(**options)
-
-    def moments(self) -> list[bool]:
-        """Of the recorded moments whether they are whole, in their order."""
-        found = self.spark.read.format("delta").load(str(self.path / NAME)).orderBy("batch")
-        return [row.whole for row in found.collect()]
 
 
 def of_sql_server(database: TestDatabase) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -176,10 +177,18 @@ def test_what_the_source_cannot_give_is_refused() -> None:
         with pytest.raises(SinkError, match=said):
             sinks.open("tables", {"path": "/x"}, parse("postgres", POSTGRES | more))
     mongo = {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"}
-    with pytest.raises(SinkError, match="not there for the connector mongodb"):
-        sinks.open("tables", {"path": "/x"}, parse("mongodb", mongo))
+    sinks.open("tables", {"path": "/x"}, parse("mongodb", mongo))
+    reselects = {"path": "/x", "unknown.values": "reselect"}
+    with pytest.raises(SinkError, match="reselect is not there for the connector mongodb"):
+        sinks.open("tables", reselects, parse("mongodb", mongo))
+    with pytest.raises(SinkError, match="the mode latest alone"):
+        sinks.open("tables", reselects | {"mode": "history"}, parse("postgres", POSTGRES))
+    plain = parse("postgres", POSTGRES | {"row.blocks": "last"})
+    plain = replace(plain, traits=replace(plain.traits, gives_blocks=False))
+    with pytest.raises(SinkError, match="gives no rows for tables"):
+        sinks.open("tables", {"path": "/x"}, plain)
     with pytest.raises(ConfigError, match=r"row\.blocks is not supported"):
-        EventSettings.from_options(parse("mongodb", mongo | {"row.blocks": "last"}))
+        EventSettings.from_options(plain)
 
 
 def test_what_the_sink_asks_of_the_source() -> None:

@@ -15,6 +15,7 @@ from tailrace.connectors.mongodb.records.transactions import Numbered, numbered
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace
+from tailrace.connectors.mongodb.values import fields
 from tailrace.log import contracts
 from tailrace.log.beside import BoundaryTask
 from tailrace.log.contracts import Limits
@@ -91,12 +92,24 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         if self._settings.events.provide_transaction_metadata and since.log.is_before(end):
             opened = self._numbered(self.reader.take(since.log, end), since).open
         self._planned, self._read_bytes = end, self.reader.read_bytes
-        return MongoOffset(end, None, heartbeat_ms, opened, progress, self._shown(since, end))
+        if not self._settings.events.blocks:
+            return MongoOffset(end, None, heartbeat_ms, opened, progress)
+        shown, whole = self._shown(since, end), self._is_whole(since, end)
+        return MongoOffset(end, None, heartbeat_ms, opened, progress, shown, whole)
+
+    def _is_whole(self, since: MongoOffset, end: Position) -> bool:
+        """Whether no captured change of the transaction with the last change is still to come."""
+        if end.number in (0, WHOLE) or self.reader.idle_position(end).time > end.time:
+            return True
+        rows = self.reader.take(since.log, end) if since.log.is_before(end) else []
+        if not rows:
+            return since.whole
+        # only changes of transactions have it, and only theirs share a timestamp
+        places, _ = fields.locate(rows[-1].data, rows[-1].at[-1:], ("txnNumber",))
+        return bool(places[0][0] < 0)
 
     def _shown(self, since: MongoOffset, end: Position) -> int:
         """The timestamp up to which documents show what the log has behind `end`; 0 where they show nothing of it."""
-        if not self._settings.events.blocks:
-            return 0
         # all that was read until now has been seen at a timestamp up to the present one
         looks_up = self._settings.looks_up and since.log.is_before(end)
         shown = self._present() if looks_up else self._over if since.snapshot is not None else since.shown

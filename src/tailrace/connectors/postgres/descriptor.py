@@ -28,6 +28,7 @@ CONNECTOR = Descriptor(
     listed=f"{_ROOM}.listed",
     captured=f"{_ROOM}.captured:captured",
     held=f"{_ROOM}.held:held",
+    present=f"{_ROOM}.present:present",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

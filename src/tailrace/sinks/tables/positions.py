@@ -56,12 +56,19 @@ class Positions:
         self._versions: dict[str, int] | None = None
         self._highest = ""
 
+    def open(self, spark: SparkSession) -> None:
+        """Make the table where it is not there. Raises SinkError where it is another pipeline's."""
+        if self._versions is None:
+            session = spark.newSession()
+            session.conf.set("spark.sql.shuffle.partitions", "1")
+            self._versions = self._known(session)
+
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once; `versions` are those of the tables that it has written."""
         session = spark.newSession()
         session.conf.set("spark.sql.shuffle.partitions", "1")
-        if self._versions is None:
-            self._versions = self._known(session)
+        self.open(spark)
+        assert self._versions is not None
         self._versions |= versions
         # rows of a snapshot may be newer than the log that is read after it
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)

@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
 from tailrace.config.config import Config
-from tailrace.connectors.registry import find
+from tailrace.connectors.present import Present
+from tailrace.connectors.registry import find, parse
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import SinkError, TailraceError
+from tailrace.events.settings import EventSettings
 from tailrace.jar import Jar
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.again import Again
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
@@ -86,7 +89,10 @@ class TablesSink(Sink):
         if self.keeps_deletes and self.mode != "latest":
             raise given.wrong("upsert-keep-deletes", "is for the mode latest alone")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
-        self.unknown = given.choice("unknown.values", "stop", ("stop", "null"))
+        self.unknown = given.choice("unknown.values", "stop", ("stop", "null", "reselect"))
+        if self.unknown == "reselect" and self.mode != "latest":
+            raise given.wrong("unknown.values", "can be reselect with the mode latest alone")
+        self._source: Config | None = None
         self.stops_at_defaults = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self._describe: Describe | None = None
         self.names = given.text("table.name.format", "${schema}.${table}")
@@ -104,7 +110,11 @@ class TablesSink(Sink):
         super().adopt(source)
         if not source.traits.gives_blocks:
             raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
-        self._describe = find(source.connector).load_describe()
+        self._describe, self._source = find(source.connector).load_describe(), source
+        if self.unknown == "reselect" and not find(source.connector).present:
+            raise SinkError(
+                f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
+            )
         for name in ("transforms", "post.processors"):
             if source.get(name):
                 raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
@@ -123,13 +133,23 @@ class TablesSink(Sink):
     def source_defaults(self) -> dict[str, str]:
         return {"skipped.operations": "none", "event.converting.failure.handling.mode": "fail", "event.format": "3"}
 
+    def present(self) -> Present:
+        """A session with the source, which reads rows as they are now."""
+        assert self._source is not None
+        source = self._source
+        texts = {name: text for name, text in self.source_defaults().items() if not source.is_set(name)}
+        config = parse(source.connector, {**source.texts, **texts, **self.source_options()})
+        opening = find(source.connector).load_present()
+        assert opening is not None
+        return opening(config, EventSettings.from_options(config))
+
     def failure(self, text: str) -> TailraceError | None:
         unknown = _UNKNOWN.search(text)
         if unknown is not None:
             return SinkError(
                 f"Neither the log nor the table has the value of the column {unknown['column']} of a row.",
                 "Read the row's table by an incremental snapshot first, set its replica identity to FULL, or set "
-                "debezium.sink.tables.unknown.values = null.",
+                "debezium.sink.tables.unknown.values to reselect or null.",
             )
         if _CONFLICT.search(text):
             return SinkError(
@@ -178,6 +198,7 @@ class Writer:
         self._tables: dict[str, Kept] = {}
         self._sources: dict[str, tuple[str, str, str]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline)
+        self._again = Again(sink.present, self._positions.path) if sink.unknown == "reselect" else None
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
@@ -192,8 +213,12 @@ class Writer:
                 heads.setdefault((head.database, head.schema, head.table), []).append(head)
             moment = Moment.of(number, told)
             if moment is not None:
+                if self._again is not None:
+                    self._positions.open(batch.sparkSession)
                 versions = self._write([TableBatch(number, of, tuple(found), kept) for of, found in heads.items()])
-                self._positions.add(batch.sparkSession, moment, self._is_whole(number), versions)
+                until = self._again.until(batch.sparkSession) if self._again is not None else ""
+                whole = self._is_whole(number) and moment.position > until
+                self._positions.add(batch.sparkSession, moment, whole, versions)
         finally:
             kept.unpersist()
 
@@ -221,7 +246,7 @@ class Writer:
         if path not in self._tables:
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], Kept]] = {
-                "latest": lambda: Latest(path, source, self._owner, unknown),
+                "latest": lambda: Latest(path, source, self._owner, unknown, self._again),
                 "history": lambda: History(path, source, self._owner, unknown),
                 "log": lambda: Log(path, source, self._owner),
             }
