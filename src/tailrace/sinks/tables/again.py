@@ -44,11 +44,10 @@ _LEFT = "s.op, s.position, s.ordinal, s.part, s.at, s.missing"
 
 class Again:
     """Reads values again for all tables of a sink. `open_present` opens a session with the source, and `path` is that
-    of `tailrace_positions`, which is there when a batch is written. `count` is how many rows were read since the start.
+    of `tailrace_positions`, which is there when a batch is written.
     """
 
     def __init__(self, open_present: Callable[[], Present], path: str) -> None:
-        self.count = 0
         self._open, self._path = open_present, path
         self._until: str | None = None
         self._lock = Lock()
@@ -88,8 +87,6 @@ class Again:
             columns = ", ".join(f"s.c{place}" for place in range(len(form.names)))
             completed = session.sql(f"select {_LEFT}, {columns} from {_FILLED} s")
             known.unionByName(completed).createOrReplaceTempView(_ALL)
-            with self._lock:
-                self.count += found
             told_more = json.loads(once.metadata)
             told_more["tailrace"]["read_again"] = found
             replace(once, metadata=json.dumps(told_more)).run(session, replace(merge, view=_ALL).text())
