@@ -1,7 +1,8 @@
 """The sinks of one writer: how many records a second each delivers, to a server on this machine. Driver.
 
 The server of HTTP is the tests' own, a thread of this process, which reads each request and answers at once; it takes
-part of the time. Redis writes each transaction to disk, as the tests' server does; PostgreSQL commits as always.
+part of the time. Redis writes each transaction to disk, as the tests' server does; JetStream keeps messages in files;
+PostgreSQL commits as always.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from bench.drain import AVAILABLE_NOW, frame, needed, options
 from bench.workload import Workload
 from tailrace import sinks
 from tailrace.connectors.registry import parse
+from tailrace.sinks.publisher import missing
 from tests.servers.jars import Unavailable
+from tests.servers.nats import NatsServer
 from tests.servers.redis import RedisServer
 from tests.servers.web import WebServer
 
-ROWS = {"http": 10_000, "http_batch": 100_000, "redis": 100_000, "jdbc": 20_000}
+ROWS = {"http": 10_000, "http_batch": 100_000, "redis": 100_000, "nats-jetstream": 100_000, "jdbc": 20_000}
 """The records of each case; those of `http` go one by one, and those of `jdbc` have their schemas."""
 
 _TABLE = tables.plain("written")
@@ -32,7 +35,8 @@ _TARGET = "bench_written"
 
 
 def measure(spark: SparkSession, workload: Workload, repeat: int, say: Callable[[str], None]) -> dict[str, float]:
-    """The records a second of each writer, the first run of which is not counted; without Redis where there is none."""
+    """The records a second of each writer, the first run of which is not counted; without the servers that are not
+    there."""
     found: dict[str, float] = {}
     for name, rows in ROWS.items():
         workload.create(_TABLE)
@@ -40,7 +44,7 @@ def measure(spark: SparkSession, workload: Workload, repeat: int, say: Callable[
         workload.insert(_TABLE, rows)
         try:
             with _place(workload, name) as place:
-                rates = [rows / _seconds(spark, workload, name, place) for _ in range(repeat + 1)][1:]
+                rates = [rows / _seconds(spark, workload, name, rows, place) for _ in range(repeat + 1)][1:]
             found[f"writers_{name}_per_second"] = median(rates)
             say(f"writers: {name} {median(rates):,.0f} records a second")
         except Unavailable as reason:
@@ -58,6 +62,11 @@ def _place(workload: Workload, name: str) -> Iterator[Mapping[str, str]]:
     if name == "redis":
         with RedisServer() as redis:
             yield {"address": redis.address}
+    elif name == "nats-jetstream":
+        if missing():
+            raise Unavailable("its client is not installed")
+        with NatsServer() as nats:
+            yield {"url": nats.url, "create-stream": "true", "subjects": "bench.>", "storage": "file"}
     elif name == "jdbc":
         workload.execute(f"create database {_TARGET}")
         server = workload.server
@@ -77,8 +86,8 @@ def _place(workload: Workload, name: str) -> Iterator[Mapping[str, str]]:
             yield {"url": web.url, "batch.enabled": str(name == "http_batch").lower()}
 
 
-def _seconds(spark: SparkSession, workload: Workload, name: str, place: Mapping[str, str]) -> float:
-    """What a query takes to deliver all records, its start included."""
+def _seconds(spark: SparkSession, workload: Workload, name: str, rows: int, place: Mapping[str, str]) -> float:
+    """What a query takes to deliver all records, its start included. Raises RuntimeError when it had others."""
     kind = name.partition("_")[0]
     schemas = str(kind == "jdbc").lower()
     with workload.copy_of(_TABLE.name) as copy, tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
@@ -91,4 +100,8 @@ def _seconds(spark: SparkSession, workload: Workload, name: str, place: Mapping[
         started = time.monotonic()
         query = sink.start(events, Path(folder), AVAILABLE_NOW, "bench")
         query.awaitTermination()
-        return time.monotonic() - started
+        seconds = time.monotonic() - started
+        read = sum(progress.numInputRows for progress in query.recentProgress)
+    if read != rows:
+        raise RuntimeError(f"the query delivered {read} of {rows} records")
+    return seconds

@@ -12,6 +12,7 @@ from tailrace.config import formats, transforms
 
 PRODUCT = Path(__file__).parents[2] / "src" / "tailrace"
 TABLE = "config/formats.py"
+TRANSFORMS, ROOM = "config/transforms.py", "tailrace.transforms."
 KINDS = ("formats/", "records/", "assembly/")
 OWN_RECORD = "connectors/mongodb/records/texts.py"
 """It puts the update descriptions of MongoDB together, which are a column written as JSON."""
@@ -47,7 +48,8 @@ def test_an_encoding_touches_one_file_outside_its_own() -> None:
 
 
 def test_a_transform_touches_one_file_outside_its_own() -> None:
-    """Nothing but the table of transforms says where one is, and none outside of their room imports one."""
+    """Nothing but the table of transforms says where one is, and a connector's descriptor where its own are; none
+    outside of their room imports one."""
     rooms = {
         place.partition(":")[0] for part in (transforms.KNOWN, transforms.PREDICATES) for place in part.places.values()
     }
@@ -57,8 +59,15 @@ def test_a_transform_touches_one_file_outside_its_own() -> None:
         if not name.startswith("transforms/") and rooms.intersection(imported(name, tree))
     }
     assert rooms
-    assert all(room.startswith("tailrace.transforms.") for room in rooms)
+    assert all(room.startswith(ROOM) for room in rooms)
     assert not found
+    texts = {
+        name
+        for name, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(ROOM)
+    }
+    assert {name for name in texts if not name.endswith("/descriptor.py")} == {TRANSFORMS}
 
 
 def test_transforms_are_made_without_spark() -> None:

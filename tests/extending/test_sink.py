@@ -35,7 +35,7 @@ def package(folder: Path, name: str, points: str, code: str = "") -> None:
 
 
 def test_a_sink_is_known_while_its_package_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = ("kafka", "file", "parquet", "console", "noop", "http", "redis", "jdbc", "tables")
+    own = ("kafka", "file", "parquet", "console", "noop", "http", "redis", "nats-jetstream", "jdbc", "tables")
     assert sinks.names() == own
     with pytest.raises(SinkError, match=r"There is no sink 'latest'\."):
         sinks.open("latest", {"path": "p"})

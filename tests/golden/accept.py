@@ -183,13 +183,18 @@ def value_reason(place: Place, wanted: object, got: object) -> str | None:
         return "a negative scale is negative, and money is exact; there the scale is unsigned and money a double"
     if isinstance(wanted, Text) and isinstance(got, Text) and HALF.sub('"', wanted) == got != wanted:
         return "a text is cut before a character that does not fit; there in its middle"
-    if place.column is not None and _cut_to_fit(_string(wanted), _string(got)):
-        return "a text cut so that its record fits has room for the digits of the record's own LSN"
     if isinstance(place.wanted_schema, dict) and isinstance(wanted, Text):
         default = place.wanted_schema.get("default")
         if wanted == default and _cut_at_quote(default, got):
             return "a default is read to its end; there only to its first quote"
     return None
+
+
+def fitted_reason(place: Place, wanted: object, got: object) -> str | None:
+    """As `value_reason`, for records that EnforceRecordSize has cut."""
+    if place.column is not None and _cut_to_fit(_string(wanted), _string(got)):
+        return "a text cut so that its record fits has room for the digits of the record's own LSN"
+    return value_reason(place, wanted, got)
 
 
 def key_schema_reason(apart: frozenset[str], wanted: object, got: object) -> str | None:

@@ -59,6 +59,11 @@ class Case:
         pairs = (pair.rpartition(":") for pair in self.knobs.get("fields", "").split(",") if pair)
         return {name: kind for name, _, kind in pairs}
 
+    @property
+    def cuts(self) -> bool:
+        """Whether a transform cuts records to a size, which the digits of their positions count in."""
+        return any(text.endswith(".EnforceRecordSize") for text in self.properties.values())
+
     def workload(self) -> list[script.Statement | script.Directive]:
         """The statements and directives of run.sql."""
         return script.split(self.read("run.sql"))

@@ -35,13 +35,13 @@ from tests.fix_mongodb import Mongo
 from tests.fix_postgres import Database, Postgres, create, describe, drop, system_binaries
 from tests.golden import case as cases
 from tests.golden import db2_runner, mongo_runner, script, tds_runner
-from tests.golden.accept import Catalog
+from tests.golden.accept import Catalog, fitted_reason, value_reason
 from tests.golden.case import Case
 from tests.golden.compare import Terms, differences
 from tests.golden.normalise import HEARTBEATS, NOTIFICATIONS
 from tests.golden.record import PLACES, AnyReader
 from tests.golden.shapes import Shapes
-from tests.golden.stream import Failed, Stream
+from tests.golden.stream import Failed, Late, Stream
 from tests.golden.wire import Reader
 from tests.servers.derby import Derby
 from tests.servers.jars import Unavailable as NoJars
@@ -217,14 +217,15 @@ def _run(case: Case, postgres: Postgres, spark: SparkSession, folder: Path) -> t
                 stream.catch_up()
                 if "exit" in case.knobs:
                     return ("the recorded connector ended with an error, and the query did not",)
-            except Failed:
-                if "exit" not in case.knobs:
+            except Failed as error:
+                if "exit" not in case.knobs or isinstance(error, Late):
                     raise
             finally:
                 stream.stop()
     notifications = case.properties.get("notification.sink.topic.name", NOTIFICATIONS)
     shaped = None if case.shapes is None else partial(Shapes, heartbeats, notifications, fields=case.shapes)
-    terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)), shaped)
+    reason = fitted_reason if case.cuts else value_reason
+    terms = Terms(CHUNK_ROWS, heartbeats, notifications, Catalog(types | _types(database)), shaped, reason)
     return _kinds([*differences(expected, stream.records(), terms), *_subjects(case, registry)])
 
 

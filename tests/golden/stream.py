@@ -30,6 +30,10 @@ class Failed(Exception):
     """The query, or its start, ended with an error; the text is the error's own."""
 
 
+class Late(Failed):
+    """The query runs, and has not delivered in time what it should."""
+
+
 class Stream:
     """The query of one case. Every batch counts once, by its id: a replayed batch replaces what it repeats.
 
@@ -122,7 +126,7 @@ class Stream:
             target = self._position()
             has_delivered = self.asked(target)
             if not self.wait(has_delivered, seconds):
-                raise Failed(f"the query has not delivered the log up to {target} within {seconds:g} s")
+                raise Late(f"the query has not delivered the log up to {target} within {seconds:g} s")
             if "signal.data.collection" not in self._options or self._position() == target:
                 return
 

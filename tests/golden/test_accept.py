@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from tests.golden import wire
-from tests.golden.accept import Place, key_reason, key_schema_reason, schema_reason, value_reason
+from tests.golden.accept import Place, fitted_reason, key_reason, key_schema_reason, schema_reason, value_reason
 
 
 def read(text: str) -> object:
@@ -228,10 +228,11 @@ def test_a_text_that_is_cut_to_fit_may_be_a_few_characters_longer() -> None:
     text = place('{"type":"string"}')
 
     def reason(wanted: int, got: int) -> str | None:
-        return value_reason(text, read(f'"{"x" * wanted}"'), read(f'"{"x" * got}"'))
+        return fitted_reason(text, read(f'"{"x" * wanted}"'), read(f'"{"x" * got}"'))
 
     assert reason(1380, 1381)
     assert reason(1380, 1376)
     assert reason(1380, 1385) is None
     assert reason(900, 901) is None
-    assert value_reason(text, read(f'"{"x" * 1380}"'), read(f'"y{"x" * 1380}"')) is None
+    assert fitted_reason(text, read(f'"{"x" * 1380}"'), read(f'"y{"x" * 1380}"')) is None
+    assert value_reason(text, read(f'"{"x" * 1380}"'), read(f'"{"x" * 1381}"')) is None

@@ -25,6 +25,7 @@ from tests.fix_db2 import Db2Database
 from tests.fix_kafka import Kafka
 from tests.fix_mongodb import running
 from tests.fix_postgres import Database
+from tests.servers.nats import NatsServer
 from tests.servers.redis import RedisServer
 from tests.servers.secantus import SET_NAME, Secantus
 from tests.servers.web import Request, WebServer
@@ -354,6 +355,18 @@ def test_to_redis(commands: list[Command], sqlserver_told: Told, redis_program: 
         entries = sqlserver_told.entries | {f"debezium.sink.{name}": text for name, text in sink.items()}
         follow(run(commands, tmp_path, entries))
         ends(commands, tmp_path / "again", entries | {"debezium.sink.redis.password": f"{MARKER}2"}, 8)
+
+
+def test_to_nats(commands: list[Command], sqlserver_told: Told, nats_program: None, tmp_path: Path) -> None:
+    """The login in the URL, which is no option that looks like a secret."""
+    with NatsServer(f"authorization {{ user: cdc, password: {MARKER} }}", user="cdc", password=MARKER) as server:
+        sink = {"url": f"nats://cdc:{MARKER}@127.0.0.1:{server.port}", "create-stream": "true"}
+        sink["subjects"] = "shop,shop.>"
+        entries = sqlserver_told.entries | {f"debezium.sink.nats-jetstream.{name}": text for name, text in sink.items()}
+        entries["debezium.sink.type"] = "nats-jetstream"
+        follow(run(commands, tmp_path, entries))
+        refused = sink["url"].replace(MARKER, f"{MARKER}2")
+        ends(commands, tmp_path / "again", entries | {"debezium.sink.nats-jetstream.url": refused}, 8)
 
 
 def test_to_a_server_of_http(commands: list[Command], sqlserver_told: Told, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tailrace import sinks
 from tailrace.columns import ROW_SCHEMA
-from tailrace.errors import SinkError
+from tailrace.errors import ConversionError, SinkError
 from tailrace.failures import cause
 from tailrace.sinks.console import ConsoleSink
 from tests.fix_kafka import Kafka
@@ -274,6 +274,22 @@ def test_the_console_prints_each_record(stream: DataFrame, tmp_path: Path) -> No
 def server() -> Iterator[WebServer]:
     with WebServer() as running:
         yield running
+
+
+def test_an_error_of_a_task_is_found_again_behind_one_writer(
+    stream: DataFrame, server: WebServer, tmp_path: Path
+) -> None:
+    def refuse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from ()
+        raise ConversionError("It cannot be written.", "Leave it out.")
+
+    with pytest.raises(StreamingQueryException) as failed:
+        drain(
+            sinks.open("http", {"url": server.url}), stream.mapInArrow(refuse, stream.schema), tmp_path / "checkpoint"
+        )
+    found = cause(failed.value)
+    assert isinstance(found, ConversionError)
+    assert "It cannot be written." in str(found)
 
 
 def test_a_replayed_batch_is_sent_again_in_its_order(stream: DataFrame, server: WebServer, tmp_path: Path) -> None:

@@ -1,11 +1,7 @@
-"""A Redis for tests: the machine's own redis-server, or that of Debian's packages, unpacked into the cache directory.
-
-Nothing is installed: apt fetches the packages, dpkg unpacks them, and the server finds its libraries beside it.
-"""
+"""A Redis for tests: the machine's own redis-server, or that of Debian's packages."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess
@@ -16,46 +12,17 @@ from pathlib import Path
 from types import TracebackType
 
 from tailrace.sinks.resp import RedisConnection
-from tailrace.spark.java import cache_directory
-from tests.servers.jars import Unavailable
+from tests.servers import debian
 
 PACKAGES = (
     "redis-server", "redis-tools", "libatomic1", "libhiredis0.14", "libjemalloc2", "liblua5.1-0", "liblzf1",
     "lua-bitop", "lua-cjson",
 )  # fmt: skip
-_FOLDER = "redis-debian"
 
 
 def find() -> tuple[Path, dict[str, str]]:
     """The server's program and the environment that it needs; raises Unavailable."""
-    installed = shutil.which("redis-server")
-    if installed:
-        return Path(installed), dict(os.environ)
-    root = cache_directory() / _FOLDER
-    if not root.is_dir():
-        _unpack(root)
-    libraries = [str(path) for path in root.glob("usr/lib/*-linux-gnu")]
-    return root / "usr/bin/redis-server", os.environ | {"LD_LIBRARY_PATH": ":".join(libraries)}
-
-
-def _unpack(root: Path) -> None:
-    """Fetch the packages and unpack them into `root`, which appears whole."""
-    if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
-        raise Unavailable("there is no redis-server, and no apt-get to fetch Debian's")
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="redis-", dir=root.parent) as folder:
-        fetched = subprocess.run(
-            ["apt-get", "download", "-q", *PACKAGES],
-            cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        if fetched.returncode != 0:
-            lines = [line for line in fetched.stderr.splitlines() if line.startswith("E:")]
-            raise Unavailable(f"Debian's redis-server could not be fetched: {'; '.join(lines[:2])}")
-        fresh = Path(folder) / "root"
-        for package in sorted(Path(folder).glob("*.deb")):
-            subprocess.run(["dpkg-deb", "-x", str(package), str(fresh)], check=True, stdin=subprocess.DEVNULL)
-        if not root.is_dir():
-            fresh.rename(root)
+    return debian.find("redis-server", PACKAGES)
 
 
 class RedisServer:

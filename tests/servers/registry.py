@@ -31,6 +31,7 @@ class Registry:
     versions: list[Version] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     _server: ThreadingHTTPServer | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def schemas(self) -> dict[int, str]:
@@ -54,14 +55,16 @@ class Registry:
 
     def registered(self, subject: str, schema: str) -> Version:
         """The subject's version with this schema, a new one where there is none."""
-        found = self.found(subject, schema)
-        if found is None:
-            ids = {one.schema: one.schema_id for one in self.versions}
-            number = ids.get(schema, len(ids) + 1)
-            own = [one for one in self.versions if one.subject == subject]
-            found = Version(number, subject, len(own) + 1, schema)
-            self.versions.append(found)
-        return found
+        # Workers register at the same time, and each request has a thread of its own.
+        with self._lock:
+            found = self.found(subject, schema)
+            if found is None:
+                ids = {one.schema: one.schema_id for one in self.versions}
+                number = ids.get(schema, len(ids) + 1)
+                own = [one for one in self.versions if one.subject == subject]
+                found = Version(number, subject, len(own) + 1, schema)
+                self.versions.append(found)
+            return found
 
     def __enter__(self) -> Registry:
         registry = self
@@ -105,10 +108,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _result(self, path: str, body: str) -> tuple[int, object]:
         registry = self.registry
         parts = path.partition("?")[0].strip("/").split("/")
+        if parts[:3] == ["apis", "registry", "v2"] and self.command == "GET":
+            version = [one for one in registry.versions if one.subject == parts[6]][-1]
+            return 200, _facts(registry, version) if parts[7:] == ["meta"] else json.loads(version.schema)
         if parts[:3] == ["apis", "registry", "v2"]:
             version = registry.registered(self.headers["X-Registry-ArtifactId"], body)
-            number = registry.versions.index(version) + 1
-            return 200, {"contentId": version.schema_id, "globalId": number, "version": str(version.number)}
+            return 200, _facts(registry, version)
         subject = parts[1]
         if parts[2:] == ["versions", "latest"]:
             own = [one for one in registry.versions if one.subject == subject]
@@ -129,6 +134,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Nothing is logged."""
+
+
+def _facts(registry: Registry, version: Version) -> dict[str, object]:
+    number = registry.versions.index(version) + 1
+    return {"contentId": version.schema_id, "globalId": number, "version": str(version.number)}
 
 
 def _shown(version: Version) -> dict[str, object]:

@@ -285,11 +285,19 @@ class History(Course[SlotCheckpoint]):
                 # it had been read before the promotion
                 self.has_diverged = True
             assert self.has_diverged or rows == wanted, f"{topic}: {rows} where {wanted} come next"
+        # a position may be all that was read of what a promotion has cut off
+        self.has_diverged = self.has_diverged or self._is_cut_off()
         if self.has_diverged:
             return
         for topic, rows in expected.items():
             for row in rows[self.delivered.get(topic, 0) :][:1]:
                 assert self.checkpoint.forgettable <= row[2], f"{topic}: {row} is still to come, and may be forgotten"
+
+    def _is_cut_off(self) -> bool:
+        """Whether what is committed was read on a timeline that the server's own has left before."""
+        offset = json.loads(self.checkpoint.offsets[-1])
+        timeline = offset["server"]["timeline"]
+        return any(parent == timeline and self.checkpoint.forgettable > lsn for parent, lsn in self.server.branches)
 
     def is_delivered(self) -> bool:
         if self.is_lost or self.has_diverged:

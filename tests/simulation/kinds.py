@@ -39,6 +39,23 @@ class WaitingHistory(RowsHistory):
         return super()._options() | {"snapshot.mode": "initial", "event.order.segments": "1"}
 
 
+class MovingHistory(RowsHistory):
+    """One whose rows move between the pages of larger tables, while its first snapshot is killed and taken up."""
+
+    signalled = 0.0
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.server.alters, self.server.odds.act, self.server.odds.unseen = 0.0, 0.9, 0.0
+        self.seen, self.faults.kill, self.faults.promotion = 0.05, 0.1, 0.0
+        for _ in range(300):
+            self.server.act()
+        self.server.slots.clear()
+
+    def _options(self) -> dict[str, str]:
+        return super()._options() | {"snapshot.mode": "initial", "event.order.segments": "1"}
+
+
 class CrashingHistory(RowsHistory):
     """One whose server flushes its log late and crashes, while a query with an older slot takes its first snapshot."""
 

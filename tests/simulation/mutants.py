@@ -341,7 +341,12 @@ def snapshots_do_not_wait_for_standbys() -> contextlib.AbstractContextManager[No
 
 def snapshots_are_read_before_they_are_flushed() -> contextlib.AbstractContextManager[None]:
     """A snapshot that is taken anew may show what a crash takes back."""
-    return replaced(chunks, "flushed_present", lambda of, runtime: 1)
+    return replaced(chunks, "flushed_present", lambda of, runtime, shown: 1)
+
+
+def rows_that_moved_are_not_looked_for() -> contextlib.AbstractContextManager[None]:
+    """A snapshot that is resumed leaves out the rows that have moved to pages that were read."""
+    return replaced(chunks.Snapshots, "_moved", lambda self, progress, first: [])
 
 
 def a_snapshot_shows_nothing_of_the_log() -> contextlib.AbstractContextManager[None]:
@@ -395,6 +400,7 @@ OF_ROWS: tuple[Mutant, ...] = (
     versions_stay_after_a_failed_run,
     snapshots_do_not_wait_for_standbys,
     snapshots_are_read_before_they_are_flushed,
+    rows_that_moved_are_not_looked_for,
     a_snapshot_shows_nothing_of_the_log,
     a_window_closes_early,
     rows_beside_their_changes,

@@ -282,10 +282,15 @@ class RowsHistory(History):
         present = self.server.tables.present(oid)
         for (name, _), (nullable, default) in zip(columns, facts, strict=True):
             column = None if present is None else present.column(name)
-            if column is not None and self._is_known(oid):
+            if column is not None and self._is_known(oid) and not self._was_another(oid, column):
                 assert default == column.default, f"{row}: the default of {name} is {default}, and not {column}"
                 if not self._was_altered(oid, column):
                     assert nullable == column.nullable, f"{row}: {name} is nullable: {nullable}, unlike {column}"
+
+    def _was_another(self, oid: int, column: Column) -> bool:
+        """Whether another column, which is gone or renamed, had the column's name before."""
+        shapes = (shape for _, shape in self.server.tables.shapes[oid] if shape is not None)
+        return any(one.name == column.name and one.number != column.number for shape in shapes for one in shape.columns)
 
     def _was_altered(self, oid: int, column: Column) -> bool:
         """Whether the column could not always be null, or always."""

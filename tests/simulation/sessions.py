@@ -127,12 +127,16 @@ class TableSession(Session):
         return name
 
     def lock(self, text: str) -> int:
-        """Keep the table that the text names from being altered, when nobody alters it any more; its oid."""
+        """Keep the tables that the text names from being altered, each when nobody alters it any more; the oid of the
+        last one."""
+        names = _NAME.findall(text)
+        assert names, text
+        return [self._lock(name) for name in names][-1]
+
+    def _lock(self, name: str) -> int:
         server = self.server
-        found = _NAME.search(text)
-        assert found is not None, text
         while True:
-            oids = [oid for oid in server.tables.shapes if self._is_named(oid, found[1])]
+            oids = [oid for oid in server.tables.shapes if self._is_named(oid, name)]
             waits = [oid for oid in oids if server.is_altered(oid)]
             if not waits:
                 break
@@ -145,9 +149,9 @@ class TableSession(Session):
                 raise self.refused("55P03", "canceling statement due to lock timeout")
             if self.is_lost:
                 raise Failed("the connection is lost: it waits for a lock")
-        shape = server.named(found[1])
+        shape = server.named(name)
         if shape is None:
-            raise self.refused("42P01", f"relation {found[0]} does not exist")
+            raise self.refused("42P01", f"relation {name} does not exist")
         if self.open is not None:
             self.open.locks.add(shape.oid)
         return shape.oid

@@ -132,10 +132,10 @@ def _present_form(session: TableSession, text: str, values: Sequence[Any]) -> Fo
     return [(oid, _form(shape)) for oid in values[0] if (shape := _now(session, oid)) is not None]
 
 
-def _size(session: TableSession, text: str, values: Sequence[Any]) -> Found:
-    shape = _now(session, values[0])
-    heap = [] if shape is None else session.server.tables.heaps[shape.heap]
-    return [(1 + max((version.page for version in heap), default=-1),)]
+def _sizes(session: TableSession, text: str, values: Sequence[Any]) -> Found:
+    heaps = session.server.tables.heaps
+    shapes = [(oid, shape) for oid in values[0] if (shape := _now(session, oid)) is not None]
+    return [(oid, 1 + max((version.page for version in heaps[shape.heap]), default=-1)) for oid, shape in shapes]
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ def selected(session: TableSession, text: str) -> pa.RecordBatch:
     return pa.record_batch(found)
 
 
-def _is_there(session: TableSession, text: str, values: Sequence[Any]) -> Found:
-    return [(bool(_read(session, text)[1]),)]
+def _are_there(session: TableSession, text: str, values: Sequence[Any]) -> Found:
+    return [tuple(bool(_read(session, part)[1]) for part in text.split("exists (")[1:])]
 
 
 def _count(session: TableSession, text: str, values: Sequence[Any]) -> Found:
@@ -325,9 +325,9 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
             ("CREATE_REPLICATION_SLOT", _create_slot),
             ("pg_export_snapshot", _exported),
             ("relfilenode::int8 from", _storage),
-            ("select pg_relation_size(", _size),
+            ("pg_catalog.pg_relation_size(oid)", _sizes),
             ("(ctid::text::point)", _last_page),
-            ("select exists (select from", _is_there),
+            ("select exists (select from", _are_there),
             ("pg_catalog.count(*)", _count),
             (" desc limit 1", _largest_key),
             (" limit 1) k(", _nth_key),

@@ -11,7 +11,7 @@ from tailrace.connectors.postgres.schema import catalog
 from tests.simulation import mutants
 from tests.simulation.course import run
 from tests.simulation.database import Database
-from tests.simulation.kinds import AlteringHistory, CrashingHistory, WaitingHistory, WindowsHistory
+from tests.simulation.kinds import AlteringHistory, CrashingHistory, MovingHistory, WaitingHistory, WindowsHistory
 from tests.simulation.mutants import OF_ROWS, Mutant
 from tests.simulation.rows import RowsHistory
 from tests.simulation.server import Odds, Rows
@@ -21,6 +21,8 @@ from tests.simulation.world import Process
 HISTORIES = 500
 ENOUGH = 300
 """A mutant must be found by so many histories."""
+SELDOM = {mutants.rows_that_moved_are_not_looked_for: 1500}
+"""Those of which only one history in a hundred shows something."""
 KINDS = {
     mutants.altered_tables_are_not_waited_for: AlteringHistory,
     mutants.what_is_in_progress_counts_as_shown: AlteringHistory,
@@ -30,6 +32,7 @@ KINDS = {
     mutants.a_lost_snapshot_is_an_altered_table: WindowsHistory,
     mutants.snapshots_do_not_wait_for_standbys: WaitingHistory,
     mutants.snapshots_are_read_before_they_are_flushed: CrashingHistory,
+    mutants.rows_that_moved_are_not_looked_for: MovingHistory,
 }
 """The histories that find a fault soon, where others need many."""
 
@@ -42,7 +45,7 @@ def test_tables_are_delivered_as_they_were_and_wholly() -> None:
     assert totals.lost < HISTORIES // 10
 
 
-@pytest.mark.parametrize("kind", [AlteringHistory, WaitingHistory, CrashingHistory, WindowsHistory])
+@pytest.mark.parametrize("kind", [AlteringHistory, WaitingHistory, CrashingHistory, MovingHistory, WindowsHistory])
 def test_what_is_seldom_elsewhere(kind: type[RowsHistory]) -> None:
     run(kind, range(25))
 
@@ -50,7 +53,7 @@ def test_what_is_seldom_elsewhere(kind: type[RowsHistory]) -> None:
 @pytest.mark.parametrize("mutant", OF_ROWS, ids=lambda mutant: mutant.__name__)
 def test_a_known_fault_is_found(mutant: Mutant) -> None:
     with mutant(), pytest.raises(AssertionError):
-        run(KINDS.get(mutant, RowsHistory), range(ENOUGH))
+        run(KINDS.get(mutant, RowsHistory), range(SELDOM.get(mutant, ENOUGH)))
 
 
 class Renaming(TableSession):

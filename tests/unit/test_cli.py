@@ -58,7 +58,8 @@ def test_a_secret_comes_from_a_file_and_not_from_the_list_of_processes(
 
 def test_an_unknown_sink_is_told_with_those_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", write(tmp_path, NOWHERE), "--set", "debezium.sink.type=kinesis"]) == 8
-    assert "Known: kafka, file, parquet, console, noop, http, redis, jdbc, tables." in capsys.readouterr().err
+    known = "kafka, file, parquet, console, noop, http, redis, nats-jetstream, jdbc, tables"
+    assert f"Known: {known}." in capsys.readouterr().err
 
 
 def test_a_server_that_is_not_there_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

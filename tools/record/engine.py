@@ -20,6 +20,10 @@ class Failed(Exception):
     """A recording that could not be made; the message says why."""
 
 
+class GaveUp(Failed):
+    """Debezium ended with an error, in its own words."""
+
+
 def full(version: str) -> str:
     """A version of Debezium with its qualifier: 3.6.1 is 3.6.1.Final."""
     return version if re.search(r"\.[A-Z]", version) else f"{version}.Final"
@@ -130,7 +134,7 @@ class Engine:
             process.wait()
             raise Failed(f"the engine did not stop within {seconds:.0f} seconds") from None
         if process.returncode:
-            raise Failed(self.reason())
+            raise GaveUp(self.reason())
 
     def kill(self) -> None:
         """End the virtual machine at once, if there is one."""
@@ -152,7 +156,7 @@ class Engine:
         if self._process.poll() is None:
             return True
         if self._process.returncode:
-            raise Failed(self.reason())
+            raise GaveUp(self.reason())
         return False
 
     def streams(self) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from tailrace.config import columns, connect, naming, processors, rows, signals
 from tailrace.config.connector import Draft, Options, Traits
 from tailrace.config.expressions import compile_expression
-from tailrace.config.option import Kind, Option
+from tailrace.config.option import Kind, Option, holds_login
 from tailrace.config.outcome import Outcome, attributed
 from tailrace.config.transforms import transforms
 from tailrace.errors import ConfigError
@@ -155,7 +155,7 @@ def examine(
     left = {*rest, *(fault for fault in reading.faults if not _is_of(fault, unknown))}
     faults = tuple(fault for fault in reading.faults if fault in left)
     table = {name: reading.row(name) for name in reading.given}
-    hidden = frozenset(name for name, row in table.items() if row.hides(name))
+    hidden = frozenset(name for name, row in table.items() if row.hides(name) or holds_login(reading.given[name]))
     idle = frozenset(name for name, row in table.items() if row.notice) | reading.idle
     made = None if faults else Config(traits, values, reading.given, tuple(reading.notices), hidden, idle)
     return Examined(made, tuple(outcomes.values()), faults, tuple(reading.notices), reading.implied)

@@ -24,14 +24,21 @@ class Kind(Enum):
 
 _SECRET = re.compile(
     r"pass(?:word|wd|phrase|code)|pwd|secret|token|jaas|credential|api[.\-_]?key|access[.\-_]?key|account[.\-_]?key"
-    r"|private[.\-_]?key|keystore\.key|user[.\-_]?info|connection\.?string|\.salt|initial\.statements",
+    r"|private[.\-_]?key|keystore\.key|user[.\-_]?info|connection\.?string|\.salt|initial\.statements"
+    r"|request\.headers\.",
     re.IGNORECASE,
 )
+_LOGIN = re.compile(r"//[^/\s]*@")
 
 
 def holds_secret(name: str) -> bool:
     """Whether the option called `name`, known or not, may hold a secret, so that its value is never shown."""
     return _SECRET.search(name) is not None
+
+
+def holds_login(text: str) -> bool:
+    """Whether a value is a URL with a login before its host, so that it is never shown."""
+    return _LOGIN.search(text) is not None
 
 
 Check = Callable[[Any], str]

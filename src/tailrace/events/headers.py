@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from tailrace.columns.row import HEADERS
 from tailrace.config.formats import Format
 from tailrace.events.settings import TASK_ID, EventSettings
 from tailrace.formats import Block
+from tailrace.formats.base import WithHeaders
 from tailrace.records.layout import Constant, Header, RecordLayout
 
 _BLOCK = 32_768
@@ -41,7 +42,16 @@ def context(settings: EventSettings) -> tuple[Header, ...]:
 
 def compiled(record: RecordLayout, settings: EventSettings) -> Pairs:
     """The record's headers as `header_column` takes them."""
-    return tuple((header.name, _compiled(header, record, settings)) for header in record.headers)
+    own = tuple((header.name, _compiled(header, record, settings)) for header in record.headers)
+    return (*own, *_further(record, settings))
+
+
+def _further(record: RecordLayout, settings: EventSettings) -> Iterator[tuple[str, bytes]]:
+    """The headers that the formats of the key and the value add."""
+    for layout, form in ((record.key, settings.key_encoding), (record.value, settings.value_encoding)):
+        encoding = formats.find(form)
+        if layout is not None and isinstance(encoding, WithHeaders):
+            yield from encoding.headers(layout, record)
 
 
 def _compiled(header: Header, record: RecordLayout, settings: EventSettings) -> Any:

@@ -56,13 +56,22 @@ class Encoding(Protocol):
         ...
 
 
+@runtime_checkable
+class WithHeaders(Protocol):
+    """An encoding that puts something of a key or a value into headers of its record. Worker."""
+
+    def headers(self, layout: Node, record: RecordLayout) -> tuple[tuple[str, bytes], ...]:
+        """Further headers of records, behind all others; `layout` is the key's or the value's."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
     """An encoding with the options of its converter, and what became of these.
 
     `idle` have no effect here, `unknown` are not the converter's. `keeps_nulls` tells whether a null stays null where
     the column has a default; None leaves that to the converter's replace.null.with.default. `notices` are sentences
-    without their end.
+    without their end. `in_headers` tells that the encoding is WithHeaders with these options.
     """
 
     encoding: Encoding
@@ -70,6 +79,7 @@ class Taken:
     unknown: tuple[str, ...] = ()
     keeps_nulls: bool | None = None
     notices: tuple[str, ...] = ()
+    in_headers: bool = False
 
 
 @runtime_checkable

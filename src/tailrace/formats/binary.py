@@ -18,7 +18,7 @@ from tailrace.formats.arrow import computed, image_values, read_json
 from tailrace.formats.assembled import AssembledBlock, Hole, Pieces
 from tailrace.formats.json.pieces import spread
 from tailrace.formats.leaves import takes_arrow
-from tailrace.records.columns import Same, Written
+from tailrace.records.columns import Columns, Same, Written
 from tailrace.records.layout import CHANGE, RECORD, Column, Computed, ImageColumn, Text
 from tailrace.values.arrow import arrow_type_of
 from tailrace.values.fragments import column_fragment, integers_fragment
@@ -31,20 +31,22 @@ class ByTopic:
     head: Callable[[str], bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How an encoding writes the values of holes, by their ways: those of an array, whose type is any that holds values
+    of the hole's schema; those of a column that is JSON already; single ones in the form that they have in JSON."""
+
+    array: Callable[[pa.Array, Any], Fragment]
+    json: Callable[[Fragment, Any], Fragment]
+    one: Callable[[Any], Callable[[Any], bytes]]
+
+
 class BinaryBlock(AssembledBlock):
     """A block whose holes are written as pieces, one for each value. See formats.base.Block."""
 
-    @abstractmethod
-    def array_piece(self, values: pa.Array, way: Any) -> Fragment:
-        """The pieces of an array's values, whose type is any that holds values of the hole's schema."""
-
-    @abstractmethod
-    def json_piece(self, written: Fragment, way: Any) -> Fragment:
-        """The pieces of values that are JSON already."""
-
-    @abstractmethod
-    def constant_piece(self, value: Any, way: Any) -> bytes:
-        """The piece of a value in the form that it has in JSON."""
+    def __init__(self, columns: Columns, writing: Writing) -> None:
+        super().__init__(columns)
+        self._writing = writing
 
     @abstractmethod
     def kept_key(self, leaf: Column, way: Any) -> Hashable:
@@ -59,15 +61,15 @@ class BinaryBlock(AssembledBlock):
         if isinstance(leaf, Column):
             return self._column(leaf, hole.way)
         if isinstance(leaf, Text):
-            return self.array_piece(self._text(leaf), hole.way)
+            return self._writing.array(self._text(leaf), hole.way)
         places = records()
-        return self._spread(self.array_piece(computed(leaf, self._columns, places), hole.way), places)
+        return self._spread(self._writing.array(computed(leaf, self._columns, places), hole.way), places)
 
     def image(self, leaf: ImageColumn, way: Any) -> Fragment:
         """The pieces of a column of an image."""
         plan = leaf.column
         if takes_arrow(plan.schema, arrow_type_of(plan.schema)):
-            return self.array_piece(image_values(leaf, self._columns), way)
+            return self._writing.array(image_values(leaf, self._columns), way)
         texts = self._columns.texts(leaf)
         column = texts.texts
         if plan.shape is not None and not plan.conversion.by_value:
@@ -75,19 +77,19 @@ class BinaryBlock(AssembledBlock):
         fragment, lost = column_fragment(plan, column, texts.unavailable)
         if lost:
             self._columns.lost(plan, lost)
-        return self.json_piece(fragment, way)
+        return self._writing.json(fragment, way)
 
     def _column(self, leaf: Column, way: Any) -> Fragment | bytes:
         values = self._columns.values(leaf)
         if isinstance(values, Same):
-            return self.constant_piece(values.value, way)
+            return self._writing.one(way)(values.value)
         if isinstance(values, Written):
-            return self.json_piece(values.json, way)
+            return self._writing.json(values.json, way)
         if leaf.by in (CHANGE, RECORD):
-            return self.array_piece(values, way)
+            return self._writing.array(values, way)
         kept, key = self._columns.kept, self.kept_key(leaf, way)
         if key not in kept:
-            kept[key] = self.array_piece(values, way)
+            kept[key] = self._writing.array(values, way)
         found: Fragment = kept[key]
         return found
 

@@ -51,6 +51,10 @@ def whole_numbers(values: pa.Array) -> npt.NDArray[Any]:
     return found if width == 64 else found.astype(np.int64)
 
 
+WIDTHS = {"boolean": 1, "float": 4, "double": 8}
+"""How many bytes `number_bytes` gives for a value."""
+
+
 def number_bytes(values: pa.Array, schema: LogicalType) -> Bytes:
     """The bytes of floating point numbers and of truth values; a NaN is Java's."""
     if schema.connect == "boolean":

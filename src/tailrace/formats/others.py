@@ -19,5 +19,11 @@ def other(converter: str, part: str, option: str, options: Mapping[str, str]) ->
     name = format_of(converter)
     found = KNOWN.own(name) if name in KNOWN.places else KNOWN.load(name)
     if isinstance(found, Configured):
-        return found.with_options(part, dict(options))
+        taken = found.with_options(part, dict(options))
+        if taken.in_headers:
+            raise ConfigError(
+                f"{part}.converter.{option.rstrip('.')} = {converter} puts ids into headers, which is not supported.",
+                "Set its option apicurio.registry.headers.enabled to false: ids then stand at the head of the bytes.",
+            )
+        return taken
     return Taken(found, unknown=tuple(options))

@@ -27,6 +27,7 @@ KNOWN = Extensions(
         "noop": "tailrace.sinks.console:NoopSink",
         "http": "tailrace.sinks.http:HttpSink",
         "redis": "tailrace.sinks.redis:RedisSink",
+        "nats-jetstream": "tailrace.sinks.jetstream:JetStreamSink",
         "jdbc": "tailrace.sinks.jdbc.sink:JdbcSink",
         "tables": "tailrace.sinks.tables.sink:TablesSink",
     },

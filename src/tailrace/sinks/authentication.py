@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -89,7 +90,7 @@ class Webhooks:
         return False
 
 
-class Bearer:
+class Bearer(ABC):
     """Requests with a token that a server gives; it is asked for again before the token ends, or when it is refused."""
 
     what = ""
@@ -110,9 +111,9 @@ class Bearer:
         had, self._token = bool(self._token), ""
         return had
 
+    @abstractmethod
     def _fetch(self) -> tuple[str, float | None]:
         """A token and how many seconds it lasts, where that is known."""
-        raise NotImplementedError
 
     def _ask(self, client: WebClient, method: str, headers: Mapping[str, str], body: bytes, query: str = "") -> Answer:
         try:

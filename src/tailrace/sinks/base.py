@@ -9,6 +9,7 @@ import difflib
 import logging
 import os
 import re
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -202,3 +203,9 @@ class Settings:
             for pattern, reason in reasons.items():
                 if name == pattern or (pattern.endswith("*") and name.startswith(pattern[:-1])):
                     raise SinkError(f"debezium.sink.{self.sink}.{name} is not supported: {reason}.", "Leave it out.")
+
+
+def unreadable(error: OSError | ValueError) -> str:
+    """Why a PEM file cannot be read, in words; OpenSSL's own say nothing."""
+    said = None if isinstance(error, ssl.SSLError) else getattr(error, "strerror", None)
+    return said or "it is no PEM file, or its password is another one"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import briefly
+from tailrace.sinks.packed import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,11 +51,11 @@ class ConsoleSink(Sink):
         return writer.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(self._print)).start()
 
     def _print(self, batch: DataFrame, number: int) -> None:
-        """Print one batch, partition by partition: the driver holds one partition at a time. Driver."""
+        """Print one batch, partition by partition. Driver."""
         out = self._out or sys.stdout
         colour = out.isatty() and "NO_COLOR" not in os.environ
         width = shutil.get_terminal_size().columns if out.isatty() else 0
-        for row in batch.toLocalIterator(prefetchPartitions=True):
+        for row in local_rows(batch):
             out.write(render(row["op"], row["topic"], row["key"], row["value"], colour=colour, width=width) + "\n")
         out.flush()
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from tailrace.connectors import advice
 from tailrace.connectors.findings import Finding
 from tailrace.errors import ConnectionFailed, SinkError
-from tailrace.sinks.base import Settings
+from tailrace.sinks.base import Settings, unreadable
 from tailrace.sinks.resp import RedisConnection, RedisFault
 from tailrace.sinks.writer import DEAD_LETTERS, OneWriter, Record, log
 
@@ -273,8 +273,8 @@ def _tls(settings: Settings) -> ssl.SSLContext | None:
         if settings.text(option):
             context.load_cert_chain(settings.text(option), password=settings.given.get("ssl.keystore.password") or "")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it is no PEM file, or its password is another one"
         raise SinkError(
-            f"The file of debezium.sink.redis.{option} cannot be read: {why}.", "Check its path and content."
+            f"The file of debezium.sink.redis.{option} cannot be read: {unreadable(error)}.",
+            "Check its path and content.",
         ) from None
     return context

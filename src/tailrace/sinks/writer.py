@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.interruption import STOPPED, Interrupted, briefly
+from tailrace.sinks.packed import local_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tailrace")
 
-Record = Any
-"""A row of Spark with the columns of the sink."""
+Record = Mapping[str, Any]
+"""A row by the columns of the sink."""
 
 DEAD_LETTERS = "dead.letter.file"
 """The option that every sink of one writer has: the file of the records that the place refuses for good."""
@@ -117,7 +118,7 @@ class OneWriter(Sink):
         self._number = number
         try:
             first = 0
-            for group in _groups(filter(self.wanted, batch.toLocalIterator(prefetchPartitions=True)), self._size):
+            for group in _groups(filter(self.wanted, local_rows(batch)), self._size):
                 self.deliver(group, first)
                 first += len(group)
         except BaseException:

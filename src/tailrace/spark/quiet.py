@@ -3,16 +3,26 @@
 A query that is stopped ends its planner and its tasks by closing their sockets. Over Unix sockets they notice before
 they are ended, and print it at length; the JVM, which has closed them, knows. Planner and workers of a local session:
 `tailrace.spark.python` starts them by this file, so it imports what any Python has loaded already.
+
+PySpark's daemon makes a process for each worker, which would import what it needs anew: most of a second of each. So
+the daemon imports it before (`LOADED`), and its workers share it.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import runpy
 import sys
 import traceback
+from importlib import import_module
 from types import TracebackType
 from typing import Any
+
+LOADED = "TAILRACE_LOADED"
+"""The environment variable that names the modules that tasks need, with commas."""
+
+_DAEMON, _TASKS = "pyspark.daemon", "pyspark.worker"
 
 
 def is_left_alone(error: BaseException | None) -> bool:
@@ -38,12 +48,31 @@ def _print(*arguments: Any, **named: Any) -> None:
         _print_exc(*arguments, **named)
 
 
+def _load(worker: str) -> None:
+    """Import what workers that run the module `worker` need. What fails here fails in the worker too, which says so."""
+    try:
+        import_module(worker)
+        named = os.environ.get(LOADED, "")
+        if named:
+            import_module("tailrace.spark.source")
+        if named and worker == _TASKS:
+            from tailrace.spark.warm import load_modules
+
+            load_modules(named.split(","))
+    except Exception:
+        return
+    # A worker that looks at none of these objects copies none of their pages.
+    gc.freeze()
+
+
 def main() -> None:
     sys.excepthook = _write
     traceback.print_exc = _print
     # what `python -m` has there
     sys.path[0] = os.getcwd()
     del sys.argv[:2]
+    if sys.argv[0] == _DAEMON and len(sys.argv) > 1:
+        _load(sys.argv[1])
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 
 

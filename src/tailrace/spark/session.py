@@ -18,6 +18,7 @@ from tailrace.spark.gateway import Launch, spark_home
 from tailrace.spark.jars import files_of
 from tailrace.spark.java import cache_directory, find_java, java_home
 from tailrace.spark.python import worker_python
+from tailrace.spark.quiet import LOADED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,10 +132,12 @@ def launch(
     memory: str = "2g",
     log_level: str = "error",
     keep: Sequence[int] = (),
+    loaded: Sequence[str] = (),
 ) -> Launch | None:
     """Start the JVM of a session without waiting for it; None where one runs already, or spark-submit has started it.
 
-    PySpark is not imported, which takes long. Parameters and errors are those of `session`.
+    PySpark is not imported, which takes long. `loaded` are the modules that tasks of a local session need: the process
+    that makes its workers imports them once. The other parameters and the errors are those of `session`.
     """
     if _SUBMITTED in os.environ or _is_running():
         return None
@@ -146,7 +149,7 @@ def launch(
     # Java takes the last of two that say different things.
     settings[_JAVA_OPTIONS] = f"{flags} {settings[_JAVA_OPTIONS]}".lstrip()
     _name_python(is_local(master), given.get("spark.pyspark.python"))
-    with _environment(is_local(master), java_home(java)):
+    with _environment(is_local(master), java_home(java), loaded):
         return Launch(settings, keep)
 
 
@@ -199,13 +202,13 @@ def _name_python(local: bool, python: str | None) -> None:
 
 
 @contextmanager
-def _environment(local: bool, home: Path) -> Iterator[None]:
+def _environment(local: bool, home: Path, loaded: Sequence[str]) -> Iterator[None]:
     """What the JVM inherits: Java, what its workers need, and the loopback address."""
     given = os.environ.get("PYTHONWARNINGS")
     silent = f"ignore:{_PANDAS}:FutureWarning"
     wanted = {"JAVA_HOME": str(home), "PYTHONWARNINGS": f"{given},{silent}" if given else silent}
     if local:
-        wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
+        wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", LOADED: ",".join(loaded)}
     unwanted: tuple[str, ...] = ()
     if "PYTHONDONTWRITEBYTECODE" in os.environ:
         # Each planner and worker would compile every module anew, a second or two each: they get a cache of their own.

@@ -158,7 +158,7 @@ def array_of_texts(texts: pa.Array, kind: LogicalType) -> pa.Array:
     of = arrow_type_of(kind)
     try:
         return _read_at_once(texts, of)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except pa.ArrowInvalid:
         # what Arrow's reader takes amiss, as a field that is there twice
         values = [None if text is None else value_of(text, kind) for text in texts.to_pylist()]
         return pa.array(values, of)

@@ -34,6 +34,8 @@ Found = npt.NDArray[np.int64]
 
 _ZERO, _NINE, _MINUS, _PLUS = 48, 57, 45, 43
 _INFINITY = word(b"infinity")
+_GREGORIAN = -141_427
+"""The day 1582-10-15, before which Java's dates are of the Julian calendar."""
 
 
 def whole(pattern: re.Pattern[str], text: str) -> re.Match[str]:
@@ -68,6 +70,19 @@ def civil(day: int) -> tuple[int, int, int]:
     month = (5 * of_year + 2) // 153
     month_of_year = month + (3 if month < 10 else -9)
     return year + era * 400 + (month_of_year <= 2), month_of_year, of_year - (153 * month + 2) // 5 + 1
+
+
+def date_of(days: int) -> tuple[int, int, int]:
+    """The year, month and day of a day since 1970 in Java's calendar; years before 1 count backwards from 1."""
+    if days >= _GREGORIAN:
+        return civil(days)
+    # days since 1 March of the year 0
+    era, rest = divmod(days + 719_470, 1461)
+    of_era = min(rest // 365, 3)
+    rest -= 365 * of_era
+    month = (5 * rest + 2) // 153
+    year = 4 * era + of_era + (month > 9)
+    return (year if year > 0 else 1 - year), month + (3 if month < 10 else -9), rest - (153 * month + 2) // 5 + 1
 
 
 def iso_day(day: int) -> str:

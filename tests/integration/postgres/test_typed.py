@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -295,8 +296,9 @@ def test_a_snapshot_is_read_by_its_tasks_until_it_is_closed(database: Database) 
     with database.connect() as connection:
         # the server's side of the session ends on its own
         open_ones = "select from pg_stat_activity where datname = %s and state = 'idle in transaction'"
+        deadline = time.monotonic() + 60
         while connection.execute(open_ones, (database.name,)).fetchone() is not None:
-            pass
+            assert time.monotonic() < deadline
     with pytest.raises(ConnectionFailed, match=r"Load again: that takes a new snapshot"):
         list(task.read())
 

@@ -18,6 +18,8 @@ from tailrace.events.heartbeat import heartbeat_row
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.single import own_rows
+from tailrace.formats.cloudevents.options import options_of
+from tailrace.formats.given import Given
 from tailrace.records.layout import Constant, Header, RecordLayout, Struct
 from tests.event_settings import event_settings
 from tests.unit.events.changes import batch, table
@@ -180,6 +182,17 @@ def test_what_is_not_supported_is_refused_by_name(option: str, words: str) -> No
     name, _, text = option.partition("=")
     with pytest.raises(ConfigError, match=words):
         parse("postgres", POSTGRES | {f"value.converter.{name}": text})
+
+
+def test_the_address_of_schemas_may_come_from_the_environment_and_shows_no_login(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for given, address in (("http://r/", "http://r"), ("http://user:pa55@r", "http://r")):
+        named = {"data.serializer.type": "avro", "Avro.Schema.Registry.Url": given}
+        assert options_of("value", Given("value.converter.", named)).registry_url == address
+    monkeypatch.setenv("CONNECT_VALUE_CONVERTER_APICURIO_REGISTRY_URL", "http://r/apis/registry/v2")
+    named = {"data.serializer.type": "avro", "avro.apicurio.registry.headers.enabled": "false"}
+    assert options_of("value", Given("value.converter.", named)).registry_url == "http://r/apis/registry/v2"
 
 
 def test_it_is_a_converter_of_values() -> None:

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tailrace.columns import ChangeBatch, Column
-from tailrace.columns.logical import BYTES, INT16, INT32, INT64, STRING, Field, LogicalType, array, mapping, struct
+from tailrace.columns.logical import (
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    FLOAT,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    Field,
+    LogicalType,
+    array,
+    mapping,
+    struct,
+)
 from tailrace.config.formats import Format
 from tailrace.connectors.mongodb.records.records import numbered_rows
 from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
-from tailrace.errors import ConfigError, ConversionError, RegistryError
+from tailrace.errors import ConversionError, RegistryError
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
-from tailrace.events.table_plan import table_plan
+from tailrace.formats.avro.pieces import array_piece as avro_piece
+from tailrace.formats.avro.schema import Rules as AvroRules
+from tailrace.formats.protobuf.pieces import array_piece, json_piece
 from tailrace.formats.protobuf.schema import Rules, file_of, scrubbed
-from tailrace.formats.protobuf.values import Place, date_of, place_of, writer
+from tailrace.formats.protobuf.values import Place, place_of, writer
 from tailrace.formats.registry import ids
 from tailrace.formats.registry.proto_shape import proto_shape
+from tailrace.values.arrow import arrow_type_of
+from tailrace.values.calendar import date_of
+from tailrace.values.decimals import unscaled_bytes
+from tailrace.values.fragments import strings_fragment
 from tests.event_settings import event_settings
 from tests.servers.registry import Registry
 from tests.unit.events.changes import batch, table
@@ -42,16 +63,10 @@ def decimal(scale: int, precision: int) -> LogicalType:
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    """A registry of its own for each test; nothing is known of any other."""
+def registry(registry: Registry) -> Registry:
+    """One that Confluent's client can ask."""
     pytest.importorskip("httpx2")
-    ids.forget()
-    table_plan.cache_clear()
-    monkeypatch.setattr(ids, "_WAIT", 0)
-    with Registry() as running:
-        yield running
-    ids.forget()
-    table_plan.cache_clear()
+    return registry
 
 
 def settings(registry: Registry, *parts: str, **options: str) -> EventSettings:
@@ -205,6 +220,21 @@ def test_single_values_are_fields() -> None:
         field(array(STRING), ["a", None])
 
 
+@pytest.mark.parametrize("unscaled", [0, -5, 10**17, 10**18, 2**63 - 1, -(2**63), 2**63, -(10**30)])
+def test_a_column_of_decimals_is_as_single_ones(unscaled: int) -> None:
+    text = base64.b64encode(unscaled_bytes(unscaled))
+    place = place_of(1, decimal(2, 38), Rules())
+    piece = json_piece(strings_fragment([b'"%b"' % text]), place, Rules())
+    assert piece.data[: piece.offsets[1]].tobytes() == writer(place, Rules())(text.decode())
+
+
+@pytest.mark.parametrize("kind", [BOOLEAN, FLOAT, DOUBLE, INT64, STRING, BYTES])
+def test_a_column_of_no_records_has_no_bytes(kind: LogicalType) -> None:
+    nothing = pa.array([], arrow_type_of(kind))
+    assert array_piece(nothing, place_of(1, kind, Rules()), Rules()).offsets.tolist() == [0]
+    assert avro_piece(nothing, kind, AvroRules()).offsets.tolist() == [0]
+
+
 def test_dates_are_javas() -> None:
     assert date_of(-141_427) == (1582, 10, 15)
     assert date_of(-141_428) == (1582, 10, 4)
@@ -329,27 +359,6 @@ def test_a_computed_topic_has_a_subject_of_its_own(registry: Registry) -> None:
     assert [row["topic"] for row in found] == ["a", "b"]
     assert sorted(version.subject for version in registry.versions) == ["a-value", "b-value"]
     assert all(row["value"][5] == 0 for row in found)
-
-
-@pytest.mark.parametrize(
-    ("option", "words"),
-    [
-        ("wrapper.for.nullables=maybe", "wrapper.for.nullables must be true or false"),
-        ("skip.known.types=false", "skip.known.types = false is not supported"),
-        ("schema.format=serialized", "schema.format is not supported"),
-        ("apicurio.registry.url=http://r", "has options of Apicurio's registry"),
-    ],
-)
-def test_what_would_change_bytes_is_refused_by_name(option: str, words: str) -> None:
-    name, _, text = option.partition("=")
-    given = {
-        "value.converter": PROTOBUF,
-        "value.converter.schema.registry.url": "http://r",
-        f"value.converter.{name}": text,
-    }
-    with pytest.raises(ConfigError) as error:
-        parse("postgres", POSTGRES | given)
-    assert words in error.value.message
 
 
 def test_options_of_reading_have_no_effect() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+import threading
 from typing import Any
 
 import pytest
@@ -14,10 +15,15 @@ from tailrace.connectors.mongodb.records.segment import read_documents
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, RegistryError
+from tailrace.events.heartbeat import heartbeat_row
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
+from tailrace.formats.given import Given
 from tailrace.formats.registry import ids
+from tailrace.formats.registry.apicurio import Client
+from tailrace.formats.registry.base import Unanswered
+from tailrace.formats.registry.options import apicurio
 from tailrace.formats.registry.shape import shape
 from tests.event_settings import event_settings
 from tests.golden.avro import opened
@@ -30,18 +36,8 @@ TABLE = table("t", [Column("id", "int4", 23, nullable=False), Column("v", "text"
 CHANGES = batch(TABLE, [("c", None, ("1", "a")), ("u", None, ("1", "b")), ("d", ("1", None), None)])
 POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
 AVRO = "io.confluent.connect.avro.AvroConverter"
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    """A registry of its own for each test; nothing is known of any other."""
-    ids.forget()
-    table_plan.cache_clear()
-    monkeypatch.setattr(ids, "_WAIT", 0)
-    with Registry() as running:
-        yield running
-    ids.forget()
-    table_plan.cache_clear()
+APICURIO = "io.apicurio.registry.utils.converter.AvroConverter"
+PROTOBUF = "io.confluent.connect.protobuf.ProtobufConverter"
 
 
 def settings(registry: Registry, *parts: str, **options: str) -> EventSettings:
@@ -121,7 +117,7 @@ def test_a_login_is_sent_and_never_shown(registry: Registry) -> None:
         "postgres",
         POSTGRES
         | {
-            "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
+            "value.converter": APICURIO,
             "value.converter.apicurio.registry.url": registry.apicurio,
             "value.converter.apicurio.registry.headers.enabled": "false",
             "value.converter.apicurio.registry.auto-register": "true",
@@ -199,6 +195,57 @@ def test_artifacts_are_in_the_group_that_their_strategy_makes(
     assert "/groups/mine/" in registry.requests[-1]
 
 
+def test_the_latest_versions_of_two_artifacts_have_ids_of_their_own(registry: Registry) -> None:
+    text = '{"type":"record","name":"R","fields":[]}'
+    for artifact in ("a", "b"):
+        registry.registered(artifact, text)
+    given = {
+        "apicurio.registry.url": registry.apicurio,
+        "apicurio.registry.headers.enabled": "false",
+        "apicurio.registry.find-latest": "true",
+        "apicurio.registry.artifact-resolver-strategy": "io.apicurio.registry.serde.strategy.SimpleTopicIdStrategy",
+    }
+    chosen = apicurio("value", Given("value.converter.", given))
+    assert [ids.schema_id(chosen, topic, text, "R") for topic in ("a", "b", "a")] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["apicurio.registry.url", "apicurio.registry.request.headers.Authorization"])
+def test_a_login_in_a_url_or_a_header_is_never_shown(name: str) -> None:
+    given = {
+        "value.converter": APICURIO,
+        "value.converter.apicurio.registry.url": "http://r/apis/registry/v2",
+        "value.converter.apicurio.registry.headers.enabled": "false",
+        f"value.converter.{name}": "http://user:pa55@r/apis/registry/v2",
+    }
+    if name.endswith("url"):
+        with pytest.raises(ConfigError, match=r"apicurio\.registry\.url holds a user or a password") as error:
+            parse("postgres", POSTGRES | given)
+        assert "pa55" not in str(error.value)
+        given = {"value.converter": AVRO, "value.converter.schema.registry.url": "http://user:pa55@r"}
+    found = parse("postgres", POSTGRES | given)
+    assert "pa55" not in repr(found)
+    assert "pa55" not in repr(EventSettings.from_options(found))
+
+
+def test_what_is_no_http_is_no_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=_mumble, args=(server,))
+        thread.start()
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/apis/registry/v2"
+        given = {"apicurio.registry.url": address, "apicurio.registry.headers.enabled": "false"}
+        client = Client(apicurio("value", Given("value.converter.", given)).access)
+        with pytest.raises(Unanswered, match="its answer is no HTTP"):
+            client.find(apicurio("value", Given("value.converter.", given)), "a", "{}", "AVRO")
+        thread.join()
+
+
+def _mumble(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1 << 16)
+        connection.sendall(b"220 mail.example.org\r\n\r\n")
+
+
 def test_an_address_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
     found = parse("postgres", POSTGRES | {"value.converter": AVRO, "value.converter.max.schemas.per.subject": "9"})
     assert "value.converter.max.schemas.per.subject has no effect: it has no effect here." in found.notices
@@ -211,37 +258,87 @@ def test_an_address_may_come_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "words"),
+    ("converter", "option", "words"),
     [
-        ("auto.register.schemas=maybe", "auto.register.schemas must be true or false"),
+        (AVRO, "auto.register.schemas=maybe", "value.converter.auto.register.schemas must be true or false"),
         (
+            AVRO,
             "value.subject.name.strategy=com.example.Own",
-            "value.subject.name.strategy = com.example.Own is not supported",
+            "value.converter.value.subject.name.strategy = com.example.Own is not supported",
         ),
-        ("basic.auth.credentials.source=SASL_INHERIT", "basic.auth.credentials.source = SASL_INHERIT is not supported"),
-        ("schema.registry.ssl.truststore.location=/t.jks", "schema.registry.ssl.truststore is one of Java's"),
-        ("generalized.sum.type.support=true", "generalized.sum.type.support = true is not supported"),
+        (AVRO, "basic.auth.credentials.source=SASL_INHERIT", "credentials.source = SASL_INHERIT is not supported"),
+        (AVRO, "schema.registry.ssl.truststore.location=/t.jks", "schema.registry.ssl.truststore is one of Java's"),
+        (AVRO, "generalized.sum.type.support=true", "generalized.sum.type.support = true is not supported"),
+        (PROTOBUF, "wrapper.for.nullables=maybe", "value.converter.wrapper.for.nullables must be true or false"),
+        (PROTOBUF, "skip.known.types=false", "value.converter.skip.known.types = false is not supported"),
+        (PROTOBUF, "schema.format=serialized", "value.converter.schema.format is not supported"),
+        (PROTOBUF, "apicurio.registry.url=http://r", "value.converter has options of Apicurio's registry"),
     ],
 )
-def test_what_would_change_bytes_is_refused_by_name(option: str, words: str) -> None:
+def test_what_would_change_bytes_is_refused_by_name(converter: str, option: str, words: str) -> None:
     name, _, text = option.partition("=")
     given = {
-        "value.converter": AVRO,
+        "value.converter": converter,
         "value.converter.schema.registry.url": "http://r",
         f"value.converter.{name}": text,
     }
     with pytest.raises(ConfigError) as error:
         parse("postgres", POSTGRES | given)
-    assert f"value.converter.{words}" in error.value.message
+    assert words in error.value.message
 
 
-def test_ids_in_headers_are_refused_by_name() -> None:
-    given = {
-        "value.converter": "io.apicurio.registry.utils.converter.AvroConverter",
-        "value.converter.apicurio.registry.url": "http://r/apis/registry/v2",
-    }
-    with pytest.raises(ConfigError, match=r"headers\.enabled is true, its default, and ids in headers are not written"):
-        parse("postgres", POSTGRES | given)
+def test_ids_may_be_in_headers(registry: Registry) -> None:
+    chosen = settings(registry, "key", "value", **{"headers.enabled": "true"}, as_confluent="false")
+    found = rows(CHANGES, chosen)
+    number = b"\x01".rjust(8, b"\0")
+    key = [("apicurio.key.contentId", number), ("apicurio.key.encoding", b"BINARY")]
+    value = [("apicurio.value.contentId", b"\x02".rjust(8, b"\0")), ("apicurio.value.encoding", b"BINARY")]
+    shown = [[(one["key"], one["value"]) for one in row["headers"]] for row in found]
+    assert [headers[-4:] for headers in shown[:3]] == [[*key, *value]] * 3
+    # a tombstone has no value
+    assert shown[3][-2:] == key
+    assert {row["key"] for row in found} == {b"\x02"}
+    payloads: list[Any] = [opened(b"\0\0\0\0\x02" + row["value"], registry.schemas) for row in found[:3]]
+    assert [one["payload"]["op"] for one in payloads] == ['"c"', '"u"', '"d"']
+    ids.forget()
+    named = rows(CHANGES, settings(registry, "key", **{"headers.enabled": "true"}, use_id="globalId"))
+    assert ("apicurio.key.globalId", number) in [(one["key"], one["value"]) for one in named[0]["headers"]]
+
+
+def test_a_heartbeat_has_its_ids_in_headers(registry: Registry) -> None:
+    chosen = settings(registry, "key", "value", **{"headers.enabled": "true"})
+    (row,) = heartbeat_row(1, "0" * 16, chosen).to_pylist()
+    assert [one["key"] for one in row["headers"]][-4:] == [
+        "apicurio.key.contentId", "apicurio.key.encoding", "apicurio.value.contentId", "apicurio.value.encoding",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"value.converter": APICURIO, "value.converter.apicurio.registry.headers.value.globalId.name": "id"},
+         r"headers\.value\.globalId\.name is not supported"),
+        ({"value.converter": "io.apicurio.registry.utils.converter.ExtJsonConverter"},
+         r"headers\.enabled is true, its default, and ids in headers are not written by this converter"),
+        ({"value.converter": "io.debezium.converters.BinaryDataConverter",
+          "value.converter.delegate.converter.type": APICURIO,
+          "value.converter.delegate.converter.type.apicurio.registry.url": "http://r/apis/registry/v2"},
+         r"AvroConverter puts ids into headers, which is not supported"),
+    ],
+)  # fmt: skip
+def test_ids_in_headers_are_refused_where_they_would_be_lost(options: dict[str, str], words: str) -> None:
+    given = {"value.converter.apicurio.registry.url": "http://r/apis/registry/v2"}
+    with pytest.raises(ConfigError, match=words):
+        parse("postgres", POSTGRES | given | options)
+
+
+def test_ids_in_headers_cannot_depend_on_values(registry: Registry) -> None:
+    given = {f"value.converter.apicurio.registry.{name}": text for name, text in (
+        ("url", registry.apicurio), ("auto-register", "true"))}  # fmt: skip
+    unwrap = {"transforms": "a", "transforms.a.type": "ExtractNewRecordState", "transforms.a.route.by.field": "v"}
+    chosen = EventSettings.from_options(parse("postgres", POSTGRES | {"value.converter": APICURIO} | given | unwrap))
+    with pytest.raises(ConfigError, match="are not written where the topic"):
+        rows(CHANGES, chosen)
 
 
 def test_documents_are_written(registry: Registry) -> None:
@@ -251,7 +348,7 @@ def test_documents_are_written(registry: Registry) -> None:
         for name, text in (("url", registry.apicurio), ("auto-register", "true"), ("headers_enabled", "false"),
                            ("as-confluent", "true"))
     }  # fmt: skip
-    converter = "io.apicurio.registry.utils.converter.AvroConverter"
+    converter = APICURIO
     given = mongodb_settings(key_converter=converter, value_converter=converter, **named)
     segment = read_documents(("d", "a"), *packed([{"_id": 1, "v": 'a "text"'}]), 1 << 40, 1)
     ((found, _),) = numbered_rows(segment, given)

@@ -39,6 +39,7 @@ from tests.unit.events.changes import batch, table
 RECORD = RecordLayout("c", "topic", None, None)
 DECIMAL = semantic(BYTES, "org.apache.kafka.connect.data.Decimal", scale="8")
 MOMENT = semantic(INT64, "org.apache.kafka.connect.data.Timestamp")
+DAY = semantic(INT32, "org.apache.kafka.connect.data.Date")
 POSTGRES = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
 
 
@@ -73,6 +74,10 @@ def test_a_struct_is_what_java_calls_it() -> None:
         ({"a": 1}, mapping(INT32), "{a=1}", '{"a":1}'),
         (0, MOMENT, "Thu Jan 01 00:00:00 UTC 1970", "00:00:00.000Z"),
         (-1, MOMENT, "Wed Dec 31 23:59:59 UTC 1969", "23:59:59.999Z"),
+        (-69_120_000_000_000, MOMENT, "Sat Sep 08 00:00:00 UTC 222", "00:00:00.000Z"),
+        (-62_135_769_600_000, MOMENT, "Sat Jan 01 00:00:00 UTC 1", "00:00:00.000Z"),
+        (9_007_199_254_740_992, MOMENT, "Wed Oct 12 08:59:00 UTC 287396", "287396-10-12T08:59:00.992Z"),
+        (2_147_483_647, DAY, "Fri Jul 11 00:00:00 UTC 5881580", "5881580-07-11"),
         (86_400_000, MOMENT, "Fri Jan 02 00:00:00 UTC 1970", "1970-01-02"),
         (86_400_001, MOMENT, "Fri Jan 02 00:00:00 UTC 1970", "1970-01-02T00:00:00.001Z"),
         (["AQ==", None], array(BYTES.with_optional(True)),

@@ -251,3 +251,32 @@ def test_the_text_of_a_history_is_read_back_and_small() -> None:
         (TypeFacts(20000, "mood", "e", "E", 0, 0, -1, True, ((1, "sad"), (2, "fine"))),),
     )
     assert History.from_text(History(((5, enum),)).to_text()) == History(((5, enum),))
+
+
+def test_a_column_that_is_gone_does_not_take_the_number_of_one_that_came_later() -> None:
+    """`b` (2) is gone and `c` (3) was added when the catalog is asked what a message between the two meant."""
+    of_a = shown(1, "a", 90, 90, default="1")
+    later = Present(200, 5000, (of_a, shown(3, "c", 150, 150, default="3")))
+    found = evolved(relation("a", "b"), OLD, later, at(120))
+    assert [(column.number > 0, column.default) for column in found.columns] == [(True, "1"), (False, None)]
+    both = evolved(relation("a", "b", "c"), found, later, at(150))
+    assert [(column.name, column.default) for column in both.columns] == [("a", "1"), ("b", None), ("c", "3")]
+
+
+def test_what_the_catalog_shows_of_the_moment_goes_before_a_guess() -> None:
+    """Without a default `c` may have been `b` before: the message that has both shows that it was not."""
+    present = Present(200, 5000, (shown(1, "a", 90, 90, default="1"), shown(3, "c", 150, nullable=False)))
+    guessed = evolved(relation("a", "b"), OLD, present, at(120))
+    assert guessed.columns[1].number == 3
+    both = evolved(relation("a", "b", "c"), guessed, present, at(150))
+    assert [(column.name, column.number, column.nullable) for column in both.columns][1:] == [
+        ("b", both.columns[1].number, True),
+        ("c", 3, False),
+    ]
+    assert both.columns[1].number < 0
+
+
+def test_a_column_with_a_default_that_was_renamed_later_keeps_its_number() -> None:
+    present = Present(200, 5000, (shown(1, "a", 90, 90, default="1"), shown(3, "c", 150, 100, default="3")))
+    found = evolved(relation("a", "b"), OLD, present, at(120))
+    assert [(column.name, column.number, column.default) for column in found.columns][1] == ("b", 3, "3")

@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
+
+from tailrace.columns.row import row_schema
 from tailrace.sinks.writer import OneWriter
 
 Row = dict[str, Any]
+Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def row(topic: str, number: int, **changes: Any) -> Row:
@@ -26,13 +31,22 @@ def row(topic: str, number: int, **changes: Any) -> Row:
 
 
 class Batch:
-    """A batch whose rows come one after another."""
+    """A batch whose rows come one after another. A function over them gets a few at a time, as Spark gives many."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = rows
+    def __init__(self, rows: Sequence[Row], schema: pa.Schema) -> None:
+        self._batches = [pa.RecordBatch.from_pylist(rows[at : at + 3], schema) for at in range(0, len(rows), 3)]
+        self.settings: dict[str, object] = {}
+
+    @property
+    def sparkSession(self) -> Any:
+        return SimpleNamespace(conf=SimpleNamespace(set=self.settings.__setitem__))
+
+    def mapInArrow(self, function: Function, schema: str) -> Batch:
+        self._batches = list(function(iter(self._batches)))
+        return self
 
     def toLocalIterator(self, prefetchPartitions: bool = False) -> Iterator[Row]:  # noqa: N803 - Spark's name
-        return iter(self._rows)
+        return (row for batch in self._batches for row in batch.to_pylist())
 
 
 class Query:
@@ -81,7 +95,7 @@ class Stream:
     def batch(self, rows: Sequence[Row], number: int = 0) -> None:
         """Give the sink a batch, with the columns that it reads alone."""
         assert self._write is not None
-        self._write(Batch([{name: one[name] for name in self.columns} for one in rows]), number)
+        self._write(Batch(rows, row_schema(self.columns)), number)
 
 
 def started(sink: OneWriter, checkpoint: Path) -> Stream:

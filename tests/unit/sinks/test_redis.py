@@ -240,6 +240,14 @@ def test_errors_of_redis_hold_nothing_of_what_was_sent() -> None:
             "ssl.truststore.path cannot be read: No such file",
         ),
         (
+            {"ssl.enabled": "true", "ssl.truststore.path": __file__, "ssl.truststore.type": "PEM"},
+            "ssl.truststore.path cannot be read: it is no PEM file, or its password is another one",
+        ),
+        (
+            {"ssl.enabled": "true", "ssl.keystore.path": __file__, "ssl.keystore.type": "PEM"},
+            "ssl.keystore.path cannot be read: it is no PEM file, or its password is another one",
+        ),
+        (
             {"ssl.enabled": "true", "ssl.truststore.type": "PEM", "ssl.truststore.password": "hush"},
             "ssl.truststore.password has no meaning",
         ),

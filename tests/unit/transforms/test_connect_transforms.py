@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tailrace.columns import Column
+from tailrace.config.transforms import transforms
 from tailrace.errors import TransformError
 from tailrace.events.heartbeat import heartbeat_row
+from tailrace.records.transform import routed
 from tests.unit.events.changes import Change, table
 from tests.unit.transforms.chains import CONNECT, chain, faults, rows, settings
 
@@ -218,6 +220,13 @@ def test_a_text_that_is_no_moment_ends_the_query_with_its_place() -> None:
     assert "TimestampConverter finds no moment of the format in the field sku" in str(error.value)
     assert "of public.goods" in str(error.value)
     assert "at 0/1388, change 0" in str(error.value)
+
+
+@pytest.mark.parametrize(("topic", "shares"), [("all-${timestamp}", True), ("${topic}-${timestamp}", False)])
+def test_tables_that_share_the_topics_of_all_moments_are_read_together(topic: str, shares: bool) -> None:
+    steps = of("TimestampRouter", topic_format=topic), of("RegexRouter", regex="(.*)-[0-9]+", replacement="$1")
+    made = transforms(chain(*steps)).transforms
+    assert (routed("s.public.a", made) == routed("s.public.b", made)) is shares
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
+from dataclasses import dataclass, replace
+from functools import partial
 
 from tailrace.assembly.programs import Fragment
 from tailrace.columns.logical import LogicalType
@@ -17,8 +15,9 @@ from tailrace.formats.avro.pieces import array_piece, json_piece
 from tailrace.formats.avro.schema import Rules, full_name, schema_text
 from tailrace.formats.avro.values import NullError, branches, null_is_no_value, writer
 from tailrace.formats.base import Taken
-from tailrace.formats.binary import BinaryBlock, ByTopic
-from tailrace.formats.registry.ids import prefix, schema_id
+from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
+from tailrace.formats.registry.ids import id_headers, prefix, schema_id
+from tailrace.formats.registry.options import refuse_headers
 from tailrace.records.columns import Columns
 from tailrace.records.layout import (
     CHANGE,
@@ -44,7 +43,8 @@ class Avro:
     def with_options(self, part: str, options: Mapping[str, str]) -> Taken:
         """See formats.base.Configured."""
         found, given = options_of(self.kind, part, options)
-        return given.taken(Avro(self.kind, found), keeps_nulls=found.nulls_stay)
+        taken = given.taken(Avro(self.kind, found), keeps_nulls=found.nulls_stay)
+        return replace(taken, in_headers=found.registry.in_headers)
 
     def compile(self, layout: Node, schemas: bool, record: RecordLayout) -> Assembly | None:
         if isinstance(layout, Constant) and layout.value is None:
@@ -54,11 +54,22 @@ class Avro:
         parts = self._parts(layout, schema)
         # a null leaf is a null record, and alone has nothing behind the byte of its branch
         nullable = schema.optional and not isinstance(layout, Struct)
-        null_size = options.registry.width + 2 if nullable else 0
+        null_size = options.registry.head + 1 if nullable else 0
+        if not isinstance(record.topic, str) or (nullable and not isinstance(layout, Constant)):
+            refuse_headers(options.registry, "where the topic, or whether there is a value, depends on values")
         if isinstance(record.topic, str):
             return Assembly.of(prefix(options.registry, record.topic, text, name), parts, null_size)
         head = ByTopic(lambda topic: prefix(options.registry, topic, text, name))
         return Assembly.of(b"", (Hole(record.topic, RECORD, head, None), *parts), null_size)
+
+    def headers(self, layout: Node, record: RecordLayout) -> tuple[tuple[str, bytes], ...]:
+        """See formats.base.WithHeaders: ids, where these are not in the bytes."""
+        registry = self._options.registry
+        if not registry.in_headers or (isinstance(layout, Constant) and layout.value is None):
+            return ()
+        assert isinstance(record.topic, str)
+        _, text, name = self._schema(layout)
+        return id_headers(registry, record.topic, text, name)
 
     def block(self, columns: Columns) -> _Block:
         return _Block(columns, self._options.rules)
@@ -114,17 +125,8 @@ class _Block(BinaryBlock):
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, rules: Rules) -> None:
-        super().__init__(columns)
-        self._rules = rules
-
-    def array_piece(self, values: pa.Array, way: LogicalType) -> Fragment:
-        return array_piece(values, way, self._rules)
-
-    def json_piece(self, written: Fragment, way: LogicalType) -> Fragment:
-        return json_piece(written, way, self._rules)
-
-    def constant_piece(self, value: Any, way: LogicalType) -> bytes:
-        return writer(way, self._rules)(value)
+        array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
+        super().__init__(columns, Writing(array, json, partial(writer, rules=rules)))
 
     def kept_key(self, leaf: Column, way: LogicalType) -> Hashable:
         return "avro", leaf.name, way.connect, branches(way)

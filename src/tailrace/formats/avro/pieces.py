@@ -19,7 +19,16 @@ from tailrace.formats.avro.kernels import fixed, integers, json_base64, json_int
 from tailrace.formats.avro.schema import Rules
 from tailrace.formats.avro.values import NullError, branches, writer
 from tailrace.formats.json.pieces import values_fragment
-from tailrace.formats.leaves import SIX_BITS, WHOLE, is_plain, number_bytes, one_by_one, takes_arrow, whole_numbers
+from tailrace.formats.leaves import (
+    SIX_BITS,
+    WHOLE,
+    WIDTHS,
+    is_plain,
+    number_bytes,
+    one_by_one,
+    takes_arrow,
+    whole_numbers,
+)
 
 _ALL = readonly(np.zeros(0, np.bool_))
 
@@ -38,7 +47,7 @@ def array_piece(values: pa.Array, schema: LogicalType, rules: Rules) -> Fragment
         room = int(bounds[-1]) - int(bounds[0]) + 6 * len(values)
         return _piece(schema, len(values), room, lambda *to: texts(data, bounds, valid, 0, *to))
     numbers = number_bytes(values, schema)
-    width = len(numbers) // max(len(values), 1)
+    width = WIDTHS[schema.connect]
     return _piece(schema, len(values), len(numbers) + len(values), lambda *to: fixed(numbers, width, valid, *to))
 
 

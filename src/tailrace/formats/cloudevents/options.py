@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tailrace.columns.adjustment import adjusted
 from tailrace.errors import ConfigError
+from tailrace.formats.avro.encoding import Avro
 from tailrace.formats.base import Encoding
 from tailrace.formats.given import Given
 from tailrace.formats.json.encoding import JSON, NUMERIC, Json
 from tailrace.formats.others import other
 
+_LOGIN = re.compile(r"//[^/,@]*@")
 VALUE, HEADER, GENERATE = "value", "header", "generate"
 
 
@@ -62,11 +65,14 @@ def options_of(part: str, given: Given) -> Options:
     schemas, nulls_stay, in_json = _json(given)
     if data == "avro":
         apicurio = any(name.lower().startswith("apicurio.registry.") for name in registered)
-        url = registered.get("apicurio.registry.url" if apicurio else "schema.registry.url", "").rstrip("/")
         word = "avro-apicurio" if apicurio else "avro"
         made = other(word, part, "avro.", registered)
         nulls_stay = bool(made.keeps_nulls)
         encoding = given.nested("avro.", made)
+        assert isinstance(encoding, Avro)
+        assert encoding.options is not None
+        # events are for everybody
+        url = _LOGIN.sub("//", encoding.options.registry.access.url)
     return Options(
         schemas,
         data,

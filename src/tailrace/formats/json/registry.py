@@ -21,7 +21,7 @@ from tailrace.formats.given import Given
 from tailrace.formats.json.encoding import JsonBlock, parts_of
 from tailrace.formats.json.pieces import spread
 from tailrace.formats.registry.ids import schema_id
-from tailrace.formats.registry.options import Registry, apicurio
+from tailrace.formats.registry.options import Registry, apicurio, refuse_headers
 from tailrace.records.columns import Columns
 from tailrace.records.layout import RECORD, Computed, Constant, Node, RecordLayout
 
@@ -38,6 +38,7 @@ class RegistryJson:
         """See formats.base.Configured."""
         given = Given(f"{part}.converter.", options)
         found = apicurio(part, given)
+        refuse_headers(found, "by this converter")
         given.idle("schemas.enable", "schemas.cache.size")
         given.word("decimal.format", ("BASE64",), "BASE64")
         return given.taken(RegistryJson(found))

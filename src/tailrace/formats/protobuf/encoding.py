@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from tailrace.assembly.programs import NO_PROGRAM, Fragment, Programs
 from tailrace.errors import ConfigError
 from tailrace.formats.assembled import Assembly, Hole, Pieces, add
 from tailrace.formats.base import Taken
-from tailrace.formats.binary import BinaryBlock, ByTopic
+from tailrace.formats.binary import BinaryBlock, ByTopic, Writing
 from tailrace.formats.protobuf.options import Options, options_of
 from tailrace.formats.protobuf.pieces import array_piece, head_piece, json_piece
 from tailrace.formats.protobuf.schema import Rules, file_of
@@ -142,17 +141,8 @@ class _Block(BinaryBlock):
     """See formats.base.Block."""
 
     def __init__(self, columns: Columns, rules: Rules) -> None:
-        super().__init__(columns)
-        self._rules = rules
-
-    def array_piece(self, values: pa.Array, way: Place) -> Fragment:
-        return array_piece(values, way, self._rules)
-
-    def json_piece(self, written: Fragment, way: Place) -> Fragment:
-        return json_piece(written, way, self._rules)
-
-    def constant_piece(self, value: Any, way: Place) -> bytes:
-        return writer(way, self._rules)(value)
+        array, json = partial(array_piece, rules=rules), partial(json_piece, rules=rules)
+        super().__init__(columns, Writing(array, json, partial(writer, rules=rules)))
 
     def kept_key(self, leaf: Column, way: Place) -> Hashable:
         return _key(leaf.name, way)

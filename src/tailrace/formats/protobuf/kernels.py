@@ -194,7 +194,7 @@ def decimals(
     data: Bytes, bounds: Offsets, valid: Any, scale: Any, head: Bytes, null: Any, out: Bytes, offsets: Offsets
 ) -> Any:
     """Decimals of their unscaled numbers in as few bytes as there are, big-endian; `out` has room for the head and 32
-    bytes more each. Returns how many have more than 18 digits, which are not written."""
+    bytes more each. Returns how many have more than 8 bytes, which are not written."""
     at, wide = 0, 0
     all_valid = len(valid) == 0
     of_scale = 0 if scale == 0 else 1 + _size(scale)
@@ -213,7 +213,8 @@ def decimals(
                 rest = number if number < 0 else -number
                 digits = 0
                 while digits == 0 or rest != 0:
-                    rest = -(-rest // 10)
+                    # towards zero
+                    rest = (rest + 9) // 10
                     digits += 1
                 at = _begun(out, at, head, -1, 0)
                 at = _varint(out, at, 4 + last - first + of_scale)

@@ -16,7 +16,16 @@ import pyarrow as pa
 from tailrace.assembly.programs import Fragment
 from tailrace.buffers import Bytes, Offsets, readonly, text_buffers, valid_flags
 from tailrace.formats.json.pieces import values_fragment
-from tailrace.formats.leaves import SIX_BITS, WHOLE, is_plain, number_bytes, one_by_one, takes_arrow, whole_numbers
+from tailrace.formats.leaves import (
+    SIX_BITS,
+    WHOLE,
+    WIDTHS,
+    is_plain,
+    number_bytes,
+    one_by_one,
+    takes_arrow,
+    whole_numbers,
+)
 from tailrace.formats.protobuf.kernels import (
     decimals,
     fixed,
@@ -47,7 +56,7 @@ def array_piece(values: pa.Array, place: Place, rules: Rules) -> Fragment:
         data, bounds = text_buffers(values)
         return _texts(place, data, bounds, valid, 0)
     numbers = readonly(number_bytes(values, kind))
-    width = len(numbers) // max(count, 1)
+    width = WIDTHS[kind.connect]
     return _piece(place, count, len(numbers) + 2 * count, lambda *to: fixed(numbers, width, valid, *to))
 
 

@@ -11,14 +11,13 @@ from typing import Any
 from tailrace.columns.logical import STRING, LogicalType
 from tailrace.errors import ConversionError
 from tailrace.formats.protobuf.schema import DATE, DECIMAL, TIME, Rules, digits, is_message, is_wrapped
+from tailrace.values.calendar import date_of
 
 VARINT, EIGHT_BYTES, SIZED, FOUR_BYTES = 0, 1, 2, 5
 """How a value's end is found."""
 RECORD_ITSELF = 0
 """In the place of a field's number: a struct that is the whole record, which has neither a head nor a size."""
 _DAY_MS = 86_400_000
-_GREGORIAN = -141_427
-"""The day 1582-10-15, before which Java's dates are of the Julian calendar."""
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _WIRES = {"float": FOUR_BYTES, "double": EIGHT_BYTES, "string": SIZED, "bytes": SIZED}
 
@@ -219,26 +218,6 @@ def _decimal(unscaled: int, scale: int) -> bytes:
         + sized(unscaled.to_bytes(size, "big", signed=True))
         + b"".join(tag(number, VARINT) + varint(value) for number, value in parts if value)
     )
-
-
-def date_of(days: int) -> tuple[int, int, int]:
-    """The year, month and day of a day since 1970 in Java's calendar; years before 1 count backwards from 1."""
-    # days since 1 March of the year 0, in the calendar that counts there
-    if days >= _GREGORIAN:
-        era, rest = divmod(days + 719_468, 146_097)
-        year = (rest - rest // 1460 + rest // 36_524 - rest // 146_096) // 365
-        rest -= 365 * year + year // 4 - year // 100
-        year += 400 * era
-    else:
-        era, rest = divmod(days + 719_470, 1461)
-        year = min(rest // 365, 3)
-        rest -= 365 * year
-        year += 4 * era
-    month = (5 * rest + 2) // 153
-    day = rest - (153 * month + 2) // 5 + 1
-    month = month + 3 if month < 10 else month - 9
-    year += month <= 2
-    return (year if year > 0 else 1 - year), month, day
 
 
 def _time(ms: int) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import ssl
 import urllib.error
@@ -102,6 +103,8 @@ class Client:
             raise Unanswered(str(error.reason)) from None
         except OSError as error:
             raise Unanswered(str(error)) from None
+        except http.client.HTTPException as error:
+            raise Unanswered(f"its answer is no HTTP ({type(error).__name__})") from None
 
 
 def _group(registry: Registry) -> str:

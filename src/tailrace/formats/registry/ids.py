@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from tailrace.errors import ConfigError, RegistryError
 from tailrace.formats.registry import apicurio, confluent
 from tailrace.formats.registry.base import Client, Unanswered
-from tailrace.formats.registry.options import Access, Registry
+from tailrace.formats.registry.options import Access, Registry, variable
 from tailrace.formats.registry.proto_shape import proto_shape
 from tailrace.formats.registry.shape import shape
 
@@ -24,20 +24,33 @@ _clients: dict[tuple[str, Access], Client] = {}
 
 
 def prefix(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> bytes:
-    """What stands before the bytes of records of this schema: a zero byte and the schema's id.
+    """What stands before the bytes of records of this schema: a zero byte and the schema's id, or nothing where ids
+    are in headers.
 
     `record` is the schema's full name, None where it is no record; `kind` is what the registry calls the language of
     schemas. Raises RegistryError where there is no id to be had.
     """
     number = schema_id(registry, topic, schema, record, kind)
+    if registry.in_headers:
+        return b""
     return struct.pack(">bi" if registry.width == 4 else ">bq", 0, number)
+
+
+def id_headers(registry: Registry, topic: str, schema: str, record: str | None) -> tuple[tuple[str, bytes], ...]:
+    """The headers that name the schema of records; none where their bytes do. Raises as `prefix`."""
+    if not registry.in_headers:
+        return ()
+    name, number = f"apicurio.{registry.part}.", schema_id(registry, topic, schema, record)
+    word = "globalId" if registry.is_global else "contentId"
+    return (name + word, struct.pack(">q", number)), (f"{name}encoding", b"BINARY")
 
 
 def schema_id(registry: Registry, topic: str, schema: str, record: str | None, kind: str = "AVRO") -> int:
     """The id of a schema; it is registered where the options say so."""
     subject = registry.subject(topic, record)
     # Apicurio's converters know a schema by its text, under whichever subject it was registered first
-    place = (registry, subject if registry.kind == "confluent" else "", schema)
+    by_text = registry.kind == "apicurio" and not registry.latest
+    place = (registry, "" if by_text else subject, schema)
     with _lock:
         if place not in _known:
             grouped = replace(registry, group=registry.group_of(record))
@@ -58,7 +71,7 @@ def _asked(registry: Registry, subject: str, schema: str, kind: str) -> int:
         raise ConfigError(
             f"{registry.option} is missing.",
             "In Kafka Connect the worker may name the registry; here the configuration has to, or the environment: "
-            f"CONNECT_{registry.option.upper().replace('.', '_').replace('-', '_')}.",
+            f"{variable(registry.option)}.",
         )
     client = _clients.get((registry.kind, access))
     if client is None:

@@ -32,11 +32,11 @@ _APIS = "the address ends in /apis/registry/v2 or /apis/registry/v3"
 class Access:
     """How a registry is reached.
 
-    `url` is empty where nothing names it. User and password, `headers` and `bearer`, by the names of Confluent's
-    options, prove who asks. `trusted`, `certificate` and `key` are places of PEM files.
+    `url`, which may hold a login, is empty where nothing names it. User and password, `headers` and `bearer`, by the
+    names of Confluent's options, prove who asks. `trusted`, `certificate` and `key` are places of PEM files.
     """
 
-    url: str
+    url: str = field(repr=False)
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -54,7 +54,7 @@ class Registry:
     `option` names what would have its address. `registers` tells whether schemas are registered, or only looked up;
     `latest` whether the latest schema of a subject is taken in their place. `strategy` makes the subject, unless
     `artifact` names it; `group` is Apicurio's, and where it is empty the strategy makes it. Ids are written with
-    `width` bytes, and are of contents, or with `is_global` of versions.
+    `width` bytes, or go into headers of records, and are of contents, or with `is_global` of versions.
     """
 
     kind: Literal["confluent", "apicurio"]
@@ -70,6 +70,12 @@ class Registry:
     group: str = ""
     artifact: str = ""
     if_exists: str = ""
+    in_headers: bool = False
+
+    @property
+    def head(self) -> int:
+        """How many bytes of a key or value name its schema."""
+        return 0 if self.in_headers else 1 + self.width
 
     def subject(self, topic: str, record: str | None) -> str:
         """The subject of a record's schema; `record` is the schema's full name, None where it is no record."""
@@ -97,7 +103,7 @@ def confluent(part: str, given: Given) -> Registry:
     """The registry of a converter of Confluent's."""
     prefix = f"{part}.converter."
     option = prefix + "schema.registry.url"
-    url = given.text("schema.registry.url") or os.environ.get(_variable(option), "")
+    url = given.text("schema.registry.url") or os.environ.get(variable(option), "")
     user, _, password = _login(given).partition(":")
     bearer: tuple[tuple[str, str], ...] = ()
     if given.word("bearer.auth.credentials.source", ("", "STATIC_TOKEN"), ""):
@@ -120,18 +126,24 @@ def confluent(part: str, given: Given) -> Registry:
 
 
 def apicurio(part: str, given: Given) -> Registry:
-    """The registry of a converter of Apicurio's. Its ids go into the bytes."""
+    """The registry of a converter of Apicurio's."""
     prefix = "apicurio.registry."
     option = f"{part}.converter.{prefix}url"
-    url = given.text(prefix + "url") or os.environ.get(_variable(option), "")
+    url = given.text(prefix + "url") or os.environ.get(variable(option), "")
     _tell_missing(given, option, url)
+    if "@" in url.partition("//")[2].partition("/")[0]:
+        raise ConfigError(
+            f"{option} holds a user or a password.", "Give them in apicurio.auth.username and apicurio.auth.password."
+        )
     if url and not url.rstrip("/").endswith(("/v2", "/v3")):
         raise ConfigError(f"{option} names no version of the registry's interface.", f"Let it end so that {_APIS}.")
-    if given.boolean(prefix + "headers.enabled", True):
-        raise ConfigError(
-            f"{part}.converter.{prefix}headers.enabled is true, its default, and ids in headers are not written.",
-            "Set it to false: ids then stand at the head of the bytes.",
-        )
+    in_headers = given.boolean(prefix + "headers.enabled", True)
+    for name in given.names(prefix + "headers."):
+        if in_headers and name.lower() != "enabled":
+            raise ConfigError(
+                f"{part}.converter.{prefix}headers.{name} is not supported: headers have Apicurio's own names.",
+                "Leave it out.",
+            )
     width = 4 if given.boolean(prefix + "as-confluent", False) else 8
     is_global = given.word(prefix + "use-id", ("globalId", "contentId"), "globalId") == "globalId"
     headers = [
@@ -162,15 +174,26 @@ def apicurio(part: str, given: Given) -> Registry:
         group=given.text(prefix + "artifact.group-id"),
         artifact=given.text(prefix + "artifact.artifact-id"),
         if_exists=given.word(prefix + "auto-register.if-exists", exists, ""),
+        in_headers=in_headers,
     )
+
+
+def refuse_headers(registry: Registry, why: str) -> None:
+    """Raise ConfigError where the ids go into headers, and `why` they cannot."""
+    if registry.in_headers:
+        option = f"{registry.part}.converter.apicurio.registry.headers.enabled"
+        raise ConfigError(
+            f"{option} is true, its default, and ids in headers are not written {why}.",
+            "Set it to false: ids then stand at the head of the bytes.",
+        )
 
 
 def _tell_missing(given: Given, option: str, url: str) -> None:
     if not url:
-        given.notices.append(f"{option} is missing: give it, or {_variable(option)} in the environment, before a start")
+        given.notices.append(f"{option} is missing: give it, or {variable(option)} in the environment, before a start")
 
 
-def _variable(option: str) -> str:
+def variable(option: str) -> str:
     """The variable by which Kafka Connect's images name a worker's option."""
     return "CONNECT_" + option.upper().replace(".", "_").replace("-", "_")
 

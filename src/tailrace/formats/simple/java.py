@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-import datetime as dt
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from tailrace.assembly.json_text import java_number
 from tailrace.columns.logical import STRING, LogicalType
+from tailrace.values.calendar import date_of
 
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _DAY_MS = 86_400_000
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -36,10 +35,11 @@ def to_string(value: Any, schema: LogicalType) -> str:
     if schema.connect == "bytes" and schema.name != _DECIMAL:
         size = len(base64.b64decode(value))
         return f"java.nio.HeapByteBuffer[pos=0 lim={size} cap={size}]"
-    moment = _moment(value, schema)
-    if moment is not None:
-        day = f"{_DAYS[moment.weekday()]} {_MONTHS[moment.month - 1]}"
-        return f"{day} {moment:%d %H:%M:%S} UTC {moment.year:04d}"
+    ms = _milliseconds(value, schema)
+    if ms is not None:
+        days, rest = divmod(ms, _DAY_MS)
+        year, month, day = date_of(days)
+        return f"{_DAYS[(days + 3) % 7]} {_MONTHS[month - 1]} {day:02d} {_clock(rest)} UTC {year}"
     return _scalar(value, schema)
 
 
@@ -60,16 +60,17 @@ def in_header(value: Any, schema: LogicalType, inner: bool = False) -> str:
         return _quoted(value) if inner else str(value)
     if schema.connect == "bytes" and schema.name != _DECIMAL:
         return _quoted(value) if inner else str(value)
-    moment = _moment(value, schema)
-    if moment is None:
+    ms = _milliseconds(value, schema)
+    if ms is None:
         return _scalar(value, schema)
-    since = int((moment - _EPOCH) / dt.timedelta(milliseconds=1))
-    time = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-    if since < _DAY_MS:
+    days, rest = divmod(ms, _DAY_MS)
+    time = f"{_clock(rest)}.{rest % 1000:03d}Z"
+    if ms < _DAY_MS:
         # whatever is before 1970 is a time of the day to Kafka Connect as well
         return time
-    date = f"{moment.year:04d}-{moment:%m-%d}"
-    return date if since % _DAY_MS == 0 else f"{date}T{time}"
+    year, month, day = date_of(days)
+    date = f"{year:04d}-{month:02d}-{day:02d}"
+    return f"{date}T{time}" if rest else date
 
 
 def _pairs(value: Any, schema: LogicalType, shown: Shown) -> list[tuple[str, str]]:
@@ -91,14 +92,19 @@ def _scalar(value: Any, schema: LogicalType) -> str:
     return str(value)
 
 
-def _moment(value: Any, schema: LogicalType) -> dt.datetime | None:
-    """The moment of a value of Connect's own types of dates and times; None for all others."""
+def _milliseconds(value: Any, schema: LogicalType) -> int | None:
+    """The ms since 1970 of a value of Connect's own types of dates and times; None for all others."""
     match schema.name:
         case "org.apache.kafka.connect.data.Date":
-            return _EPOCH + dt.timedelta(days=int(value))
+            return int(value) * _DAY_MS
         case "org.apache.kafka.connect.data.Time" | "org.apache.kafka.connect.data.Timestamp":
-            return _EPOCH + dt.timedelta(milliseconds=int(value))
+            return int(value)
     return None
+
+
+def _clock(ms: int) -> str:
+    """The time of a day, to the second."""
+    return f"{ms // 3_600_000:02d}:{ms // 60_000 % 60:02d}:{ms // 1000 % 60:02d}"
 
 
 def _quoted(text: str) -> str:

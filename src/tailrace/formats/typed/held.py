@@ -103,4 +103,5 @@ def _scalar(values: pa.Array, kind: pa.DataType, path: str) -> pa.Array:
     try:
         return values.cast(kind, safe=not shorter)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # a value that the type does not have, or, of another kind, two types between which Arrow has no cast
         raise NotHeld(path, values.type, kind) from None

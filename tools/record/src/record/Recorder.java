@@ -150,16 +150,18 @@ public final class Recorder {
             line.append(",\"timestamp\":").append(record.timestamp());
         }
         // A worker writes the headers first, and keys and values see them.
-        StringBuilder written = new StringBuilder();
         RecordHeaders headers = new RecordHeaders();
         for (Header one : record.headers()) {
-            byte[] bytes = header.fromConnectHeader(topic, one.key(), one.schema(), one.value());
-            headers.add(one.key(), bytes);
-            written.append(written.length() == 0 ? "" : ",").append("{\"key\":").append(quoted(one.key()));
-            written.append(",\"value\":").append(text(bytes)).append('}');
+            headers.add(one.key(), header.fromConnectHeader(topic, one.key(), one.schema(), one.value()));
         }
         line.append(",\"key\":").append(text(converted(key, topic, headers, record.keySchema(), record.key())));
         line.append(",\"value\":").append(text(converted(value, topic, headers, record.valueSchema(), record.value())));
+        // Those that converters have added are among them.
+        StringBuilder written = new StringBuilder();
+        for (org.apache.kafka.common.header.Header one : headers) {
+            written.append(written.length() == 0 ? "" : ",").append("{\"key\":").append(quoted(one.key()));
+            written.append(",\"value\":").append(text(one.value())).append('}');
+        }
         try {
             records.append(line.append(",\"headers\":[").append(written).append("]}\n"));
             records.flush();

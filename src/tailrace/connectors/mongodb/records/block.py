@@ -181,12 +181,12 @@ class Block:
     # --- columns -------------------------------------------------------------------------------------------------
 
     def texts(self, leaf: ImageColumn) -> Texts:
-        """No layout here has columns of tables."""
-        raise NotImplementedError(leaf)
+        """Raises TypeError: images are documents, and no layout of theirs has a column of a table."""
+        raise TypeError(f"{leaf} is a column of a table, and these images are documents")
 
     def lost(self, column: ColumnPlan, count: int) -> None:
-        """No layout here has columns of tables."""
-        raise NotImplementedError(column)
+        """Raises TypeError, as `texts` does."""
+        raise TypeError(f"{column} is a column of a table, and these images are documents")
 
     def values(self, leaf: Column) -> pa.Array | Same | Written:
         """See records.columns.Columns."""

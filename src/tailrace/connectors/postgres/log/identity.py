@@ -43,12 +43,15 @@ def present(connection: psycopg.Connection[Any]) -> TargetLsn:
     return TargetLsn(int(inserted))
 
 
-def flushed_present(connection: psycopg.Connection[Any], runtime: Runtime) -> FlushedLsn | None:
+def flushed_present(
+    connection: psycopg.Connection[Any], runtime: Runtime, target: TargetLsn | None = None
+) -> FlushedLsn | None:
     """An LSN that the log is flushed to, behind every commit that others can see now; None if that takes too long.
 
-    The server flushes by itself within three times wal_writer_delay, unless it is too busy for that.
+    With a `target`, which a commit must follow, it need not be behind more than that. The server flushes by itself
+    within three times wal_writer_delay, unless it is too busy for that.
     """
-    target = present(connection)
+    target = present(connection) if target is None else target
     flushed = flushed_end(connection)
     if flushed < target:
         row = connection.execute("select setting::int from pg_settings where name = 'wal_writer_delay'").fetchone()

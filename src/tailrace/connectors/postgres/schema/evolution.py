@@ -167,17 +167,25 @@ def _numbers(
     """The number of each column of a Relation message: by name, else by its place between its neighbours."""
     older = {column.name: column.number for column in known.values() if column.number > 0}
     now = {column.facts.name: column for column in shown.values()}
+    # what the catalog shows of the moment is sure; a number of before may have been a guess
+    sure = {
+        column.name: now[column.name].facts.number
+        for column in sent
+        if column.name in now and not judge.newer(now[column.name].xmin)
+    }
     found = []
     for column in sent:
         before, after = older.get(column.name), now.get(column.name)
-        if after is not None and (before is None or not judge.newer(after.xmin)):
+        if column.name in sure:
+            found.append(sure[column.name])
+        elif before is None and after is not None:
             found.append(after.facts.number)
         else:
-            found.append(before or 0)
+            found.append(0 if before is None or before in sure.values() else before)
     # the message lists columns in the order of their numbers
     all_numbers = {
         *(column.number for column in known.values() if column.number > 0 and not column.generated),
-        *(number for number, column in shown.items() if not column.facts.generated),
+        *(number for number, column in shown.items() if not column.facts.generated and not _is_later(column, judge)),
     }
     highest = 0
     for place, number in enumerate(found):
@@ -190,6 +198,11 @@ def _numbers(
         # a column of which nothing is known gets a number that no other has
         found[first:last] = free if len(free) == last - first else [-1 - place for place in range(first, last)]
     return found
+
+
+def _is_later(column: PresentColumn, judge: _Judge) -> bool:
+    """Whether a column was added behind the moment: with its default, which one that was renamed has had before."""
+    return column.default_xmin is not None and judge.newer(column.xmin) and judge.newer(column.default_xmin)
 
 
 def _gaps(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

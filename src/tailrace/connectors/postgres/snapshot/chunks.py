@@ -16,6 +16,7 @@ from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.log.identity import flushed_present, waiting
 from tailrace.connectors.postgres.log.reading import Outside
+from tailrace.connectors.postgres.protocol.position import TargetLsn
 from tailrace.connectors.postgres.schema.captured import CapturedTable, captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.history import History
@@ -210,7 +211,9 @@ class Snapshots:
             session = SnapshotSession(self._connect(self._config), exported, self._control())
             if exported is not None:
                 return session
-            if session.visible.shows(unseen).all() and flushed_present(self._control(), self._runtime) is not None:
+            # what it shows was committed before its LSN, and the session has written a commit behind that
+            shown = TargetLsn(session.origin.lsn)
+            if session.visible.shows(unseen).all() and flushed_present(self._control(), self._runtime, shown):
                 return session
             session.close()
             if waited >= UNSEEN_SECONDS:

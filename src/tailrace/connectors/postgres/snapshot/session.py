@@ -8,7 +8,6 @@ carries, so both feed the same converters.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,9 @@ if TYPE_CHECKING:
 # a crash costs one of them.
 CHUNK_PAGES, LEAST_CHUNK_PAGES = 2048, 128
 BATCHES = 12
+
+# The tables of which one statement asks: each is an expression of its list, of which PostgreSQL takes 1,664.
+_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +141,28 @@ class SnapshotSession:
         """
         import psycopg
 
+        gone = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.WrongObjectType)
         self._connection.execute("savepoint held")
-        for _, name, relkind in tables:
-            try:
-                self._connection.execute(f"lock table {only(relkind)}{qualified(name)} in access share mode".encode())
-            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.WrongObjectType):
-                self._connection.execute("rollback to savepoint held")
-                return [str(name)]
+        try:
+            self._lock(tables)
+        except gone:
+            self._connection.execute("rollback to savepoint held")
+            for table in tables:
+                try:
+                    self._lock([table])
+                except gone:
+                    self._connection.execute("rollback to savepoint held")
+                    return [str(table[1])]
         oids = [oid for oid, _, _ in tables]
         shown = dict(self._connection.execute(_SHOWN_FORM.encode(), (oids,)).fetchall())
         present = self.forms(oids)
         return [str(name) for oid, name, _ in tables if oid not in shown or shown[oid] != present.get(oid)]
+
+    def _lock(self, tables: Sequence[tuple[int, TableId, str]]) -> None:
+        # in one statement: a database may have thousands of tables
+        if tables:
+            named = ", ".join(only(relkind) + qualified(name) for _, name, relkind in tables)
+            self._connection.execute(f"lock table {named} in access share mode".encode())
 
     def release(self) -> None:
         """Give the locks of `hold` up; the snapshot stays.
@@ -184,14 +197,10 @@ class SnapshotSession:
         """About how many rows each table has: the server's estimate, or the number where it has made none."""
         found = {}
         for oid, name, relkind in tables:
-            row = self._connection.execute(
-                "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid", (oid,)
-            ).fetchone()
+            query = "select reltuples::int8 from pg_catalog.pg_class where oid = %s::oid"
+            row = self._connection.execute(query, (oid,)).fetchone()
             if row is None or row[0] <= 0:
-                row = self._connection.execute(
-                    f"select count(*) from {only(relkind)}{qualified(name)}".encode()
-                ).fetchone()
-            assert row is not None
+                row = self._row(f"select count(*) from {only(relkind)}{qualified(name)}")
             found[str(name)] = int(row[0])
         return found
 
@@ -199,9 +208,7 @@ class SnapshotSession:
         """The rows of a table, or of the statement that replaces it."""
         source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
         with own_path(self._connection):
-            row = self._connection.execute(f"select pg_catalog.count(*) from {source}".encode()).fetchone()
-        assert row is not None
-        return int(row[0])
+            return int(self._row(f"select pg_catalog.count(*) from {source}")[0])
 
     def statement_fault(self, table: TableSchema, statement: str) -> str:
         """Why `statement` cannot stand for the rows of `table`, as the rest of a sentence; empty where it can.
@@ -261,41 +268,63 @@ class SnapshotSession:
         first = True
         by_pages = self._connection.info.server_version >= 140000
         storage = self.storage([oid for oid, _, _ in tables])
-        for place, (oid, name, relkind) in enumerate(tables):
-            table = qualified(name)
-            statement = statements.get(str(name))
-            known = counts.get(str(name))
-            if known == 0 or (known is None and self._is_empty(name, relkind, statement)):
+        sizes = self._sizes([oid for oid, _, relkind in tables if relkind == "r"] if by_pages else [])
+        filled = self._filled([table for table in tables if str(table[1]) not in {*statements, *counts}])
+        for place, (oid, name, _) in enumerate(tables):
+            statement, known = statements.get(str(name)), counts.get(str(name))
+            if known is not None:
+                has_rows = known > 0
+            else:
+                has_rows = oid in filled if statement is None else self._gives_rows(statement)
+            if not has_rows:
                 first = first and place > 0
                 continue
-            in_pages = by_pages and relkind == "r" and statement is None
-            pages = self._pages(oid, table) if in_pages else 1
+            pages = self._pages(name, sizes[oid]) if statement is None and oid in sizes else 1
             planned.append(PlannedTable(name.schema, name.table, pages, storage.get(oid, 0)))
         wanted = -(-sum(table.pages for table in planned) // (BATCHES * parallelism))
         return SnapshotPlan(tuple(planned), min(max(wanted, LEAST_CHUNK_PAGES), CHUNK_PAGES), first)
 
-    def _is_empty(self, table: TableId, relkind: str, statement: str | None) -> bool:
-        source = f"{only(relkind)}{qualified(table)}" if statement is None else f"({statement}\n) as rows"
-        with nullcontext() if statement is None else own_path(self._connection):
-            row = self._connection.execute(f"select exists (select from {source})".encode()).fetchone()
-        assert row is not None
-        return not row[0]
+    def _filled(self, tables: Sequence[tuple[int, TableId, str]]) -> set[int]:
+        """Which of the tables have a visible row, by their oids; many are asked for in one statement."""
+        found: set[int] = set()
+        for start in range(0, len(tables), _AT_ONCE):
+            part = tables[start : start + _AT_ONCE]
+            asked = ", ".join(f"exists (select from {only(relkind)}{qualified(name)})" for _, name, relkind in part)
+            answers = self._row(f"select {asked}")
+            found |= {oid for (oid, _, _), has_rows in zip(part, answers, strict=True) if has_rows}
+        return found
 
-    def _pages(self, oid: int, table: str) -> int:
-        """Heap pages up to the last one with a visible row, searched from the end in growing steps."""
-        row = self._connection.execute(
-            "select pg_relation_size(%s::oid::regclass) / current_setting('block_size')::int8", (oid,)
-        ).fetchone()
+    def _gives_rows(self, statement: str) -> bool:
+        """Whether a statement of the user's gives a row."""
+        with own_path(self._connection):
+            return bool(self._row(f"select exists (select from ({statement}\n) as rows)")[0])
+
+    def _row(self, query: str) -> tuple[Any, ...]:
+        row: tuple[Any, ...] | None = self._connection.execute(query.encode()).fetchone()
         assert row is not None
-        high, step = int(row[0]), 64
+        return row
+
+    def _sizes(self, oids: Sequence[int]) -> dict[int, int]:
+        """The heap pages of tables, by their oids."""
+        return dict(
+            self._connection.execute(
+                "select oid::int8, pg_catalog.pg_relation_size(oid) / current_setting('block_size')::int8 "
+                "from pg_catalog.pg_class where oid = any(%s::oid[])",
+                (list(oids),),
+            ).fetchall()
+        )
+
+    def _pages(self, table: TableId, size: int) -> int:
+        """Heap pages up to the last one with a visible row, searched from the end, page `size`, in growing steps."""
+        high, step = size, 64
         while high > 1:
             low = max(0, high - step)
-            found = self._connection.execute(
-                f"select max((ctid::text::point)[0])::int8 from only {table} "
+            (last,) = self._row(
+                f"select max((ctid::text::point)[0])::int8 from only {qualified(table)} "
                 f"where ctid >= '({low},0)' and ctid < '({high},0)'"
-            ).fetchone()
-            if found is not None and found[0] is not None:
-                return int(found[0]) + 1
+            )
+            if last is not None:
+                return int(last) + 1
             high, step = low, step * 4
         return 1
 

@@ -1,0 +1,33 @@
+"""NATS for tests: one server for the whole run, whose streams each test begins without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.jars import Unavailable
+from tests.servers.nats import NatsServer, find
+
+
+@pytest.fixture(scope="session")
+def nats_program() -> None:
+    """Skips, with the reason, where there is no server of NATS and none can be fetched, or no client."""
+    pytest.importorskip("nats", reason="the client of NATS is not installed")
+    try:
+        find()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def nats_server(nats_program: None) -> Iterator[NatsServer]:
+    with NatsServer() as running:
+        yield running
+
+
+@pytest.fixture
+def nats(nats_server: NatsServer) -> NatsServer:
+    """The server of the run, without streams."""
+    nats_server.delete()
+    return nats_server

@@ -1,0 +1,23 @@
+"""What the tests of encodings with a registry share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tailrace.events.table_plan import table_plan
+from tailrace.formats.registry import ids
+from tests.servers.registry import Registry
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    """A registry of its own for each test; nothing is known of any other."""
+    ids.forget()
+    table_plan.cache_clear()
+    monkeypatch.setattr(ids, "_WAIT", 0)
+    with Registry() as running:
+        yield running
+    ids.forget()
+    table_plan.cache_clear()
