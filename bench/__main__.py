@@ -17,7 +17,9 @@ import psutil
 from bench import report
 from bench.suite import PHASES, Suite
 from bench.workload import Server, Workload, server
+from tailrace.sinks.base import Sink
 from tailrace.sinks.kafka import KafkaSink
+from tailrace.sinks.tables.sink import TablesSink
 from tailrace.spark import register
 from tailrace.spark.session import session
 from tests.servers.kafka import VERSION as KAFKA
@@ -83,7 +85,14 @@ def main(words: list[str] | None = None) -> None:
         stack.callback(workload.close)
         # Spark forgets the progress of older batches, of which the rows and times are taken: keep that of all.
         kept = {"spark.sql.streaming.numRecentProgressUpdates": "10000"}
-        spark = session(kept, jars=KafkaSink.jars if "stream" in phases else (), app_name="tailrace bench")
+        sinks: list[type[Sink]] = [
+            *([KafkaSink] if "stream" in phases else []),
+            *([TablesSink] if {"tables", "verify"} & set(phases) else []),
+        ]
+        jars = tuple(jar for sink in sinks for jar in sink.jars)
+        for sink in sinks:
+            kept |= sink.settings
+        spark = session(kept, jars=jars, app_name="tailrace bench")
         stack.callback(spark.stop)
         register(spark)
         suite = Suite(spark, workload, servers, asked.rows, asked.repeat, say)

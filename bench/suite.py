@@ -9,7 +9,21 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from bench import baseline, chains, changetables, drain, incremental, latency, many, mongodb, records, tables, writers
+from bench import (
+    baseline,
+    chains,
+    changetables,
+    drain,
+    incremental,
+    lake,
+    latency,
+    many,
+    mongodb,
+    records,
+    tables,
+    verify,
+    writers,
+)
 from bench.report import COPY, MIB, PEEK, PLAIN, PLAIN_SCHEMAS, RECEIVE, Measurement
 from bench.usage import Meter
 from bench.workload import Workload
@@ -17,7 +31,7 @@ from tests.servers.registry import Registry
 
 PHASES = (
     "stream", "transforms", "records", "update", "snapshot", "wide", "types", "latency", "incremental", "many",
-    "changetables", "mongodb", "writers",
+    "changetables", "mongodb", "writers", "tables", "verify",
 )  # fmt: skip
 BENCH = tables.plain("bench")
 WARM_ROWS = 10_000
@@ -96,6 +110,10 @@ class Suite:
             self.extra |= records.measure(self.say)
         if "writers" in phases:
             self.extra |= writers.measure(self.spark, self.workload, self.repeat, self.say)
+        if "tables" in phases:
+            self.extra |= lake.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
+        if "verify" in phases:
+            self.extra |= verify.measure(self.spark, self.workload, self.rows, self.repeat, self.say)
 
     def _warm(self, phases: tuple[str, ...]) -> None:
         """One small query of each sort: loads the JVM's classes, the workers' modules and the compiled kernels."""

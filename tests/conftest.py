@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.fix_capture",
     "tests.fix_query",
     "tests.fix_spark",
+    "tests.fix_lake",
     "tests.fix_kafka",
     "tests.fix_nats",
     "tests.fix_redis",

@@ -11,22 +11,22 @@ from pyspark.sql import SparkSession
 from tailrace.errors import PrerequisiteError
 from tailrace.jar import Jar
 from tailrace.sinks.kafka import KafkaSink
-from tailrace.sinks.tables.sink import TablesSink
+from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.spark.jars import files_of
 from tailrace.spark.session import session
 
 
 def start(warehouse: Path) -> SparkSession:
-    """A session of two cores, with the sinks kafka and tables where their jars can be had."""
+    """A session of two cores, with the sink kafka and the formats of tables where their jars can be had."""
     config = {"spark.sql.warehouse.dir": str(warehouse), "spark.sql.shuffle.partitions": "2"}
     jars: tuple[Jar, ...] = ()
-    for sink in (KafkaSink, TablesSink):
+    for wanted in (KafkaSink, *FORMATS.values()):
         try:
-            files_of(sink.jars)
+            files_of(wanted.jars)
         except PrerequisiteError:
             continue
-        jars += sink.jars
-        config |= sink.settings
+        jars += wanted.jars
+        config |= wanted.settings
     return session(config, jars=jars, app_name="tailrace tests", master="local[2]")
 
 

@@ -1,7 +1,24 @@
 """tailrace: change data capture that delivers Debezium change events through Apache Spark."""
 
-__version__ = "0.1.0"
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from tailrace.compiled import settle
 
+if TYPE_CHECKING:
+    from tailrace.sinks.tables.positions import ReadAt, complete_until, read_at
+
+__all__ = ["ReadAt", "__version__", "complete_until", "read_at"]
+
+__version__ = "0.1.0"
+
+_TABLES = ("ReadAt", "complete_until", "read_at")
+
 settle()
+
+
+def __getattr__(name: str) -> object:
+    # what reads tables loads the sink and Spark's own modules, which most programs do without
+    if name in _TABLES:
+        return getattr(import_module("tailrace.sinks.tables.positions"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The `tailrace` command: run, check, migrate, signal, warm, demo, version.
+"""The `tailrace` command: run, check, migrate, signal, verify, warm, rebuild, maintain, demo, version.
 
 Exit codes are those of `tailrace.errors`, 0 and 130.
 """
@@ -21,9 +21,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from tailrace import __version__, signalling
+from tailrace import __version__, signalling, upkeep
 from tailrace.errors import ConfigError, PrerequisiteError, TailraceError
 from tailrace.failures import cause
+from tailrace.verify import arguments as verifying
 
 if TYPE_CHECKING:
     from tailrace.config.files import RunConfig
@@ -46,6 +47,8 @@ exit codes:
                                              10  its planner or a worker has ended
                                              11  the disk for what waits is full
                                              12  the schema registry refuses or is away
+                                             13  of verify: another failure, since
+                                                 its 1 says that tables differ
                                             130  a second Ctrl-C
 """
 
@@ -61,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if arguments.debug:
             raise
-        return _report(error)
+        code = _report(error)
+        return int(arguments.failed) if code == TailraceError.exit_code else code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -73,15 +77,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument("--debug", action="store_true", help="show stack traces and everything that is logged")
-    parser.set_defaults(debug=False)
+    parser.set_defaults(debug=False, failed=TailraceError.exit_code)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", parents=[shared], help="run the pipeline that a file describes")
     _add_file(run)
     run.add_argument("--once", action="store_true", help="deliver what the log holds now, then stop")
     run.add_argument("--checkpoint", metavar="DIR", help="directory of Spark's checkpoint, or a location with a scheme")
-    run.add_argument("--master", metavar="URL", help="the Spark cluster to run on, as spark://HOST:7077; else local[*]")
-    run.add_argument("--conf", metavar="NAME=VALUE", action="append", default=[], help="a setting of Spark; repeatable")
+    _add_spark(run)
     run.set_defaults(command=_run)
 
     check = commands.add_parser("check", parents=[shared], help="check a file and the server that it names")
@@ -99,8 +102,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_file(signals)
     signals.set_defaults(command=_signal)
 
+    compared = commands.add_parser(
+        "verify", parents=[shared], help="compare the tables of the sink tables with the source"
+    )
+    _add_file(compared)
+    verifying.add_arguments(compared)
+    _add_spark(compared)
+    compared.set_defaults(command=_verify, failed=verifying.FAILED)
+
     warm = commands.add_parser("warm", parents=[shared], help="make later starts of Spark shorter, by a class archive")
     warm.set_defaults(command=_warm)
+
+    upkeep.add_commands(commands, shared)
 
     demo = commands.add_parser("demo", parents=[shared], help="show a pipeline at work on a private server")
     demo.add_argument("--keep", metavar="DIR", help="write the events, the checkpoint and the settings there")
@@ -121,6 +134,12 @@ def _add_file(parser: argparse.ArgumentParser) -> None:
         "--set-file", metavar="NAME=PATH", action="append", default=[],
         help="an entry whose value is the text of a file, as a password; repeatable",
     )  # fmt: skip
+
+
+def _add_spark(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--master", metavar="URL", help="the Spark cluster to run on, as spark://HOST:7077; else local[*]")
+    add("--conf", metavar="NAME=VALUE", action="append", default=[], help="a setting of Spark; repeatable")
 
 
 def _read(arguments: argparse.Namespace) -> RunConfig:
@@ -172,12 +191,8 @@ def _content(name: str, path: str) -> str:
 def _run(arguments: argparse.Namespace) -> int:
     run = _read(arguments)
     from tailrace.connectors.registry import find
-    from tailrace.spark import cluster
 
-    conf = cluster.settings(arguments.conf)
-    master = None if arguments.master is None else cluster.checked_master(arguments.master)
-    if master is not None and "PYSPARK_GATEWAY_PORT" in os.environ:
-        raise ConfigError("--master is given, and spark-submit has named a master already.", "Leave out the second.")
+    master, conf = _spark(arguments)
     with _Interruption() as interruption:
         from tailrace.pipeline import Pipeline
 
@@ -194,6 +209,16 @@ def _run(arguments: argparse.Namespace) -> int:
         finally:
             pipeline.stop()
     return 0
+
+
+def _spark(arguments: argparse.Namespace) -> tuple[str | None, dict[str, str]]:
+    """The master that is named, and the settings."""
+    from tailrace.spark import cluster
+
+    master = None if arguments.master is None else cluster.checked_master(arguments.master)
+    if master is not None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        raise ConfigError("--master is given, and spark-submit has named a master already.", "Leave out the second.")
+    return master, dict(cluster.settings(arguments.conf))
 
 
 def _deliver(pipeline: Pipeline, once: bool, interruption: _Interruption) -> None:
@@ -298,6 +323,12 @@ def _signal(arguments: argparse.Namespace) -> int:
     signalled = signalling.from_arguments(arguments)
     print(signalling.send(_read(arguments).source, signalled, arguments.channel))
     return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from tailrace.verify import command
+
+    return command.run(_read(arguments), arguments, *_spark(arguments))
 
 
 def _warm(arguments: argparse.Namespace) -> int:

@@ -98,7 +98,7 @@ class Pipeline:
         try:
             if self._spark is None:
                 self._launch = launch(
-                    self._conf,
+                    self._settings,
                     jars=self.sink.jars,
                     log_level=self._log_level,
                     master=self._master or LOCAL,
@@ -108,6 +108,11 @@ class Pipeline:
         except BaseException:
             self._give_up()
             raise
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        """Spark's settings of an own session: the caller's over those that the sink needs."""
+        return {**self.sink.settings, **(self._conf or {})}
 
     def _give_up(self) -> None:
         """Give the lock up, and end a JVM that has no session yet."""
@@ -138,7 +143,7 @@ class Pipeline:
             if self._spark is None:
                 launched, self._launch = self._launch, None
                 self._spark = session(
-                    {**self.sink.settings, **(self._conf or {})},
+                    self._settings,
                     jars=self.sink.jars,
                     log_level=self._log_level,
                     master=self._master or LOCAL,

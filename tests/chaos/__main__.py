@@ -7,6 +7,7 @@ import random
 import sys
 from pathlib import Path
 
+from tests.chaos import lake
 from tests.chaos.machine import PATIENCE, SOURCES, Machine, Options, Round
 from tests.chaos.victims import CLUSTER, VICTIMS
 
@@ -23,7 +24,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="what the choices are made of; a new one by default")
     parser.add_argument("--seconds", type=float, default=0, help="no further kill after so many seconds")
     parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds without a commit that are too many")
-    parser.add_argument("--sink", choices=("file", "kafka"), default="file")
+    parser.add_argument("--sink", choices=("file", "kafka", "tables"), default="file")
+    parser.add_argument("--mode", choices=tuple(lake.CHECKS), default="latest", help="of the sink tables")
+    parser.add_argument("--tables", type=int, default=50, help="how many tables the sink tables keeps (50)")
+    parser.add_argument("--changes", type=int, default=2_000_000, help="how many changes they get (2,000,000)")
     parser.add_argument("--order", choices=("topic", "key"), default="topic", help="event.order")
     parser.add_argument("--victims", default="", help=f"only these, of {', '.join((*VICTIMS, *CLUSTER))}")
     parser.add_argument("--no-signals", action="store_true", help="no incremental snapshots")
@@ -33,8 +37,13 @@ def main() -> int:
     given = parser.parse_args()
     if given.order != "topic" and given.connector in ("sqlserver", "db2"):
         parser.error(f"--order {given.order}: {given.connector} keeps the order of commits only")
+    seed = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
+    if given.sink == "tables":
+        # a batch of many tables takes longer
+        sizes = (given.kills, given.tables, given.changes, 5 * given.patience)
+        return 0 if run_tables(lake.Options(seed, given.mode, *sizes, given.folder)) else 1
     options = Options(
-        seed=random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed,
+        seed=seed,
         connector=given.connector,
         kills=given.kills,
         each=given.each,
@@ -61,6 +70,22 @@ def run(options: Options) -> bool:
             if one.findings:
                 tell(options, one, machine.folder)
         return not machine.failed
+
+
+def run_tables(options: lake.Options) -> bool:
+    """One run into tables; whether nothing was found."""
+    from tailrace.sinks.tables.sink import TablesSink
+    from tailrace.spark.session import session
+
+    with lake.LakeMachine(options) as machine:
+        print(f"seed {options.seed}, in {machine.folder}", flush=True)
+        told = machine.run()
+        if not told.findings:
+            spark = session(TablesSink.settings, jars=TablesSink.jars, app_name="tailrace chaos")
+            machine.compare(spark)
+            spark.stop()
+        print("\n\n".join((lake.line(options, told), *told.findings)), flush=True)
+        return not told.findings
 
 
 def line(options: Options, one: Round) -> str:

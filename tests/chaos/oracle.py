@@ -6,7 +6,7 @@ The decoder knows protocol 1 and the few types of the harness's tables, and shar
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,10 +28,14 @@ class _Relation:
 
 @dataclass
 class Oracle:
-    """Reads what is new since the last call; transactions that commit before `begin_lsn` are not delivered."""
+    """Reads what is new since the last call; transactions that commit before `begin_lsn` are not delivered.
+
+    `keys` are the columns of keys by table, where the replica identity is FULL: there the server marks all columns.
+    """
 
     dsn: str
     schema: str
+    keys: Mapping[str, Collection[str]] = field(default_factory=dict)
     _relations: dict[int, _Relation] = field(default_factory=dict)
 
     def create(self) -> None:
@@ -69,8 +73,9 @@ class Oracle:
         at += 3
         columns, keys = [], []
         for _ in range(count):
-            keys.append(bool(data[at] & 1))
+            marked = bool(data[at] & 1)
             column, at = _text(data, at + 1)
+            keys.append(marked and column in self.keys.get(name, (column,)))
             columns.append(column)
             at += 8
         self._relations[oid] = _Relation(schema, name, columns, keys)

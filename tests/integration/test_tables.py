@@ -2,96 +2,22 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
-from tailrace.connectors.registry import from_entries
 from tailrace.errors import SinkError
-from tailrace.pipeline import Pipeline
-from tailrace.sinks.tables import once
-from tailrace.sinks.tables.positions import NAME, Positions, read_at
-from tailrace.sinks.tables.sink import TablesSink
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.positions import Positions, read_at
+from tailrace.sinks.tables.sink import TablesSink, Writer
+from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 
 BIG = "lpad('', 9000, md5(random()::text) || md5(random()::text))"
 """A text that PostgreSQL stores apart from its row."""
-
-
-def _as_spark_shows(value: Any) -> Any:
-    """Spark's instants have no zone in Python: they are those of the session's, UTC."""
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        return value.astimezone(datetime.UTC).replace(tzinfo=None)
-    return value
-
-
-class Lake:
-    """A pipeline from a database into tables under `path`, run again and again with one checkpoint."""
-
-    def __init__(self, spark: SparkSession, database: Database, path: Path, options: dict[str, str]) -> None:
-        self.spark, self.database, self.path = spark, database, path / "lake"
-        source = database.options(topic_prefix="p", slot_name=f"slot_{database.name.lower()}"[:60])
-        source["checkpoint.location"] = str(path / "checkpoint")
-        self.entries = {f"debezium.source.{name}": text for name, text in source.items()} | {
-            "debezium.sink.type": "tables",
-            "debezium.sink.tables.path": str(self.path),
-        }
-        self.set(**options)
-
-    def set(self, **options: str) -> None:
-        self.entries |= {
-            f"debezium.{name.replace('__', '-').replace('_', '.')}": text for name, text in options.items()
-        }
-
-    def run(self) -> None:
-        """Write what the database has committed."""
-        pipeline = Pipeline(from_entries(self.entries, {}), self.spark)
-        try:
-            assert pipeline.start(available_now=True).awaitTermination(400)
-        except Exception as error:
-            known = pipeline.cause(error)
-            if known is not None:
-                raise known from error
-            raise
-        finally:
-            pipeline.stop()
-
-    def fails(self) -> str:
-        """What a run says that ends in an error of the sink."""
-        with pytest.raises(SinkError) as caught:
-            self.run()
-        return str(caught.value)
-
-    def rows(self, table: str, columns: str = "*", where: str = "true") -> list[tuple[Any, ...]]:
-        found = self.spark.read.format("delta").load(str(self.path / table)).where(where)
-        return sorted((tuple(row) for row in found.selectExpr(*columns.split(", ")).collect()), key=repr)
-
-    def source(self, table: str, columns: str = "*") -> list[tuple[Any, ...]]:
-        with self.database.connect() as connection:
-            found = connection.execute(f"select {columns} from {table}".encode()).fetchall()
-        return sorted((tuple(map(_as_spark_shows, row)) for row in found), key=repr)
-
-    def moments(self) -> list[bool]:
-        """Of the recorded moments whether they are whole, in their order."""
-        found = self.spark.read.format("delta").load(str(self.path / NAME)).orderBy("batch")
-        return [row.whole for row in found.collect()]
-
-    def equals(self, *tables: str) -> None:
-        """Each table is the source's, row for row."""
-        for table in tables:
-            assert self.rows(f"public.{table}") == self.source(table), table
-
-
-@pytest.fixture
-def lake(spark: SparkSession, database: Database, tmp_path: Path) -> Callable[..., Lake]:
-    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
-        pytest.skip("the jars of Delta Lake cannot be had")
-    return lambda **options: Lake(spark, database, tmp_path, options)
 
 
 def test_latest_equals_the_source(lake: Callable[..., Lake], database: Database) -> None:
@@ -153,7 +79,7 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
         "insert into a values (101, 20); update b set v = v - 20 where id = 60; delete from b where id = 1001; "
         "update a set v = v + 5 where id = 1; commit"
     )
-    run, add = once.Once.run, Positions.add
+    merge, add = DeltaTable.merge, Positions.add
     kills = {"MERGE": 1, "moment": 1}
 
     def dies(behind: str) -> None:
@@ -161,15 +87,15 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
         if kills[behind] == 0:
             raise RuntimeError(f"killed behind a {behind}")
 
-    def ran(self: once.Once, session: SparkSession, statement: str) -> None:
-        run(self, session, statement)
+    def merged(self: DeltaTable, *told: Any) -> None:
+        merge(self, *told)
         dies("MERGE")
 
     def added(self: Positions, *told: Any) -> None:
         add(self, *told)
         dies("moment")
 
-    monkeypatch.setattr(once.Once, "run", ran)
+    monkeypatch.setattr(DeltaTable, "merge", merged)
     monkeypatch.setattr(Positions, "add", added)
     for behind in kills:
         with pytest.raises(Exception, match=f"killed behind a {behind}"):
@@ -188,29 +114,6 @@ def test_a_crash_between_a_merge_and_its_commit_changes_nothing(
     assert tables.selectExpr("sum(v)").collect()[0][0] == 2000
     with pytest.raises(SinkError, match="no moment"):
         read_at(made.spark, str(made.path), position="0" * 16)
-
-
-def test_columns_come_and_what_a_table_cannot_follow_stops(lake: Callable[..., Lake], database: Database) -> None:
-    database.execute("create table t (id int primary key, v int)", "insert into t values (1, 1), (2, 2)")
-    made = lake(sink_tables_upsert__keep__deletes="true")
-    made.run()
-    database.execute(
-        "update t set v = 3 where id = 1",
-        'alter table t add column "a b" text',
-        "insert into t values (3, 3, 'new')",
-        "delete from t where id = 2",
-    )
-    made.run()
-    kept = made.rows("public.t", "id, v, `a b`, __deleted, __op")
-    assert kept == [(1, 3, None, "false", "u"), (2, 2, None, "true", "d"), (3, 3, "new", "false", "c")]
-    database.execute("insert into t values (5, 5)")
-    made.set(sink_tables_mode="log", sink_tables_upsert__keep__deletes="false")
-    assert "of another mode: latest" in made.fails()
-    made.set(sink_tables_mode="latest")
-    assert "made with debezium.sink.tables.upsert-keep-deletes = true" in made.fails()
-    made.set(sink_tables_upsert__keep__deletes="true")
-    database.execute("alter table t drop column v", "insert into t values (4, 'x')")
-    assert "it has no column v any more" in made.fails()
 
 
 def test_the_log_has_every_change(lake: Callable[..., Lake], database: Database) -> None:
@@ -326,3 +229,46 @@ def test_a_value_that_nobody_has_is_read_again(
     assert len(asked) == 2
     made.equals("t")
     assert made.moments()[-1]
+
+
+def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A megabyte in each row stays whole through updates, key changes and deletes, and nobody asks the source."""
+    megabyte = "lpad('', 1048576, (select string_agg(md5(random()::text), '') from generate_series(1, 64)) || i)"
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, 0, {megabyte} from generate_series(1, 6) i",
+    )
+    made = lake()
+    made.run()
+    database.execute(
+        "do $$ begin for one in 1..40 loop update t set v = v + one; end loop; end $$",
+        "update t set id = id + 10, v = -1 where id in (1, 2)",
+        "update t set id = 1 where id = 3",
+        "delete from t where id = 4",
+        "update t set id = id + 100 where id = 12",
+        # what this session has read counts from now on, and not when it has ended
+        "select pg_stat_force_next_flush()",
+    )
+
+    def scans() -> list[tuple[Any, ...]]:
+        read = "select seq_scan, idx_scan from pg_stat_user_tables where relname = 't'"
+        with database.connect() as connection:
+            return connection.execute(read.encode()).fetchall()
+
+    sizes: list[int] = []
+    write = Writer.write
+
+    def weighed(self: Writer, batch: DataFrame, number: int) -> None:
+        sizes.append(batch.selectExpr("coalesce(sum(length(value)), 0)").collect()[0][0])
+        write(self, batch, number)
+
+    monkeypatch.setattr(Writer, "write", weighed)
+    before = scans()
+    made.run()
+    assert scans() == before
+    assert 0 < sum(sizes) < 1 << 16
+    assert made.rows("public.t", "id, v, md5(big)") == made.source("t", "id, v, md5(big)")
+    assert {row[0] for row in made.rows("public.t", "id")} == {1, 5, 6, 11, 112}

@@ -28,7 +28,7 @@ def java() -> Path:
 
 
 def fetch(name: str, modules: Sequence[str], transitive: bool = True, seconds: float = 300) -> list[Path]:
-    """The jars of `modules` (`organisation:artifact:revision`), and of what they need if `transitive`.
+    """The jars of `modules` (`organisation:artifact:revision`, `:classifier`), and of what they need if `transitive`.
 
     They are in the cache's folder `name`, which names the revision too; the first time they are fetched, within
     `seconds`. Raises Unavailable.
@@ -52,13 +52,17 @@ def _resolve(folder: Path, cache: Path, name: str, modules: Sequence[str], confs
     import pyspark
 
     ivy = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
-    wanted = [module.split(":") for module in modules]
+    wanted = [[*module.split(":"), ""][:4] for module in modules]
     lines = "".join(
-        f'<dependency org="{org}" name="{module}" rev="{rev}" conf="default->{confs}"/>' for org, module, rev in wanted
+        f'<dependency org="{org}" name="{module}" rev="{rev}" conf="default->{confs}">'
+        + (f'<artifact name="{module}" type="jar" m:classifier="{classifier}"/>' if classifier else "")
+        + "</dependency>"
+        for org, module, rev, classifier in wanted
     )
     description = folder / "ivy.xml"
     description.write_text(
-        '<ivy-module version="2.0"><info organisation="tailrace" module="jars"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="tailrace" module="jars"/>'
         f'<configurations><conf name="default"/></configurations><dependencies>{lines}</dependencies></ivy-module>',
         encoding="utf-8",
     )
@@ -71,7 +75,8 @@ def _resolve(folder: Path, cache: Path, name: str, modules: Sequence[str], confs
         )
     except subprocess.TimeoutExpired as error:
         raise Unavailable(f"the jars of {name} could not be fetched within {seconds:.0f} s") from error
-    missing = [module for _, module, rev in wanted if not (folder / "jars" / f"{module}-{rev}.jar").is_file()]
+    names = ["-".join(filter(None, parts)) for _, *parts in wanted]
+    missing = [name for name in names if not (folder / "jars" / f"{name}.jar").is_file()]
     if done.returncode != 0 or missing:
         words = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         wrong = [line for line in words if "unresolved" in line.lower() or "error" in line.lower()] or words[-1:]

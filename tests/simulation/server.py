@@ -488,6 +488,9 @@ def _slot_row(row: Callable[[Slot], tuple[Any, ...]]) -> Answer:
     return answer
 
 
+_LISTED = (("id", 25, -1, False, "", None, None, 1), ("v", 25, -1, True, "", None, None, 2))
+
+
 def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
     may_lose(session)
     columns = [
@@ -497,7 +500,7 @@ def _columns(session: Session, text: str, values: Sequence[Any]) -> list[tuple[A
     indexes = [(90, True, True, "pkey", 700, [1])]
     server = session.server
     unseen = list(server.unseen)
-    return [(oid, server.next_xid, unseen, server.end, columns, indexes) for oid in values[1] if oid in TABLES]
+    return [(oid, server.next_xid, unseen, server.end, columns, indexes, None) for oid in values[1] if oid in TABLES]
 
 
 def types(session: Session, text: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -563,12 +566,7 @@ ANSWERS: tuple[tuple[str, Answer], ...] = (
         catalog._TABLE,
         lambda session, text, values: [(oid, "public", TABLES[oid], "d") for oid in values[0] if oid in TABLES],
     ),
-    (
-        catalog._COLUMNS,
-        lambda session, text, values: [
-            (oid, name, 25, -1, name == "v", "", None, None) for oid in values[1] for name in ("id", "v")
-        ],
-    ),
+    (catalog._COLUMNS, lambda session, text, values: [(oid, *one) for oid in values[1] for one in _LISTED]),
     (catalog._KEYS, lambda session, text, values: [(oid, True, ["id"]) for oid in values[0]]),
     (catalog._PRESENT, _columns),
     (catalog._TYPES, types),

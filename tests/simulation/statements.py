@@ -52,7 +52,7 @@ def _table(session: TableSession, text: str, values: Sequence[Any]) -> Found:
 
 def _columns(session: TableSession, text: str, values: Sequence[Any]) -> Found:
     return [
-        (shape.oid, column.name, column.type, -1, column.nullable, "", column.default, None)
+        (shape.oid, column.name, column.type, -1, column.nullable, "", column.default, None, column.number)
         for shape in _shapes(session, values[1])
         for column in shape.columns
     ]
@@ -81,7 +81,8 @@ def _present(session: TableSession, text: str, values: Sequence[Any]) -> Found:
                 for one in shape.columns
             ]  # fmt: skip
             indexes = [(_index(shape), True, False, f"{shape.name}_pkey", shape.xmin, [KEY])]
-        found.append((oid, seen.xmax, sorted(seen.running), end, columns, indexes))
+        dropped = session.server.tables.dropped(oid, seen)
+        found.append((oid, seen.xmax, sorted(seen.running), end, columns, indexes, dropped))
     return found
 
 

@@ -155,6 +155,17 @@ class Tables:
                 return shape
         return None
 
+    def dropped(self, oid: int, snapshot: Snapshot) -> list[tuple[int, int]]:
+        """The numbers of the columns that it has lost, as `snapshot` shows it, each with the transaction."""
+        found: list[tuple[int, int]] = []
+        before: set[int] = set()
+        for xid, shape in self.shapes.get(oid, []):
+            if snapshot.shows(self.top.get(xid, xid)):
+                numbers = set() if shape is None else {column.number for column in shape.columns}
+                found += [(number, xid) for number in sorted(before - numbers)]
+                before = numbers
+        return found
+
     def all_shown(self, snapshot: Snapshot) -> list[Shape]:
         found = (self.shown(oid, snapshot) for oid in self.shapes)
         return [shape for shape in found if shape is not None]

@@ -23,6 +23,12 @@ def test_nothing_is_lost_whatever_happens() -> None:
     assert totals.lost < HISTORIES // 4
 
 
+@pytest.mark.parametrize("seed", [20015671, 20017008])
+def test_the_present_is_read_by_a_session_that_has_reached_it(seed: int) -> None:
+    """Histories in which a session is lost between two looks, and the next one is with a replica that is behind."""
+    run(TablesHistory, [seed])
+
+
 @pytest.mark.parametrize("mutant", OF_TABLES, ids=lambda mutant: mutant.__name__)
 def test_a_known_fault_is_found(mutant: Mutant) -> None:
     # what the checks say, and no fault of the mutant itself; a planner that is half begun knows of no database

@@ -86,6 +86,21 @@ def test_what_was_not_expected_is_one_line(monkeypatch: pytest.MonkeyPatch, caps
     assert "second line" not in said
 
 
+def test_verify_keeps_its_1_for_tables_that_differ(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(arguments: Any) -> Any:
+        raise ValueError("something")
+
+    monkeypatch.setattr(cli, "_read", fails)
+    assert cli.main(["verify", "there.properties"]) == 13
+    assert cli.main(["run", "there.properties"]) == 1
+    monkeypatch.undo()
+    # before Spark starts
+    assert cli.main(["verify", write(tmp_path, NOWHERE)]) == 2
+    assert "compares the tables of debezium.sink.type=tables" in capsys.readouterr().err
+
+
 def test_version_names_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["version"]) == 0
     assert "PySpark 4." in capsys.readouterr().out
@@ -300,6 +315,25 @@ class Launched:
 
     def abandon(self) -> None:
         self.ended += 1
+
+
+def test_the_jvm_that_starts_early_has_the_settings_that_the_sink_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, str]] = []
+
+    def launch(conf: dict[str, str], **_: object) -> Launched:
+        given.append(conf)
+        return Launched()
+
+    monkeypatch.setattr(session, "launch", launch)
+    path = write(tmp_path, NOWHERE + "topic.prefix=t\n")
+    sink = ["--set", "debezium.sink.type=tables", "--set", f"debezium.sink.tables.path={tmp_path}"]
+    conf = ["--conf", "spark.a=b"]
+    assert cli.main(["run", path, *sink, *conf, "--checkpoint", str(tmp_path / "state")]) == 3
+    (settings,) = given
+    assert settings["spark.a"] == "b"
+    assert settings["spark.sql.extensions"] == "io.delta.sql.DeltaSparkSessionExtension"
 
 
 def test_a_run_whose_server_is_away_ends_the_jvm_that_was_starting(

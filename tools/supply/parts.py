@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tailrace import sinks
 from tailrace.jar import Jar
+from tailrace.sinks.tables.formats.known import FORMATS
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"
@@ -86,7 +87,8 @@ def jars(licences: Path = LICENCES) -> list[Part]:
 
 def sink_jars() -> list[Jar]:
     """The jars that our own sinks need, each once."""
-    return list(dict.fromkeys(jar for name in sinks.KNOWN.places for jar in sinks.KNOWN.load(name).jars))
+    users = [*(sinks.KNOWN.load(name) for name in sinks.KNOWN.places), *FORMATS.values()]
+    return list(dict.fromkeys(jar for user in users for jar in user.jars))
 
 
 def _scopes(project: Path, wanted_by: dict[str, frozenset[str]]) -> dict[str, str]:

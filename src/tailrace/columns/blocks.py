@@ -32,6 +32,9 @@ BLOCK = "block"
 LAST, EVERY = "last", "every"
 """What a block holds: the last change of each key, or every change."""
 
+ROWS = "rows"
+"""In the place of these: no blocks, but the rows' own columns as they stand in blocks, called c0, c1, …"""
+
 FIXED = (
     pa.field("op", pa.string()),
     pa.field("position", pa.string()),
@@ -51,12 +54,20 @@ class Form:
     """What the rows of a block are made of. `names` are the columns', `key` the indexes of those of the key.
 
     `added` are the indexes of the columns for which rows that are older than the column have another value than null.
+    `numbers` are the columns' own in the source's table, by which a renamed one is told from another, 0 where it is not
+    known; `relation` is the number of the source's table, by which one that was made anew under the same name is told.
     """
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     key: tuple[int, ...]
     added: tuple[int, ...] = ()
+    numbers: tuple[int, ...] = ()
+    relation: int = 0
+
+    def number(self, place: int) -> int:
+        """The column's number, 0 where it is not known."""
+        return self.numbers[place] if self.numbers else 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -128,14 +139,14 @@ class Head:
 def _form_text(form: Form) -> str:
     fields = [pa.field(name, kind) for name, kind in zip(form.names, form.types, strict=True)]
     schema = base64.b64encode(pa.schema(fields).serialize().to_pybytes()).decode()
-    return json.dumps([schema, form.key, form.added])
+    return json.dumps([schema, form.key, form.added, form.numbers, form.relation])
 
 
 @lru_cache(maxsize=256)
 def _form_of(text: str) -> Form:
-    schema, key, added = json.loads(text)
+    schema, key, added, numbers, relation = json.loads(text)
     fields = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema)))
-    return Form(tuple(fields.names), tuple(fields.types), tuple(key), tuple(added))
+    return Form(tuple(fields.names), tuple(fields.types), tuple(key), tuple(added), tuple(numbers), relation)
 
 
 def written(rows: pa.RecordBatch) -> bytes:

@@ -19,13 +19,33 @@ def groups(columns: Sequence[pa.Array]) -> Int64s:
     assert columns
     found: Int64s = np.zeros(len(columns[0]), np.int64)
     for column in columns:
-        # the two zeros are one key
-        floats = pa.types.is_floating(column.type)
-        compared = pc.add(column, pa.scalar(0, column.type)) if floats else column
+        compared = _flat(column)
         codes = pc.dictionary_encode(compared, null_encoding="encode")
         values = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         found = np.unique(found * (len(codes.dictionary) + 1) + values, return_inverse=True)[1].astype(np.int64)
     return found
+
+
+def _flat(values: pa.Array) -> pa.Array:
+    """Values of a type that can be told apart in one pass: nested ones become numbers, of lists those of their parts
+    as bytes."""
+    kind = values.type
+    if pa.types.is_floating(kind):
+        # the two zeros are one key
+        return pc.add(values, pa.scalar(0, kind))
+    if pa.types.is_struct(kind):
+        parts = [values.is_valid(), *(values.field(place) for place in range(kind.num_fields))]
+        return pa.array(groups(parts))
+    if pa.types.is_list(kind):
+        parts = pa.array(groups([values.flatten()]) if len(values.flatten()) else np.zeros(0, np.int64))
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy().astype(np.int64)
+        ends = np.append(0, np.cumsum(lengths)) * 8
+        # a list that is null is not one without parts
+        whole = pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(values), [None, pa.py_buffer(ends), parts.buffers()[1]]
+        )
+        return pc.if_else(values.is_valid(), whole, pa.scalar(None, whole.type))
+    return values
 
 
 def before(group: Int64s) -> Int64s:
@@ -57,6 +77,22 @@ def sources(previous: Int64s, has: Flags) -> Int64s:
         jump = further
     found: Int64s = np.where(jump[:-1] == count, NONE, jump[:-1])
     return found
+
+
+def flagged(lists: pa.Array, count: int) -> Flags:
+    """Of `count` columns, which ones are in the lists of indexes of the rows: a row of flags for each column."""
+    found: Flags = np.zeros((count, len(lists)), np.bool_)
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+    found[lists.flatten().to_numpy(zero_copy_only=False), np.repeat(np.arange(len(lists)), lengths)] = True
+    return found
+
+
+def listed(flags: Flags) -> pa.Array:
+    """The lists whose flags these are; null for a row that has none."""
+    columns = np.nonzero(flags.T)[1].astype(np.int32)
+    counts = flags.sum(axis=0)
+    ends = pa.array(np.append(0, np.cumsum(counts)).astype(np.int32), mask=np.append(counts == 0, False))
+    return pa.ListArray.from_arrays(ends, pa.array(columns), pa.list_(pa.field("element", pa.int32())))
 
 
 def roots(previous: Int64s) -> Int64s:

@@ -27,6 +27,8 @@ class Column:
     element type or a domain's base type, resolved to the bottom, with its own kind and labels; None otherwise.
     `comment` is what the database says of the column, None where it says nothing or nobody asks. `identity` says that
     the server numbers the rows by it (IDENTITY); schema changes show that. `fields` are the attributes of a composite.
+    `number` is the column's own in its table: it keeps the number when it is renamed, and no other column ever gets it.
+    0 where the log and the catalog do not tell.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Column:
     comment: str | None = None
     identity: bool = False
     fields: tuple[Column, ...] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

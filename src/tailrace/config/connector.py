@@ -217,6 +217,8 @@ OWN = (
     Option("row.blocks", Kind.TEXT,
            "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key "
            "or all. `tailrace run` refuses it.", choices=("last", "every")),
+    Option("row.route", Kind.TEXT,
+           "For the sink of tables, which sets it: tables whose rows another one has. `tailrace run` refuses it."),
     Option("checkpoint.location", Kind.TEXT,
            "Directory of Spark's checkpoint, or a location with a scheme, as s3a://…; unset: .tailrace/<name>."),
 )  # fmt: skip

@@ -79,9 +79,7 @@ PREDICATES = Extensions(
 
 
 _REFUSED = {
-    f"{_ANY_CONNECTOR}transforms.timescaledb.TimescaleDb": (
-        "It would ask a catalog of its own, from every task, which chunk is of which table"
-    ),
+    f"{_ANY_CONNECTOR}transforms.timescaledb.TimescaleDb": "It is for hypertables, which its database does not have",
     f"{_DEBEZIUM}tracing.ActivateTracingSpan": "No spans are traced here",
     f"{_DEBEZIUM}ExtractSchemaToNewRecord": "It adds a field that tells columns' types, which is not written here",
     f"{_DEBEZIUM}openlineage.OpenLineage": "No lineage is reported here",

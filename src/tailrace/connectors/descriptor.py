@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tailrace.config import Config
     from tailrace.connectors.captured import Capturing
     from tailrace.connectors.findings import Finding
-    from tailrace.connectors.held import Reading
+    from tailrace.connectors.held import Comparing, Reading
     from tailrace.connectors.present import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
@@ -76,8 +76,9 @@ class Descriptor:
     where there is none. Connectors over change tables name in `dialect` what makes their Dialect of a Config, and in
     `form` their part of events. `captured` names a tailrace.connectors.captured.Capturing; "" where rows have no types
     but those of documents. `held` names a tailrace.connectors.held.Reading, what spark.read reads; "" where tables
-    cannot be read at one position by several tasks. `present` names a tailrace.connectors.present.Opening; "" where a
-    sink of tables cannot read rows again. `listed` names a module for the page of typed rows: LISTED has its types,
+    cannot be read at one position by several tasks. `compared` names a tailrace.connectors.held.Comparing, what
+    `tailrace verify` reads; "" where that is not there. `present` names a tailrace.connectors.present.Opening; "" where
+    a sink of tables cannot read rows again. `listed` names a module for the page of typed rows: LISTED has its types,
     each with a column of it, FORM is the connector's part of events.
     """
 
@@ -99,6 +100,7 @@ class Descriptor:
     form: str = ""
     captured: str = ""
     held: str = ""
+    compared: str = ""
     present: str = ""
     listed: str = ""
 
@@ -117,7 +119,7 @@ class Descriptor:
         """The names of all parts that the connector has, by the field that names them."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "present", "listed",
+            "captured", "held", "compared", "present", "listed",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -159,6 +161,11 @@ class Descriptor:
     def load_present(self) -> Opening | None:
         """What reads rows as they are now; None where nothing does. Driver."""
         found: Opening | None = load(self.present) if self.present else None
+        return found
+
+    def load_compared(self) -> Comparing | None:
+        """What opens a snapshot for `tailrace verify`; None where there is none. Driver."""
+        found: Comparing | None = load(self.compared) if self.compared else None
         return found
 
     def load_documents(self) -> Documents | None:

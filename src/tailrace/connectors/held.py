@@ -1,12 +1,18 @@
-"""What one read of a database's tables at one position is: the tasks, and what has to stay open while they run."""
+"""What one read of a database's tables at one position is: the tasks, and what has to stay open while they run.
+
+Whoever compares these rows with others asks also what has changed between two positions: see `Compared`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from tailrace.columns.table import TableSchema
     from tailrace.config import Config
+    from tailrace.events.form import SourceForm
     from tailrace.events.settings import EventSettings
     from tailrace.log.planner import Task
 
@@ -28,3 +34,59 @@ class Held(Protocol):
 
 Reading = Callable[["Config", "EventSettings"], Held]
 """What opens a snapshot of the captured tables. Raises TailraceError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The keys of a table's rows that were changed: the texts of each of the key's columns, a row for each key.
+
+    `everything` says that any row may have been changed: the table was truncated, or a change does not tell its key.
+    """
+
+    columns: tuple[tuple[bytes, ...], ...]
+    everything: bool = False
+
+
+class Compared(Held, Protocol):
+    """A snapshot whose rows are compared with what a pipeline has made of them."""
+
+    @property
+    def position(self) -> str:
+        """The position, as the column `position` shows it: everything that is committed up to there is in the rows."""
+        ...
+
+    @property
+    def committed(self) -> str:
+        """Up to where the pipeline had committed what it read of the log, before the snapshot was taken."""
+        ...
+
+    @property
+    def tables(self) -> Sequence[TableSchema]:
+        """The tables that are read, those without rows among them, each with the key that its events get."""
+        ...
+
+    @property
+    def form(self) -> SourceForm:
+        """The connector's part of events."""
+        ...
+
+    def of_table(self, table: TableSchema) -> Sequence[Task]:
+        """What reads the rows of one table."""
+        ...
+
+    def is_running(self) -> bool:
+        """Whether a pipeline reads the log now."""
+        ...
+
+    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+        """The keys that are changed behind the position `after`, up to `upto`; those up to `committed` are not
+        known. Raises TailraceError."""
+        ...
+
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[str]]) -> str:
+        """The condition in SQL that the rows with these keys fulfil, whose columns are called `names`."""
+        ...
+
+
+Comparing = Callable[["Config", "EventSettings"], Compared]
+"""What opens a snapshot to be compared. Raises TailraceError."""

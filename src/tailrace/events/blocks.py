@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
-from tailrace.columns.blocks import BLOCK, LAST, Form, Head, Place, written
-from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
+from tailrace.columns.blocks import BLOCK, LAST, ROWS, Form, Head, Place, written
+from tailrace.columns.reduction import NONE, before, groups, lasts, listed, roots, sources
 from tailrace.columns.row import rows_of
+from tailrace.columns.table import TableId
 from tailrace.errors import ConversionError
 from tailrace.events.form import Records, SourceForm
 from tailrace.events.quarantine import conversion_error
@@ -47,6 +48,9 @@ def block_rows(
     `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
     """
     work = _Work(batch, plan, settings, form)
+    if settings.blocks == ROWS:
+        yield work.values(), np.full(1, len(batch) - 1, np.int32)
+        return
     entries = _Entries.of(batch, key_changed, settings)
     truncate = entries.last_truncate()
     if truncate is not None and settings.blocks == LAST:
@@ -54,13 +58,29 @@ def block_rows(
     if not len(entries) and truncate is None:
         return
     rows = work.rows(entries)
-    shape = Form(tuple(c.name for c in plan.columns), tuple(work.types), work.key_places, work.added)
+    shape = work.shape()
     place = None if truncate is None else work.place(truncate)
+    table = _target(batch, settings, truncate is not None)
+    if table != batch.table.id and settings.routing is not None:
+        rows, shape = settings.routing.merged(rows, shape, batch.table.id)
     count = max(-(-rows.nbytes // _MOST_BYTES), 1)
     size = max(-(-rows.num_rows // count), 1)
     last = np.full(1, len(batch) - 1, np.int32)
     for low in range(0, max(rows.num_rows, 1), size):
-        yield _block(batch, rows.slice(low, size), shape, place, settings), last
+        yield _block(batch, table, rows.slice(low, size), shape, place, settings), last
+
+
+def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> TableId:
+    """The table whose rows these are, which is another one where several are put into one."""
+    found = None if settings.routing is None else settings.routing.target(batch.table.id)
+    if found is None:
+        return batch.table.id
+    if truncated:
+        raise ConversionError(
+            f"{batch.table.id} was truncated, and its rows are in one table with those of others.",
+            "Delete them in place of that, or leave truncates out by skipped.operations = t.",
+        )
+    return found
 
 
 def storable(kind: pa.DataType) -> pa.DataType:
@@ -141,10 +161,23 @@ class _Work:
         self.key_places = tuple(places[column.index] for column in plan.key if column.index in places)
         if len(self.key_places) < len(plan.key):
             self.key_places = ()
-        late = form.late(batch.table)
-        self.added = tuple(place for place, column in enumerate(plan.columns) if column.source_name in late)
+        named = {column.name: column for column in batch.table.columns}
+        self.columns = [named[column.source_name] for column in plan.columns]
         self._demand_old_rows()
         self.parts = form.parts(batch, settings)
+
+    def shape(self) -> Form:
+        """What the rows are made of."""
+        late = self.form.late(self.batch.table)
+        added = (place for place, own in enumerate(self.columns) if own.name in late)
+        return Form(
+            tuple(column.name for column in self.plan.columns),
+            tuple(self.types),
+            self.key_places,
+            tuple(added),
+            tuple(own.number for own in self.columns),
+            self.batch.table.oid,
+        )
 
     def rows(self, entries: _Entries) -> pa.RecordBatch:
         """The rows of a block: those of the entries that are left."""
@@ -188,8 +221,6 @@ class _Work:
         for column in self.plan.key:
             values = self._values(column, entries, np.arange(len(entries)))
             self._demand_keys(values, entries)
-            if pa.types.is_nested(values.type):
-                values = pa.array([repr(value) for value in values.to_pylist()], pa.string())
             of_key.append(values)
         group = groups(of_key)
         previous = before(group)
@@ -255,7 +286,22 @@ class _Work:
             if flags is not None:
                 from_old = from_old | flags[change]
         rows = pa.array(change + count * from_old, pa.int64(), mask=places == NONE)
-        texts = pa.concat_arrays([after.cast(pa.binary()), old.cast(pa.binary())]).take(rows)
+        return self._typed(
+            column, pa.concat_arrays([after.cast(pa.binary()), old.cast(pa.binary())]).take(rows), change
+        )
+
+    def values(self) -> pa.RecordBatch:
+        """The rows of a snapshot's batch as they stand in blocks, and nothing beside them."""
+        assert self.batch.after is not None
+        every = np.arange(len(self.batch))
+        found = [
+            self._typed(column, self.batch.after.columns[column.index].cast(pa.binary()), every)
+            for column in self.plan.columns
+        ]
+        return pa.RecordBatch.from_arrays(found, names=[f"c{place}" for place in range(len(found))])
+
+    def _typed(self, column: ColumnPlan, texts: pa.Array, change: Int64s) -> pa.Array:
+        """The values of texts, which changes have in a column."""
         values, lost = typed(column, texts, None)
         unfit = (lost | np.asarray(values.is_null())) & np.asarray(texts.is_valid())
         if unfit.any() and self.settings.converting_failure_mode == "fail":
@@ -295,21 +341,20 @@ class _Work:
 
 def _listed(flags: list[Flags], count: int) -> pa.Array:
     """The indexes of the columns that are flagged in each row; null where none is."""
-    kind = pa.list_(pa.field("element", pa.int32()))
-    found = np.array(flags) if flags else np.zeros((0, count), np.bool_)
-    if not found.any():
-        return pa.nulls(count, kind)
-    lists: list[list[int] | None] = [None] * count
-    for row in np.flatnonzero(found.any(axis=0)).tolist():
-        lists[row] = np.flatnonzero(found[:, row]).tolist()
-    return pa.array(lists, kind)
+    found: Flags = np.array(flags) if flags else np.zeros((0, count), np.bool_)
+    return listed(found)
 
 
 def _block(
-    batch: ChangeBatch, rows: pa.RecordBatch, form: Form, truncate: Place | None, settings: EventSettings
+    batch: ChangeBatch,
+    table: TableId,
+    rows: pa.RecordBatch,
+    form: Form,
+    truncate: Place | None,
+    settings: EventSettings,
 ) -> pa.RecordBatch:
     """Rows as one row of the row schema."""
-    table, count = batch.table.id, rows.num_rows
+    count = rows.num_rows
     places = [(str(rows["position"][row].as_py()), int(rows["ordinal"][row].as_py())) for row in _ends(rows)]
     first, last = (places[0], places[-1]) if places else (truncate, truncate)
     assert first is not None

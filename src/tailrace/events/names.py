@@ -20,7 +20,7 @@ def topic(settings: EventSettings, table: TableId) -> str:
     A strategy by expression starts from the name without them; what it makes of that stands as it is made. Transforms
     come last: where what they do depends on more than the topic, it is one of several.
     """
-    return routed(own_topic(settings, table), settings.transforms)
+    return routed(own_topic(settings, table), table, settings.transforms)
 
 
 def own_topic(settings: EventSettings, table: TableId) -> str:

@@ -119,8 +119,8 @@ def rows_of_tables(
         work = _Work.of(batch, tables, settings, form, has_key)
         for low, high in _blocks(work, _text_sizes(batch, 0), 0, len(batch)):
             if work.ends[low] < work.ends[high]:
-                rows, _ = work.rows(low, high)
-                if large_records(rows, settings):
+                rows, _, too_large = work.rows(low, high)
+                if too_large:
                     return None
                 found.append(rows)
     except (Unconvertible, ExceedsArrow, RefusedChange, ConversionError):
@@ -179,20 +179,23 @@ class _Work:
         records = self.records.part(first, last)
         return Block(self.columns, self.tables, records, (low, high), time.time_ns(), self.lost).told_apart(drop)
 
-    def rows(self, low: int, high: int, record: int | None = None) -> tuple[pa.RecordBatch, Int32s]:
-        """The rows of `block`, and the change of each. Raises RefusedChange, ConversionError."""
+    def rows(self, low: int, high: int, record: int | None = None) -> tuple[pa.RecordBatch, Int32s, list[int]]:
+        """The rows of `block`, the change of each, and those that are too large. What is left out is told where there
+        are none of these; else the others are made once more. Raises RefusedChange, ConversionError."""
         dropped: list[tuple[str, int, int]] = []
         block = self.block(low, high, record, None if self.dropped is None else lambda *one: dropped.append(one))
         try:
             rows = block.rows()
         except Refused as fault:
             raise RefusedChange(fault.reason, int(block.change[fault.row])) from None
-        # told when it is known that they are not made once more, fewer at a time
+        large = large_records(rows, self.settings)
+        if large:
+            return rows, block.change, large
         tell_left_out(block.left_out, self.batch.warnings)
         for one in dropped:
             assert self.dropped is not None
             self.dropped.take(*one)
-        return rows, block.change
+        return rows, block.change, []
 
     def lost(self, plan: ColumnPlan, count: int) -> None:
         """See records.columns.Columns. Raises Unconvertible where a change is to be put aside."""
@@ -214,8 +217,8 @@ def _block_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.RecordBat
     large: dict[int, int | None] = {}
     found: dict[int, ColumnPlan] = {}
     try:
-        rows, changes = work.rows(low, high)
-        for record in large_records(rows, settings):
+        rows, changes, too_large = work.rows(low, high)
+        for record in too_large:
             large[int(changes[record])] = record_size(rows, record)
         if not large:
             yield rows, changes
@@ -261,14 +264,14 @@ def _tolerated_rows(work: _Work, low: int, high: int) -> Iterator[tuple[pa.Recor
     assert work.dropped is not None
     for record in range(int(work.ends[low]), int(work.ends[high])):
         try:
-            rows, changes = work.rows(low, high, record)
+            rows, changes, too_large = work.rows(low, high, record)
         except Unconvertible as error:
             yield _aside(work, low, error.column)
             return
         except (RefusedChange, ConversionError) as fault:
             work.dropped.take(reason_of(fault), low, 1)
             continue
-        for large in large_records(rows, work.settings):
+        for large in too_large:
             size = record_size(rows, large)
             rows = too_large_row(work.batch, low, size, work.tables.plans[0].key, work.settings, work.form)
         yield rows, changes

@@ -17,6 +17,7 @@ from tailrace.config.naming import TopicNaming
 from tailrace.config.transforms import transforms
 from tailrace.errors import ConfigError
 from tailrace.events.shaping import Shaping
+from tailrace.events.shards import Routing
 from tailrace.records.transform import Transform
 
 TASK_ID = "0"
@@ -60,8 +61,8 @@ class EventSettings:
     columns say, `columns` are those of the row that tasks make, in their order, `key_format`, `value_format` and
     `header_format` are the formats that key.converter, value.converter and header.converter name, with their options,
     `transforms` is what transforms names, made of its options, `several_databases` and `schema_changes_name_database`
-    are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, and `blocks`
-    what the option row.blocks says, "" for rows of records.
+    are traits of the connector, `typed` says that rows are typed, None that keys and values are bytes, `blocks`
+    what the option row.blocks says, "" for rows of records, and `routing` whose blocks are those of another table.
     """
 
     logical_name: str
@@ -112,6 +113,7 @@ class EventSettings:
     transforms: tuple[Transform, ...] = ()
     typed: TypedRows | None = None
     blocks: str = ""
+    routing: Routing | None = None
 
     @property
     def row_schema(self) -> pa.Schema:
@@ -193,8 +195,7 @@ class EventSettings:
 
         Raises ConfigError for a mode that is unknown or not supported.
         """
-        traits = options.traits
-        versions = traits.versions
+        traits, versions = options.traits, options.traits.versions
         _check_choices(options)
 
         def chosen(option: str, default: Any) -> Any:
@@ -247,6 +248,7 @@ class EventSettings:
             shaping=Shaping.from_options(options),
             transforms=transforms(options, traits.transforms).transforms,
             blocks=_blocks(options),
+            routing=Routing.of(options.get("row.route")),
         )
 
 

@@ -160,6 +160,11 @@ class OpenLog(ABC, Generic[O, P, T]):
     def has_read(self, target: T) -> bool:
         """Whether everything up to `target` has been read."""
 
+    def has_seen(self, target: T) -> bool:
+        """Whether the last `plan` has looked at everything up to `target`: since `has_read` was asked, a session may be
+        lost, and the next one be with a replica that is behind."""
+        return True
+
     @abstractmethod
     def idle_position(self, start: P) -> P:
         """How far the log holds no captured change behind `start`; `start` when one waits or nothing is known."""

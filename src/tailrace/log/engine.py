@@ -242,7 +242,8 @@ class LogEngine(Generic[O, P, T]):
                 self._dispatch.begun(is_cut=found.is_before(whole))
                 return found
             left = began + patience - self._runtime.monotonic()
-            if reached or (target is None and left <= 0):
+            is_over = left <= 0 if target is None else reached and opened.has_seen(target)
+            if is_over:
                 return self._idle(opened, start)
             opened.wait(left if target is None else 0.5, seen)
 

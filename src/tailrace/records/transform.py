@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.columns import TableId
 from tailrace.columns.logical import STRING
 from tailrace.records.layout import Computed, Node, RecordLayout
 
@@ -68,7 +69,8 @@ class Transform(Protocol):
     A transform whose defaults differ between generations of Debezium has a method `in_form` too, which takes
     `event.format` and gives the transform for that form of events. One that adds headers to the record that it is
     given, and not to a copy, as some of Debezium's do, has a method `shared`; see behind_delete. One that depends on
-    whether the converter shows nulls as defaults has a method `with_nulls`, which takes that.
+    whether the converter shows nulls as defaults has a method `with_nulls`, which takes that. One whose topic
+    depends on the table too has a method `route_of` beside `route`, which takes topic and table.
     """
 
     def __hash__(self) -> int: ...
@@ -102,10 +104,11 @@ def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Ite
     return replace(tombstone, headers=delete.headers)
 
 
-def routed(topic: str, transforms: Iterable[Transform]) -> str:
-    """The topic after all transforms, as far as it depends on the topic alone."""
+def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> str:
+    """The topic of a table's events after all transforms, as far as it depends on topic and table alone."""
     for transform in transforms:
-        topic = transform.route(topic)
+        of_table = getattr(transform, "route_of", None)
+        topic = transform.route(topic) if of_table is None else of_table(topic, table)
     return topic
 
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tailrace.columns.row import COLUMNS
@@ -67,8 +68,8 @@ class Sink(ABC):
     places: ClassVar[tuple[str, ...]] = ()
     order: ClassVar[Order] = "topic"
     delivery: ClassVar[Delivery]
-    jars: ClassVar[tuple[Jar, ...]] = ()
-    settings: ClassVar[Mapping[str, str]] = {}
+    jars: tuple[Jar, ...] = ()
+    settings: Mapping[str, str] = MappingProxyType({})
     prints: ClassVar[bool] = False
 
     @abstractmethod

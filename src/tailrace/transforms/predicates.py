@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.columns import TableId
 from tailrace.columns.logical import BOOLEAN
 from tailrace.config.expressions import Expression, compile_expression
 from tailrace.errors import ConfigError
+from tailrace.records.hypertables import Catalogue, Hypertables
 from tailrace.records.layout import Computed, Constant, Node, RecordLayout, Struct
-from tailrace.records.transform import Rewritten, Shared, Transform, Varying, by_distinct
+from tailrace.records.transform import Rewritten, Shared, Transform, Varying, by_distinct, routed
 
 
 class Predicate(Protocol):
@@ -100,10 +102,27 @@ class Conditional:
         """Whether records may have a time of their own."""
         return bool(getattr(self.transform, "places_times", False))
 
+    @property
+    def asks(self) -> Catalogue | None:
+        """See tailrace.records.hypertables."""
+        found: Catalogue | None = getattr(self.transform, "asks", None)
+        return found
+
+    def knowing(self, hypertables: Hypertables) -> Conditional:
+        """See tailrace.records.hypertables."""
+        return replace(self, transform=self.transform.knowing(hypertables))  # type: ignore[attr-defined]
+
     def route(self, topic: str) -> str:
+        return self.transform.route(topic) if self._may_concern(topic) else topic
+
+    def route_of(self, topic: str, table: TableId) -> str:
+        """See tailrace.records.transform.Transform."""
+        return routed(topic, table, (self.transform,)) if self._may_concern(topic) else topic
+
+    def _may_concern(self, topic: str) -> bool:
         answer = self.predicate.of_topic(topic)
         # where it depends on the record, tables that may come together are kept together
-        return self.transform.route(topic) if answer is None or answer != self.negate else topic
+        return answer is None or answer != self.negate
 
     def rewrite(self, record: RecordLayout) -> Rewritten:
         answer = self.predicate.of(record)

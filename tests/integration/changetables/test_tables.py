@@ -12,7 +12,7 @@ from tailrace.errors import ConfigError
 from tailrace.sinks.tables.positions import read_at
 from tdsserver.process import TestDatabase
 from tests.fix_db2 import Db2Database
-from tests.integration.test_tables import Lake
+from tests.fix_lake import Lake
 
 
 class Shop(Lake):

@@ -15,7 +15,7 @@ from tailrace.connectors.changetables.eras import Era, Eras
 START, STOP = bytes.fromhex("00000a00"), bytes.fromhex("00000b00")
 PART = Column("part", "int", 4)
 COLUMN = Column(
-    "c", "mood", 20000, 7, False, "'x'", "enum", ("sad", "fine"), PART, True, "what it is", True, (PART, PART)
+    "c", "mood", 20000, 7, False, "'x'", "enum", ("sad", "fine"), PART, True, "what it is", True, (PART, PART), 9
 )
 TABLE = TableSchema(TableId("db", "dbo", "t"), (COLUMN, PART), ("c",), "f", 5, 2, True, ("part",))
 CAPTURE = CaptureTable(TABLE.id, "dbo_t", "cdc", "dbo_t_CT", START, STOP, ("c", "part"), ("c",), 11, 12, 13)

@@ -92,3 +92,43 @@ def test_a_router_by_name_needs_no_documents() -> None:
                "transforms.r.replacement": "all"}  # fmt: skip
     found = rows("cd", [INSERTED, DELETED], **options)
     assert [(row["topic"], row["op"]) for row in found] == [("all", "c"), ("all", "d"), ("all", "tombstone")]
+
+
+NO_VALUE = [
+    Document({"$numberInt": "99999999999"}),
+    Document({"$date": Document({"$numberLong": "9" * 20})}),
+    Document({"$binary": Document({"base64": "AA==", "subType": "fff"})}),
+    Document({"$regularExpression": Document({"pattern": "a\0b", "options": ""})}),
+    Document({"$dbPointer": Document({"$ref": "a", "$id": Document({"$oid": "zz"})})}),
+]
+
+
+@pytest.mark.parametrize("value", NO_VALUE, ids=lambda value: next(iter(value)))
+def test_a_document_that_looks_like_a_value_beyond_its_type_is_put_aside_alone(value: Document) -> None:
+    options = {**UNWRAP, "transforms": "u"}
+    changes = [INSERTED, change("c", 3, after=Document(_id=3, v=value)), OTHER]
+    with pytest.raises(ConversionError, match="a value that BSON cannot hold"):
+        rows("ccc", changes, **options)
+    found = rows("ccc", changes, **options, **{"event.processing.failure.handling.mode": "skip"})
+    assert [row["op"] for row in found] == ["c", "quarantine", "c"]
+
+
+NOT_WHOLE = [
+    {"$regex": "x", "$options": None},
+    {"$regularExpression": {"pattern": 5, "options": "i"}},
+    {"$code": 1, "$scope": {}},
+    {"$binary": "AA==", "$type": None},
+    {"$binary": {"base64": 5, "subType": "00"}},
+    {"$timestamp": {"t": "x", "i": {}}},
+    {"$dbPointer": {"$ref": 5, "$id": "x"}},
+]
+
+
+@pytest.mark.parametrize("value", NOT_WHOLE, ids=lambda value: next(iter(value)))
+def test_a_document_that_only_looks_like_a_value_is_a_document(value: dict[str, Any]) -> None:
+    def documents(of: Any) -> Any:
+        return Document({name: documents(part) for name, part in of.items()}) if isinstance(of, dict) else of
+
+    inserted = change("c", 3, after=Document(_id=3, v=documents(value)))
+    (found,) = rows("c", [inserted], **UNWRAP, transforms="u")
+    assert json.loads(found["value"]) == {"_id": 3, "v": value}

@@ -35,7 +35,11 @@ class Connection:
         oids, names = range(1, tables + 1), [f"c{number}" for number in range(columns)]
         self._answers = {
             catalog._TABLE: [Row((oid, "public", f"t{oid}", "d")) for oid in oids],
-            catalog._COLUMNS: [Row((oid, name, 25, -1, True, "", None, None)) for oid in oids for name in names],
+            catalog._COLUMNS: [
+                Row((oid, name, 25, -1, True, "", None, None, number))
+                for oid in oids
+                for number, name in enumerate(names, 1)
+            ],
             catalog._KEYS: [Row((oid, True, ["c0"])) for oid in oids],
             catalog._TYPES: [text],
         }

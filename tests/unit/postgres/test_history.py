@@ -129,10 +129,30 @@ def test_a_column_that_was_dropped_since_keeps_what_was_known_of_it() -> None:
 
 
 def test_a_column_that_came_again_under_its_name_is_another_one() -> None:
-    present = Present(200, 5000, (shown(1, "a", 10), shown(3, "b", 105, nullable=False)))
+    columns = (shown(1, "a", 10), shown(3, "b", 105, nullable=False))
+    present = Present(200, 5000, columns, dropped=((2, 105),))
     older = table(ColumnFacts(1, "a"), ColumnFacts(2, "b", default="5"))
     assert evolved(relation("a", "b"), older, present, at(110)).columns[1] == ColumnFacts(3, "b", nullable=False)
     assert evolved(relation("a", "b"), older, present, at(104)).columns[1] == ColumnFacts(2, "b", default="5")
+
+
+def test_a_column_that_was_new_and_dropped_since_is_not_the_next_one_of_its_name() -> None:
+    columns = (shown(1, "a", 150), shown(3, "b", 150))
+    present = Present(200, 5000, columns, dropped=((2, 140),))
+    found = evolved(relation("a", "b"), table(ColumnFacts(1, "a")), present, at(110))
+    assert [column.number for column in found.columns] == [1, 2]
+    found = evolved(relation("a", "b"), found, present, at(160))
+    assert [column.number for column in found.columns] == [1, 3]
+    # names that wander: what was b then is c now
+    present = Present(200, 5000, (shown(1, "b", 150), shown(2, "c", 150)))
+    found = evolved(relation("a", "b"), None, present, at(110))
+    assert [column.number for column in found.columns] == [1, 2]
+
+
+def test_a_column_that_is_not_published_is_not_counted() -> None:
+    present = Present(200, 5000, (shown(1, "a", 10), shown(2, "hidden", 10), shown(3, "b", 10)))
+    found = evolved(relation("a", "b"), None, present, at(110))
+    assert [column.number for column in found.columns] == [1, 3]
 
 
 def test_what_nobody_knows_is_nullable_and_flagged_keys_are_not() -> None:

@@ -11,7 +11,7 @@ from tailrace.columns.blocks import Form
 from tailrace.connectors.present import Values
 from tailrace.sinks.tables.again import Filling, told
 from tailrace.sinks.tables.rows import row_schema
-from tailrace.sinks.tables.statements import Merge, moved
+from tailrace.sinks.tables.statements import Reduced, moved
 
 FORM = Form(("id", "v", "big", "doc"), (pa.int64(), pa.string(), pa.string(), pa.string()), (0,))
 
@@ -49,13 +49,13 @@ def test_rows_get_what_they_miss_and_those_that_are_gone_are_left_out() -> None:
 
 
 def test_what_a_row_misses_is_lost_where_its_old_key_is_not_there_or_may_be_of_a_later_row() -> None:
-    text = told(Merge("/lake/t", FORM, "rows", missing=True), "rows", True)
+    text = told("lake", Reduced(FORM, "rows", missing=True), "rows", True)
     assert "(o.`id` is null or s.origin is not null) as lost" in text
     assert "o.`id` = coalesce(s.origin.k0, s.c0)" in text
-    assert "s.op <> 'd' and true as lost" in told(Merge("/lake/t", FORM, "rows", emptied=True), "rows", False)
+    assert "s.op <> 'd' and true as lost" in told("lake", Reduced(FORM, "rows", emptied=True), "rows", False)
 
 
 def test_a_moved_row_takes_nothing_over_where_it_may_be_of_another_row() -> None:
-    assert "left join delta.`/lake/t` o on false" in moved("/lake/t", FORM, "rows", "reselect", True)
-    assert "raise_error" in moved("/lake/t", FORM, "rows", "stop")
-    assert "raise_error" not in moved("/lake/t", FORM, "rows", "null")
+    assert "left join lake o on false" in moved("lake", FORM, "rows", "reselect", True)
+    assert "raise_error" in moved("lake", FORM, "rows", "stop")
+    assert "raise_error" not in moved("lake", FORM, "rows", "null")

@@ -1,25 +1,31 @@
-"""A table of the sink `tables`: whose it is, what it grows by, and what it cannot follow. Without Spark."""
+"""A table of the sink `tables`: whose it is, how it follows its source, and what it cannot follow. Without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
+from tailrace.sinks.tables.evolution import DEFAULTS, Policies, Record
+from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.target import Owner, Target, metadata
 
-FORM = Form(("id", "v"), (pa.int32(), pa.string()), (0,))
+FORM = Form(("id", "v"), (pa.int32(), pa.string()), (0,), numbers=(1, 2))
+SINCE: Place = ("0A", 0)
 OWN = {
     "tailrace.pipeline": "one",
     "tailrace.source": "d.s.t",
     "tailrace.mode": "latest",
-    "tailrace.key": '["id"]',
+    "tailrace.upsert-keep-deletes": "false",
+    "tailrace.columns": Record.first(FORM, SINCE).text(),
 }
+COLUMNS = {"id": IntegerType(), "v": StringType()}
 
 
 class Rows(list[dict[str, Any]]):
@@ -33,34 +39,52 @@ class Rows(list[dict[str, Any]]):
 
 
 class Spark:
-    """Keeps statements; `commits` are those of the table, the newest first."""
+    """Keeps statements; `commits` are those of the table, newest first: version, operation and metadata of each."""
 
-    def __init__(self, properties: dict[str, str], commits: Sequence[tuple[str, str | None]] = ()) -> None:
+    def __init__(self, properties: dict[str, str], commits: Sequence[tuple[int, str, str | None]] = ()) -> None:
         self.properties, self.commits = properties, commits
         self.said: list[str] = []
+        self.doubled: list[dict[str, Any]] = []
 
     def sql(self, statement: str) -> Rows:
         self.said.append(statement)
         if statement.startswith("show tblproperties"):
             return Rows({"key": name, "value": text} for name, text in self.properties.items())
-        return Rows({"operation": operation, "userMetadata": told} for operation, told in self.commits)
+        if statement.startswith("select"):
+            return Rows(self.doubled)
+        limit = int(statement.rsplit(maxsplit=1)[-1]) if statement.startswith("describe") else None
+        named = ("version", "operation", "userMetadata")
+        return Rows(dict(zip(named, commit, strict=True)) for commit in self.commits[:limit])
+
+    def altered(self) -> list[str]:
+        """What was said to change a table, without the records."""
+        shown = [said.removeprefix("alter table delta.`/lake/s.t` ") for said in self.said if said.startswith("alter")]
+        return [said for said in shown if "tailrace.columns" not in said]
 
 
-def target(monkeypatch: pytest.MonkeyPatch, spark: Spark, columns: dict[str, str] | None, stops: bool = True) -> Target:
-    monkeypatch.setattr(Target, "_found", lambda self: columns)
-    return Target(cast(SparkSession, spark), "/lake/s.t", "d.s.t", Owner("one", "latest", stops))
+def target(
+    monkeypatch: pytest.MonkeyPatch, spark: Spark, columns: Mapping[str, DataType], policies: Policies = DEFAULTS
+) -> Target:
+    monkeypatch.setattr(DeltaTable, "is_there", lambda self: bool(columns))
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: dict(columns))
+    return Target(DeltaTable(cast(SparkSession, spark), "/lake/s.t"), "d.s.t", Owner("one", "latest", policies))
 
 
 def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark({})
-    target(monkeypatch, spark, None).prepare(FORM)
-    (made,) = spark.said
-    assert made.startswith("create table delta.`/lake/s.t` (`id` int, `v` string) using delta tblproperties (")
-    assert "'tailrace.pipeline' = 'one'" in made
-    assert "'delta.enableDeletionVectors' = 'true'" in made
-    assert "columnMapping" not in made
+    made = target(monkeypatch, spark, {})
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS)
+    assert made.prepare([(FORM, SINCE)]) == FORM
+    (said,) = spark.said
+    assert said.startswith("create table delta.`/lake/s.t` (`id` int, `v` string) using delta tblproperties (")
+    assert "'tailrace.pipeline' = 'one'" in said
+    assert "'tailrace.upsert-keep-deletes' = 'false'" in said
+    assert "'delta.enableDeletionVectors' = 'true'" in said
+    assert "columnMapping" not in said
     odd = Form(("a b",), (pa.int32(),), (0,))
-    target(monkeypatch, spark, None).prepare(odd)
+    made = target(monkeypatch, spark, {})
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: {"a b": IntegerType()})
+    made.prepare([(odd, SINCE)])
     assert "'delta.columnMapping.mode' = 'name'" in spark.said[-1]
 
 
@@ -72,7 +96,7 @@ def test_a_new_table_says_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
         (OWN | {"tailrace.source": "d.s.u"}, "of another source's table: d.s.u"),
         (OWN | {"tailrace.mode": "log"}, "of another mode: log"),
         (OWN | {"tailrace.upsert-keep-deletes": "true"}, "made with .*upsert-keep-deletes = true"),
-        (OWN | {"tailrace.key": '["v"]'}, "its key is made of other columns"),
+        ({name: text for name, text in OWN.items() if name != "tailrace.columns"}, "somebody else has altered"),
     ],
 )
 def test_a_table_of_others_is_left_alone(
@@ -80,71 +104,118 @@ def test_a_table_of_others_is_left_alone(
 ) -> None:
     spark = Spark(properties)
     with pytest.raises(SinkError, match=said):
-        target(monkeypatch, spark, {"id": "int", "v": "string"}).prepare(FORM)
+        target(monkeypatch, spark, COLUMNS).prepare([(FORM, SINCE)])
     assert all(statement.startswith("show") for statement in spark.said)
 
 
-@pytest.mark.parametrize(
-    ("columns", "said"),
-    [
-        ({"id": "int", "v": "string", "w": "string"}, "it has no column w any more"),
-        ({"id": "int", "v": "bigint"}, "its column v is of the type string now, and was of bigint"),
-    ],
-)
-def test_what_a_table_cannot_follow(monkeypatch: pytest.MonkeyPatch, columns: dict[str, str], said: str) -> None:
+def test_a_table_that_lacks_a_column_of_the_mode_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark(OWN)
-    with pytest.raises(SinkError, match=said):
-        target(monkeypatch, spark, columns).prepare(FORM)
-    assert not any(statement.startswith("alter") for statement in spark.said)
+    made = target(monkeypatch, spark, COLUMNS)
+    made.own = (("__op", "string"),)
+    with pytest.raises(SinkError, match="somebody else has altered"):
+        made.prepare([(FORM, SINCE)])
 
 
-def test_a_column_is_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_table_cannot_follow_leaves_it_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark(OWN)
-    made = target(monkeypatch, spark, {"id": "int"})
-    made.prepare(FORM)
-    made.prepare(FORM)
-    assert [said for said in spark.said if said.startswith("alter")] == [
-        "alter table delta.`/lake/s.t` add columns (`v` string)"
-    ]
+    other = Form(FORM.names, (pa.int32(), pa.binary()), (0,), numbers=(1, 2))
+    with pytest.raises(SinkError, match="its column v is of the type binary now, and was of string"):
+        target(monkeypatch, spark, COLUMNS).prepare([(other, SINCE)])
+    assert spark.altered() == []
 
 
-def test_a_column_with_a_default_stops_unless_it_may_be_null(monkeypatch: pytest.MonkeyPatch) -> None:
-    form = Form(FORM.names, FORM.types, FORM.key, (1,))
-    with pytest.raises(SinkError, match=r"its new column v has a default.*added\.default = null"):
-        target(monkeypatch, Spark(OWN), {"id": "int"}).prepare(form)
+def test_a_table_follows_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = Spark(OWN)
-    target(monkeypatch, spark, {"id": "int"}, stops=False).prepare(form)
-    assert spark.said[-1].startswith("alter")
+    made = target(monkeypatch, spark, COLUMNS)
+    wider = Form(("id", "w"), (pa.int64(), pa.string()), (0,), numbers=(1, 2))
+    monkeypatch.setattr(DeltaTable, "columns", lambda self: COLUMNS if not spark.altered() else LATER)
+    assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
+    assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
+    assert spark.altered() == ["rename column `v` to `w`", "alter column `id` type bigint"]
+    first, *_, last = (said for said in spark.said if "tailrace.columns" in said)
+    assert "'delta.columnMapping.mode' = 'name'" in first
+    assert "'delta.enableTypeWidening' = 'true'" in first
+    assert r'"since": ["0B", 0]' in first
+    assert r'"w", "w"' in last
+    # a table that is found again: the older form comes once more with the batch that is repeated
+    again = Spark(OWN | {"tailrace.columns": Record.first(wider, ("0B", 0)).text()})
+    made = target(monkeypatch, again, LATER)
+    assert made.prepare([(FORM, SINCE), (wider, ("0B", 0))]) == wider
+    assert again.altered() == []
+
+
+LATER = {"id": LongType(), "w": StringType()}
+
+
+def test_another_key_is_taken_where_it_tells_the_rows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    rekeyed = [(Form(FORM.names, FORM.types, (1,), numbers=(1, 2)), SINCE)]
+    spark = Spark(OWN)
+    made = target(monkeypatch, spark, COLUMNS)
+    assert made.prepare(rekeyed).key == (1,)
+    with pytest.raises(SinkError, match="read again from before its key was altered"):
+        made.prepare([(FORM, ("09", 0))])
+    spark = Spark(OWN)
+    spark.doubled = [{"1": 1}]
+    with pytest.raises(SinkError, match="its key is made of v now, and rows of the table"):
+        target(monkeypatch, spark, COLUMNS).prepare(rekeyed)
+    assert spark.altered() == []
 
 
 def test_names_that_differ_by_case_alone_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     form = Form(("id", "ID"), (pa.int32(), pa.int32()), (0,))
     with pytest.raises(SinkError, match="id and ID"):
-        target(monkeypatch, Spark({}), None).prepare(form)
+        target(monkeypatch, Spark({}), {}).prepare([(form, SINCE)])
 
 
 @pytest.mark.parametrize(
     ("commits", "written"),
     [
-        ([("CREATE TABLE", None)], ""),
-        ([("OPTIMIZE", None), ("WRITE", metadata(1, "0A@7")), ("CREATE TABLE", None)], "0A@7"),
-        ([("MERGE", metadata(2, "-")), ("WRITE", metadata(1, "0A@7"))], "-"),
-        ([("WRITE", None), ("WRITE", metadata(1, "0A@7"))], "?"),
-        ([("OPTIMIZE", "no json")] * 20, "?"),
+        ([(0, "CREATE TABLE", None)], ""),
+        ([(2, "OPTIMIZE", None), (1, "WRITE", metadata(1, "0A@7")), (0, "CREATE TABLE", None)], "0A@7"),
+        ([(2, "MERGE", metadata(2, "-")), (1, "WRITE", metadata(1, "0A@7"))], "-"),
+        ([(2, "WRITE", None), (1, "WRITE", metadata(1, "0A@7"))], "?"),
+        ([(2, "OPTIMIZE", "no json")] * 30 + [(1, "WRITE", metadata(1, "0A@7"))], "0A@7"),
+        ([(number, "OPTIMIZE", "no json") for number in range(1000)], "?"),
     ],
 )
 def test_the_last_write_is_known(
-    monkeypatch: pytest.MonkeyPatch, commits: list[tuple[str, str | None]], written: str
+    monkeypatch: pytest.MonkeyPatch, commits: list[tuple[int, str, str | None]], written: str
 ) -> None:
-    made = target(monkeypatch, Spark(OWN, commits), {"id": "int", "v": "string"})
-    made.prepare(FORM)
+    made = target(monkeypatch, Spark(OWN, commits), COLUMNS)
+    made.prepare([(FORM, SINCE)])
     assert made.written(2) == written
     made.note("-")
     assert made.written(3) == "-"
 
 
+@pytest.mark.parametrize(
+    ("commits", "version"),
+    [
+        ([(4, "MERGE", metadata(2, "-")), (3, "WRITE", metadata(1, "-"))], 4),
+        # what others have done behind the batch is not of the source
+        ([(6, "OPTIMIZE", None), (5, "UPDATE", "mine"), (4, "MERGE", metadata(2, "-"))], 4),
+        ([(2, "OPTIMIZE", None), (1, "OPTIMIZE", None)], 2),
+    ],
+)
+def test_the_version_is_that_of_the_batch(
+    monkeypatch: pytest.MonkeyPatch, commits: list[tuple[int, str, str | None]], version: int
+) -> None:
+    assert target(monkeypatch, Spark(OWN, commits), COLUMNS).version() == version
+
+
 def test_a_checkpoint_that_was_put_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = target(monkeypatch, Spark(OWN, [("MERGE", metadata(7, "-"))]), {"id": "int", "v": "string"})
-    made.prepare(FORM)
+    made = target(monkeypatch, Spark(OWN, [(3, "MERGE", metadata(7, "-"))]), COLUMNS)
+    made.prepare([(FORM, SINCE)])
     with pytest.raises(SinkError, match="holds batch 7, and its checkpoint is at batch 6"):
         made.written(6)
+
+
+def test_what_is_before_an_alteration_of_its_batch_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = OWN | {"tailrace.columns": Record.first(FORM, ("0B", 0)).text()}
+    commits = [(3, "SET TBLPROPERTIES", None), (2, "MERGE", metadata(7, "-"))]
+    made = target(monkeypatch, Spark(begun, commits), COLUMNS)
+    assert made.is_beyond([(FORM, SINCE)], 7)
+    assert not made.is_beyond([(FORM, ("0B", 0))], 7)
+    # another batch, which is read again behind a second snapshot
+    made = target(monkeypatch, Spark(begun, commits), COLUMNS)
+    assert not made.is_beyond([(FORM, SINCE)], 8)

@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 
 from tailrace import sinks
 from tailrace.columns.blocks import Form, Head, read, written
-from tailrace.columns.reduction import NONE, before, groups, lasts, roots, sources
+from tailrace.columns.reduction import NONE, before, flagged, groups, lasts, listed, roots, sources
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
+from tailrace.sinks.tables.evolution import Policies
 from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
-from tailrace.sinks.tables.statements import Merge, folder, moved, quoted
+from tailrace.sinks.tables.sink import TablesSink
+from tailrace.sinks.tables.statements import Reduced, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
 
 FORM = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
@@ -125,33 +127,86 @@ def test_equal_keys_are_one_group() -> None:
     assert found[2] != found[0]
 
 
+def test_nested_keys_are_compared_by_what_is_in_them() -> None:
+    lists = pa.array([[1, 2], [], None, [1, 2], [12], [None], []], pa.list_(pa.int64()))
+    structs = pa.array([{"x": 1}, {"x": None}, None, {"x": 1}, {"x": 2}, {"x": None}, {"x": 1}])
+    for values in (lists, structs, pa.array([[one] for one in structs.to_pylist()])):
+        found = groups([values]).tolist()
+        shown = [repr(value) for value in values.to_pylist()]
+        assert [found.index(one) for one in found] == [shown.index(one) for one in shown]
+
+
+@given(st.lists(st.sets(st.integers(0, 4)), max_size=20))
+def test_lists_of_columns_are_flags_and_back(rows: Sequence[set[int]]) -> None:
+    lists = pa.array([sorted(row) or None for row in rows], pa.list_(pa.field("element", pa.int32())))
+    flags = flagged(lists, 5)
+    assert flags.T.tolist() == [[place in row for place in range(5)] for row in rows]
+    assert listed(flags).equals(lists)
+
+
+def test_a_row_that_moved_was_the_last_of_its_key_before_its_block() -> None:
+    found = reduced(
+        block(change(1, 7, "c", big="first"), change(2, 7, "d"), change(3, 7, "c", big="second")),
+        block(change(4, 9, "c", big="other")),
+        block(change(5, 7, "d"), change(5, 8, "c", part=1, origin={"k0": 7}), change(6, 7, "c", big="third")),
+        block(change(7, 9, "d"), change(7, 6, "c", part=1, origin={"k0": 9})),
+    )
+    assert {row["c0"]: row["c2"] for row in found if row["op"] != "d"} == {8: "second", 7: "third", 6: "other"}
+
+
 def test_the_merge_keeps_what_is_missing() -> None:
-    text = Merge("/lake/s.t", FORM, "rows", missing=True).text()
+    text = Reduced(FORM, "rows", missing=True).merge().statement("delta.`/lake/s.t`")
     assert "on t.`id` = s.c0" in text
     assert "if(array_contains(s.missing, 2), t.`big`, s.c2)" in text
     assert "raise_error" in text
     assert "when matched and s.op = 'd' then delete" in text
-    assert "raise_error" not in Merge("/lake/s.t", FORM, "rows", missing=True, unknown="null").text()
+    assert "raise_error" not in Reduced(FORM, "rows", missing=True, unknown="null").merge().statement("t")
 
 
 def test_deletes_that_stay_are_marked() -> None:
-    text = Merge("/lake/s.t", FORM, "rows", keeps_deletes=True, emptied=True).text()
+    text = Reduced(FORM, "rows", keeps_deletes=True, emptied=True).merge().statement("t")
     assert "delete" not in text.replace("__deleted", "")
-    assert "when not matched by source then update set t.__deleted = 'true'" in text
+    assert "when not matched by source then update set t.`__deleted` = 'true'" in text
 
 
 def test_a_moved_row_is_filled_from_its_old_key() -> None:
-    assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("/lake/t", FORM, "rows")
+    assert "left join delta.`/lake/t` o on o.`id` = s.origin.k0" in moved("delta.`/lake/t`", FORM, "rows")
 
 
 def test_versions_end_where_the_next_begins() -> None:
-    text = versions.merge("/lake/t", FORM, "changes", None)
+    text = versions.merge(FORM, "changes", None).statement("delta.`/lake/t`")
     assert "on s.kind = 'end' and t.__valid_to is null and t.`id` = s.c0" in text
     assert "not matched by source" not in text
-    assert "timestamp_micros(7)" in versions.merge("/lake/t", FORM, "changes", ("0A", 1, 7))
-    assert "raise_error" in versions.changes("/lake/t", FORM, "rows", "stop")
-    assert "raise_error" not in versions.changes("/lake/t", FORM, "rows", "null")
-    assert "s.op = 'r'" in versions.news("/lake/t", FORM, "rows")
+    assert "timestamp_micros(7)" in versions.merge(FORM, "changes", ("0A", 1, 7)).statement("t")
+    assert "raise_error" in versions.changes("t", FORM, "rows", "stop")
+    # whoever reads the view runs its tasks
+    assert versions.changes("t", FORM, "rows", "stop").count("rows") == 1
+    assert "raise_error" not in versions.changes("t", FORM, "rows", "null")
+    assert "s.op = 'r'" in versions.news("t", FORM, "rows")
+
+
+def test_what_follows_an_alteration() -> None:
+    given = {"path": "/x", "schema.drop": "STOP", "schema.narrow": "ignore", "added.default": "null"}
+    sink = sinks.open("tables", given)
+    assert isinstance(sink, TablesSink)
+    assert sink.policies == Policies(drop="stop", narrow="ignore", stops_at_defaults=False)
+
+
+def test_rows_are_opened_into_the_columns_that_the_table_holds() -> None:
+    """Another name, wider types, another order, and a column that the table leaves out; keys of before, too."""
+    form = Form(
+        ("id", "old", "left", "big"), (pa.int32(), pa.int32(), pa.string(), pa.string()), (0,), (), (1, 2, 3, 4)
+    )
+    target = Form(
+        ("big", "new", "key", "later"), (pa.string(), pa.int64(), pa.int64(), pa.date32()), (2,), (), (4, 2, 1, 5)
+    )
+    told = {"op": "c", "position": "0A", "ordinal": 0, "part": 1, "at": AT, "missing": [2, 3], "origin": {"k0": 6}}
+    rows = pa.RecordBatch.from_pylist([told | {"c0": 7, "c1": 8, "c2": None, "c3": None}], form.schema)
+    head = Head("d", "s", "t", form, 1, ("0A", 0), ("0A", 0), "", None, True, True)
+    (part,) = Opening(target)(iter([pa.RecordBatch.from_pylist([{"key": head.text(), "value": written(rows)}])]))
+    (row,) = part.to_pylist()
+    assert [row[f"c{place}"] for place in range(4)] == [None, 8, 7, None]
+    assert (row["missing"], row["origin"]) == ([0], {"k0": 6})
 
 
 def test_names() -> None:
@@ -195,6 +250,9 @@ def test_what_the_sink_asks_of_the_source() -> None:
     sink = sinks.open("tables", {"path": "/x/", "mode": "history"}, parse("postgres", POSTGRES))
     assert sink.source_options() == {"row.blocks": "every"}
     assert sink.source_defaults()["skipped.operations"] == "none"
+    assert "max.batch.size.in.bytes" not in sink.source_defaults()
+    latest = sinks.open("tables", {"path": "/x/"}, parse("postgres", POSTGRES))
+    assert latest.source_defaults()["max.batch.size.in.bytes"] == str(192 << 20)
     assert sink.folder == "/x"
     lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
                         'the value of column "big" SQLSTATE: P0001')  # fmt: skip
@@ -210,6 +268,14 @@ def test_what_the_sink_asks_of_the_source() -> None:
         ({"path": "/x", "mode": "newest"}, "mode must be one of latest, history, log"),
         ({"path": "/x", "mode": "log", "upsert-keep-deletes": "true"}, "is for the mode latest alone"),
         ({"path": "/x", "table.name.format": "${topic}"}, "has ${topic}"),
+        ({"path": "/x", "schema.add": "always"}, "schema.add must be one of evolve, ignore, stop"),
+        (
+            {"path": "/x", "schema.widen": "ignore"},
+            "must be one of evolve, stop: values of the wider type need not fit",
+        ),
+        ({"path": "/x", "schema.narrow": "evolve"}, "must be one of stop, ignore: a column cannot be made narrower"),
+        ({"path": "/x", "schema.key": "Ignore"}, "must be one of evolve, stop: deletes tell the new key alone"),
+        ({"path": "/x", "schema.dropp": "stop"}, "The nearest is debezium.sink.tables.schema.drop"),
         ({"path": "/x", "colour": "red"}, "has no option colour"),
     ],
 )

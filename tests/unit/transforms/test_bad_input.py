@@ -184,3 +184,20 @@ def test_a_change_that_is_no_event_is_not_a_matter_of_tolerance() -> None:
     chosen = settings(errors_tolerance="all", **{"event.converting.failure.handling.mode": "fail"})
     with pytest.raises(ConversionError, match=r"column d of public\.dates"):
         records([("c", None, ("1", "no date"))], dates, chosen)
+
+
+def test_what_is_dropped_beside_a_record_that_is_too_large_counts_once() -> None:
+    # as JSON it is six times as large as its text
+    large: Change = ("c", None, ("4", "order", "9", "\x01" * 300))
+    chosen = settings(
+        {"type": f"{DEBEZIUM}Filter", "language": "jsr223.groovy", "condition": "value.after.aggregateid != 'x'"},
+        {"type": f"{DEBEZIUM}outbox.EventRouter", "table.op.invalid.behavior": "fatal"},
+        errors_tolerance="all",
+        event_max_change_bytes="1000",
+        event_processing_failure_handling_mode="warn",
+    )
+    found = batch(OUTBOX, [*EVENTS[:2], large, EVENTS[3]])
+    ops = [row["op"] for part in to_rows(found, chosen, FORM) for row in part.to_pylist()]
+    assert ops == ["c", "quarantine", "c"]
+    (told,) = [one for one in found.warnings if "dropped" in one]
+    assert told.startswith(f"1 records of {OUTBOX.id} are dropped")

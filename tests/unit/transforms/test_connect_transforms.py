@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tailrace.columns import Column
+from tailrace.columns import Column, TableId
 from tailrace.config.transforms import transforms
 from tailrace.errors import TransformError
 from tailrace.events.heartbeat import heartbeat_row
@@ -226,7 +226,8 @@ def test_a_text_that_is_no_moment_ends_the_query_with_its_place() -> None:
 def test_tables_that_share_the_topics_of_all_moments_are_read_together(topic: str, shares: bool) -> None:
     steps = of("TimestampRouter", topic_format=topic), of("RegexRouter", regex="(.*)-[0-9]+", replacement="$1")
     made = transforms(chain(*steps)).transforms
-    assert (routed("s.public.a", made) == routed("s.public.b", made)) is shares
+    first, second = (routed(f"s.public.{name}", TableId("golden", "public", name), made) for name in "ab")
+    assert (first == second) is shares
 
 
 @pytest.mark.parametrize(

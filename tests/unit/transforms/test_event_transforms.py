@@ -460,8 +460,8 @@ def test_every_transform_refuses_options_that_it_does_not_have() -> None:
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
-        ("io.debezium.connector.postgresql.transforms.timescaledb.TimescaleDb", "a catalog of its own"),
-        ("io.debezium.connector.v2.postgresql.transforms.timescaledb.TimescaleDb", "a catalog of its own"),
+        ("io.debezium.connector.mysql.transforms.timescaledb.TimescaleDb", "does not have"),
+        ("io.debezium.connector.v2.postgresql.transforms.timescaledb.TimescaleDb", "does not have"),
         ("io.debezium.transforms.tracing.ActivateTracingSpan", "No spans are traced"),
     ],
 )

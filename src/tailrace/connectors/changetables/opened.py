@@ -58,7 +58,9 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
     ) -> None:
         self.windows = windows
         self.newest: dict[str, Newest] = {}
-        """How far each database was captured at the last look."""
+        """How far each database was captured, as far as is known."""
+        self._seen: dict[str, bytes] = {}
+        """How far each database was read or seen at the last look."""
         self._settings = settings
         self._databases = databases
         self._wanted = wanted
@@ -100,6 +102,7 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         found: dict[str, tuple[Newest | None, Eras]] = {}
         for name, database in self._databases.items():
             found[name] = newest, _ = database.observe(self._wanted(start.databases[name]))
+            self._seen[name] = start.databases[name].position if newest is None else newest
             if newest is not None:
                 self.newest[name] = newest
         return found
@@ -156,6 +159,9 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         """Whether the next look sees all that is wanted: not by a replica that is behind."""
         found = {name: self._databases[name].session.newest() for name in target}
         return all((newest := found[name]) is not None and newest >= wanted for name, wanted in target.items())
+
+    def has_seen(self, target: Target) -> bool:
+        return all(name in self._seen and self._seen[name] >= wanted for name, wanted in target.items())
 
     def idle_position(self, start: TablesPosition) -> TablesPosition:
         return self._passed if start.is_before(self._passed) else start

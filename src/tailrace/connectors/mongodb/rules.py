@@ -174,6 +174,8 @@ def _tables(values: Mapping[str, Any]) -> Iterator[str]:
             "capture.mode.full.update.type = lookup shows documents as they are later than the update: every version "
             "of them needs post_image, and changeStreamPreAndPostImages of the collections"
         )
+    if blocks and values["row.route"]:
+        yield "tables cannot be put into one (route.regex) where they are of documents"
     if blocks and values["cursor.oversize.handling.mode"] == "skip":
         yield "cursor.oversize.handling.mode = skip would leave changes out of the tables"
 

@@ -15,10 +15,12 @@ from tailrace.connectors.postgres.log.visible import Streamed
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.opened import parallelism
 from tailrace.connectors.postgres.schema.history import History
+from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.setup import slots
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
 from tailrace.connectors.postgres.snapshot.notifications import TableNotifications
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
+from tailrace.connectors.postgres.snapshot.tasks import with_settings
 from tailrace.events.settings import EventSettings
 from tailrace.log import contracts
 from tailrace.log.planner import Task
@@ -47,11 +49,13 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         control: Callable[[], psycopg.Connection[Any]],
         admit: Callable[[TableSchema], TableSchema],
         streamed: Callable[[], Streamed | None],
+        hypertables: HypertableCatalog,
     ) -> None:
         self._config = config
         self._outside = outside
         self._control = control
         self._streamed = streamed
+        self._hypertables = hypertables
         self._parallelism = parallelism(config)
         self._streams = snapshot_mode(config).streams
         self._make: Callable[[], Snapshots] = lambda: Snapshots(config, settings, tables, outside, control, admit)
@@ -85,7 +89,10 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         if fresh:
             schemas = self._chunks.history(None if visible is None else visible.tables)
         progress = SnapshotProgress(plan, session.origin, 0)
-        return PostgresOffset(position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server)
+        hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
+        return PostgresOffset(
+            position, progress, visible, since.heartbeat_ms, 0, since.progress, schemas, server, hypertables
+        )
 
     def history_at(self, exported: str) -> History:
         """What the log will not say of the captured tables, as the `exported` snapshot shows it."""
@@ -103,7 +110,8 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
             return None
         origin = replace(session.origin, previous_end=session.origin.lsn)
         visible = replace(session.visible, tables=self._chunks.covered(wholly=True))
-        return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible)
+        hypertables = self._hypertables.learned(since.hypertables, self._chunks.names_read)
+        return replace(since, snapshot=SnapshotProgress(plan, origin, 0), visible=visible, hypertables=hypertables)
 
     def _choose(self, tables: Sequence[Collection]) -> None:
         """Let snapshots read `tables`, each by its filter, a whole statement, where it has one; none: the options'."""
@@ -134,7 +142,8 @@ class PostgresSnapshots(contracts.Snapshots[PostgresOffset]):
         if first >= snapshot.done:
             return []
         self._choose(until.progress.reading)
-        return self._chunks.tasks(snapshot, first, 3 * self._parallelism)
+        tasks = self._chunks.tasks(snapshot, first, 3 * self._parallelism)
+        return [with_settings(task, self._hypertables.settings(until.hypertables)) for task in tasks]
 
     def close(self) -> None:
         self._chunks.close()

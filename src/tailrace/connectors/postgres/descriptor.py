@@ -15,6 +15,9 @@ CONNECTOR = Descriptor(
         event_name="postgresql",
         versions={"1.7": "1.7.2.Final", "3": "3.6.1.Final"},
         system_tables=re.compile(r"(pg_catalog|information_schema|pg_toast.*|pg_temp_.*)\..*", re.DOTALL),
+        transforms={
+            "io.debezium.connector.*.transforms.timescaledb.TimescaleDb": "tailrace.transforms.timescale:timescale_db"
+        },
         gives_blocks=True,
     ),
     title="PostgreSQL",
@@ -28,6 +31,7 @@ CONNECTOR = Descriptor(
     listed=f"{_ROOM}.listed",
     captured=f"{_ROOM}.captured:captured",
     held=f"{_ROOM}.held:held",
+    compared=f"{_ROOM}.compared:compared",
     present=f"{_ROOM}.present:present",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(

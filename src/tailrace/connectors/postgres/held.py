@@ -13,20 +13,24 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tailrace.columns.batch import position_text
+from tailrace.columns.table import TableSchema
 from tailrace.config import Config, TableFilter
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.log.identity import refuse_standby
 from tailrace.connectors.postgres.log.reading import OUTSIDE
+from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.setup.slots import create_slot
 from tailrace.connectors.postgres.snapshot.chunks import Snapshots
 from tailrace.connectors.postgres.snapshot.session import BATCHES, SnapshotProgress
-from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
+from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask, with_settings
 from tailrace.errors import PrerequisiteError
 from tailrace.events.admission import Admission
 from tailrace.events.settings import EventSettings
 from tailrace.log.planner import Task
+from tailrace.records.hypertables import NO_HYPERTABLES
 
 if TYPE_CHECKING:
     import psycopg
@@ -38,11 +42,15 @@ _READING = "select exists (select from pg_catalog.pg_stat_activity where applica
 
 
 class HeldSnapshot:
-    """See tailrace.connectors.held."""
+    """See tailrace.connectors.held. `position` and `tables` are those of `Compared`."""
+
+    position: str
+    tables: tuple[TableSchema, ...]
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
         """Takes the snapshot. Raises TailraceError."""
         self._name = f"tailrace_read_{secrets.token_hex(8)}"
+        self._hypertables = HypertableCatalog(config, settings, connections.connect)
         self._control: psycopg.Connection[Any] = connections.connect(config)
         names = Admission(settings, FORM)
         tables = TableFilter(config)
@@ -64,8 +72,12 @@ class HeldSnapshot:
             origin = replace(session.origin, lsn=slot.consistent_lsn - 1)
             found = self._snapshots.tasks(SnapshotProgress(plan, origin, len(plan)), 0, BATCHES * parallelism)
             if is_cut and session is self._snapshots.session:
+                settings = self._hypertables.settings(
+                    self._hypertables.learned(NO_HYPERTABLES, self._snapshots.names_read)
+                )
+                self.position, self.tables = position_text(origin.lsn), tuple(self._snapshots.planned())
                 log.info("read of %d tables in %d chunks at %d", len(plan.tables), len(plan), origin.lsn)
-                return tuple(self._named(task) for task in found)
+                return tuple(self._named(with_settings(task, settings)) for task in found)
         raise PrerequisiteError(
             f"Tables were altered at each of {_ATTEMPTS} attempts to read them.",
             "Read again when no schema change is running.",
@@ -85,6 +97,7 @@ class HeldSnapshot:
 
     def close(self) -> None:
         self._snapshots.close()
+        self._hypertables.close()
         self._control.close()
 
 

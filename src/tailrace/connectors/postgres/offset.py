@@ -9,8 +9,9 @@ from tailrace.connectors.checkpoint import understood
 from tailrace.connectors.postgres.log.identity import ServerId
 from tailrace.connectors.postgres.log.visible import Visible
 from tailrace.connectors.postgres.protocol.position import START, LogPosition
-from tailrace.connectors.postgres.schema.history import NOTHING, History
+from tailrace.connectors.postgres.schema.history import NOTHING, History, packed, unpacked
 from tailrace.connectors.postgres.snapshot.session import SnapshotOrigin, SnapshotProgress
+from tailrace.records.hypertables import NO_HYPERTABLES, Hypertables
 from tailrace.snapshot.plan import SnapshotPlan
 from tailrace.snapshot.progress import NO_PROGRESS, Progress
 
@@ -21,7 +22,8 @@ class PostgresOffset:
     it; `visible` what a snapshot has shown of the log that is still to come; `heartbeat_ms` the time of the newest
     heartbeat, in ms since 1970, 0 when there was none; `xmin` what the source blocks of the batch that ends here say
     of the slot, 0 for nothing; `progress` belongs to signals and incremental snapshots; `schemas` is what the log does
-    not say of the tables; `server` whose log was read, None in offsets of earlier versions and where none is read.
+    not say of the tables; `server` whose log was read, None in offsets of earlier versions and where none is read;
+    `hypertables` what a transform was told of the tables.
     """
 
     log: LogPosition = START
@@ -32,6 +34,7 @@ class PostgresOffset:
     progress: Progress = NO_PROGRESS
     schemas: History = NOTHING
     server: ServerId | None = None
+    hypertables: Hypertables = NO_HYPERTABLES
 
     @property
     def is_initial(self) -> bool:
@@ -72,6 +75,8 @@ class PostgresOffset:
             fields["schemas"] = self.schemas.to_text()
         if self.server is not None:
             fields["server"] = self.server.to_json()
+        if self.hypertables.of:
+            fields["hypertables"] = packed(self.hypertables.to_json())
         return dict(_sorted(fields))
 
     @classmethod
@@ -102,6 +107,7 @@ class PostgresOffset:
             # offsets of earlier versions have none: the catalog says it, as it did then
             History.from_text(fields["schemas"]) if "schemas" in fields else NOTHING,
             ServerId.from_json(fields["server"]) if "server" in fields else None,
+            Hypertables.from_json(unpacked(fields["hypertables"])) if "hypertables" in fields else NO_HYPERTABLES,
         )
 
 

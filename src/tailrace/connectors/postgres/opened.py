@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tailrace.config import Config
 from tailrace.config.processors import processors
 from tailrace.connectors.postgres.log import segments
 from tailrace.connectors.postgres.log.identity import CatalogXmin
 from tailrace.connectors.postgres.log.reader import LogReader
-from tailrace.connectors.postgres.log.stretch import Rows
+from tailrace.connectors.postgres.log.stretch import Rows, versions_of
 from tailrace.connectors.postgres.log.tasks import LogTask, MessageTask
 from tailrace.connectors.postgres.offset import PostgresOffset
 from tailrace.connectors.postgres.protocol.position import Committed, LogPosition
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
+from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.server.connection import Address
 from tailrace.connectors.postgres.snapshot.again import PresentRows
 from tailrace.connectors.postgres.snapshot.tasks import Consecutive, ReadTask, Rehearsal
@@ -67,11 +68,13 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         windows: Incremental | None,
         xmin: CatalogXmin,
         address: Callable[[], Address],
+        hypertables: HypertableCatalog,
     ) -> None:
         self.reader = reader
         self.windows = windows
         self._config = config
         self._settings = settings
+        self._hypertables = hypertables
         self._xmin = xmin
         self._address = address
         self._processors = processors(config).processors
@@ -118,25 +121,42 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         xmin = self._xmin.now() if since.log.is_before(end) else since.xmin
         schemas = self.reader.history(since.log, end)
         server = self.reader.server or since.server
-        return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server)
+        hypertables = since.hypertables
+        if self._hypertables.is_asked:
+            hypertables = self._hypertables.learned(hypertables, self._tables(since.log, end, progress))
+        return PostgresOffset(end, None, visible, heartbeat_ms, xmin, progress, schemas, server, hypertables)
+
+    def _tables(self, start: LogPosition, end: LogPosition, progress: Progress) -> Iterator[tuple[str, str]]:
+        """The tables whose rows a batch has."""
+        for number in versions_of(self.changes(start, end).rows):
+            table = self.reader.versions[number].id
+            yield table.schema, table.table
+        for state in (progress.before, progress.state):
+            for collection in () if state is None else state.collections:
+                yield collection.schema, collection.table
 
     def tasks(self, since: PostgresOffset, until: PostgresOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
+        settings = self._hypertables.settings(until.hypertables)
         tasks: list[Task] = []
         rows: list[Rows] = []
         groups: Groups = []
         if since.log.is_before(until.log):
             rows = self.reader.take(since.log, until.log)
-            groups = self._groups(rows)
+            groups = self._groups(rows, settings)
             again = self._again() if groups else None
-            tasks.extend(LogTask(tuple(group), self._settings, until.xmin, again) for group in groups)
+            tasks.extend(LogTask(tuple(group), settings, until.xmin, again) for group in groups)
             messages = segments.messages(rows, self._settings.most_change_bytes)
             if messages is not None:
-                tasks.append(MessageTask(messages, self._settings, until.xmin))
+                tasks.append(MessageTask(messages, settings, until.xmin))
             found = segments.boundaries(rows)
             if found:
-                tasks.append(BoundaryTask(tuple(found), self._settings))
+                tasks.append(BoundaryTask(tuple(found), settings))
         tasks += beside
-        return tasks if self.windows is None else self._with_window(self.windows, tasks, groups, rows, until, end)
+        return (
+            tasks
+            if self.windows is None
+            else self._with_window(self.windows, tasks, groups, rows, until, end, settings)
+        )
 
     def _again(self) -> Reread | None:
         """How tasks read values that the log does not carry; None where no post-processor asks for them."""
@@ -150,6 +170,7 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         rows: Sequence[Rows],
         until: PostgresOffset,
         end: Offset,
+        settings: EventSettings,
     ) -> list[Task]:
         """The tasks of a batch with those of its window; `groups` are the segments of `tasks`, and `rows` theirs."""
         parallel = parallelism(self._config)
@@ -157,7 +178,7 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
         reads = windows.reads(end, changes)
         if reads:
             address = self._address()
-            read: list[Task] = [ReadTask(address, part, self._settings) for part in windows.spread(reads, parallel)]
+            read: list[Task] = [ReadTask(address, part, settings) for part in windows.spread(reads, parallel)]
             if _is_small(groups):
                 tasks, read = [Consecutive((*tasks, read[0]))], read[1:]
             tasks = [*tasks, *read]
@@ -170,11 +191,11 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
                 tasks = tasks + [Rehearsal(tasks[0])] * (parallel - len(tasks))
         return tasks
 
-    def _groups(self, rows: Sequence[Rows]) -> Groups:
+    def _groups(self, rows: Sequence[Rows], settings: EventSettings) -> Groups:
         return segments.tasks(
             rows,
             self.reader.versions,
-            lambda table: names.topic(self._settings, table.id),
+            lambda table: names.topic(settings, table.id),
             self._config["event.order"] == "key",
             parallelism(self._config),
             # Spark's JVM gets the tasks first, and would have to hold what workers then leave out

@@ -22,6 +22,7 @@ from tailrace.connectors.postgres.protocol.position import LogPosition, TargetLs
 from tailrace.connectors.postgres.schema.captured import captured_tables
 from tailrace.connectors.postgres.schema.catalog import Catalog
 from tailrace.connectors.postgres.schema.history import History, SchemaHistory
+from tailrace.connectors.postgres.schema.hypertables import HypertableCatalog
 from tailrace.connectors.postgres.schema.relations import Relations
 from tailrace.connectors.postgres.server import connection as connections
 from tailrace.connectors.postgres.setup import publications, slots
@@ -76,9 +77,17 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self._control: psycopg.Connection[Any] | None = None
         self._xmin = CatalogXmin(config, self._connect)
         self._prepared = False
+        self._hypertables = HypertableCatalog(config, settings, outside.connect, outside.runtime)
         self.incremental = self._incremental()
         self.snapshots = PostgresSnapshots(
-            config, settings, self._tables, outside, self._connect, self._names.admit, self._streamed
+            config,
+            settings,
+            self._tables,
+            outside,
+            self._connect,
+            self._names.admit,
+            self._streamed,
+            self._hypertables,
         )
 
     def _incremental(self) -> Incremental | None:
@@ -106,6 +115,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self.incremental is not None:
             self.incremental.close()
         self.incremental = self._incremental()
+        self._hypertables.close()
         self._prepared = False
         return False
 
@@ -198,7 +208,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         if self.incremental is not None:
             self.incremental.follow(self._connect())
         reader.start()
-        return OpenedLog(config, self._settings, reader, self.incremental, self._xmin, self._address)
+        return OpenedLog(config, self._settings, reader, self.incremental, self._xmin, self._address, self._hypertables)
 
     def _wanted(self, since: PostgresOffset, target: int | None) -> Wanted:
         settings = self._settings
@@ -254,6 +264,7 @@ class PostgresSource(contracts.Source[PostgresOffset, LogPosition, int]):
         self.snapshots.close()
         if self.incremental is not None:
             self.incremental.close()
+        self._hypertables.close()
         if self._control is not None:
             self._control.close()
             self._control = None

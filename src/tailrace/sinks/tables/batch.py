@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, Form, Head, Place
@@ -20,23 +21,39 @@ CHANGES = "-"
 
 @dataclass(frozen=True, slots=True)
 class TableBatch:
-    """The blocks of batch `number` that are of `table` (database, schema, table); `heads` are theirs, and `frame` has
-    the rows of the whole batch."""
+    """The blocks of batch `number` that are of `table` (database, schema, table); `heads` are theirs, `frame` has
+    the rows of the whole batch, and `into` is the form of the columns that the table holds."""
 
     number: int
     table: tuple[str, str, str]
     heads: Sequence[Head]
     frame: DataFrame
+    into: Form | None = None
 
     @property
     def form(self) -> Form:
-        """The newest form of the table."""
-        return max(self.heads, key=lambda head: head.last).form
+        """The form of the table's columns, or, before it is known, the newest one of the source's."""
+        return self.forms[-1][0] if self.into is None else self.into
 
     @property
-    def forms(self) -> list[Form]:
-        """All of its forms, from the oldest to the newest."""
-        return list(dict.fromkeys(head.form for head in sorted(self.heads, key=lambda head: head.last)))
+    def forms(self) -> list[tuple[Form, Place]]:
+        """The forms of the source's table one after another, each with the place of its first change."""
+        ordered = sorted(self.heads, key=lambda head: (head.first, head.last))
+        runs = groupby(ordered, key=lambda head: head.form)
+        return [(form, next(run).first) for form, run in runs]
+
+    def parts(self) -> list[TableBatch]:
+        """The batch cut where the key comes to be made of other columns."""
+        ordered = sorted(self.heads, key=lambda head: (head.first, head.last))
+        runs = [tuple(run) for _, run in groupby(ordered, key=lambda head: _key(head.form))]
+        if len(runs) == 1:
+            return [self]
+        found = []
+        for run in runs:
+            texts = [head.text().hex() for head in run]
+            of_run = " or ".join(f"key = X'{text}'" for text in texts)
+            found.append(replace(self, heads=run, frame=self.frame.where(of_run)))
+        return found
 
     @property
     def snapshot(self) -> str:
@@ -91,6 +108,10 @@ class TableBatch:
         together = self.moved or self.truncate is not None
         tasks = 1 if together else self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
         return rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, *keys)
+
+
+def _key(form: Form) -> frozenset[int | str]:
+    return frozenset(form.number(place) or form.names[place] for place in form.key)
 
 
 def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.kept import Kept
-from tailrace.sinks.tables.once import Once
 from tailrace.sinks.tables.target import Owner
 from tailrace.sinks.tables.versions import VALIDITY, Lasting, version_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _ROWS, _NEWS, _LASTING, _CHANGES = "tailrace_rows", "tailrace_news", "tailrace_lasting", "tailrace_changes"
 
@@ -33,17 +33,18 @@ class History(Kept):
     def marks(self, batch: TableBatch) -> Sequence[str]:
         return ("position", "ordinal", "at", "cast(null as string)", "cast(null as bigint)", "cast(null as timestamp)")
 
-    def merge(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        session, table = stored.session, stored.name()
         form = batch.form
         opened = batch.opened()
         in_session(session, opened).createOrReplaceTempView(_ROWS)
-        new = session.sql(versions.news(self.path, form, _ROWS))
+        new = session.sql(versions.news(table, form, _ROWS))
         schema: Any = _declared(batch)
         lasting = batch.parted(new).mapInArrow(Lasting(form), schema)
         lasting.createOrReplaceTempView(_LASTING)
-        session.sql(versions.changes(self.path, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
+        session.sql(versions.changes(table, form, _LASTING, self._unknown)).createOrReplaceTempView(_CHANGES)
         truncate = None if batch.truncate is None else _first_truncate(opened)
-        once.run(session, versions.merge(self.path, form, _CHANGES, truncate))
+        stored.merge(versions.merge(form, _CHANGES, truncate), once)
 
 
 def _declared(batch: TableBatch) -> Any:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.batch import CHANGES, TableBatch, in_session
-from tailrace.sinks.tables.once import Once
+from tailrace.sinks.tables.formats.base import Columns, Once, Stored
 from tailrace.sinks.tables.statements import quoted
-from tailrace.sinks.tables.target import Columns, Owner, Target, metadata
+from tailrace.sinks.tables.target import Owner, Target, metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 class Kept(ABC):
-    """One table in one mode: `mode` is its word, `source` the source's table. `write` is called for each batch.
+    """One table in one mode: `mode` is its word, `source` the source's table. `write` is called for each batch;
+    `is_known` says that earlier batches are in the table.
 
     A mode says which columns rows have beside those of the source (`own`), what these are of an appended row, and how
     a batch comes in that cannot be appended.
@@ -28,6 +30,7 @@ class Kept(ABC):
     def __init__(self, path: str, source: str, owner: Owner, own: Columns) -> None:
         self.path, self.source, self.own = path, source, own
         self._owner = owner
+        self.is_known = False
         self._target: Target | None = None
 
     def write(self, session: SparkSession, batch: TableBatch) -> int:
@@ -35,22 +38,40 @@ class Kept(ABC):
 
         Raises SinkError where the table cannot follow the source, or is not this pipeline's.
         """
-        self.demand(batch)
+        stored = self._owner.format.table(session, self.path)
         if self._target is None:
-            self._target = Target(session, self.path, self.source, self._owner, self.own)
+            self._target = Target(stored, self.source, self._owner, self.own)
+            self._target.demand(self.is_known)
         target = self._target
-        target.spark = session
-        for form in batch.forms:
-            target.prepare(form)
-        once = Once(self._owner.pipeline, batch.number, metadata(batch.number, batch.snapshot))
-        if self.appends(batch, target.written(batch.number)):
-            columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
-            columns += [f"{value} as {name}" for (name, _), value in zip(self.own, self.marks(batch), strict=True)]
-            once.append(in_session(session, batch.opened().selectExpr(*columns)), self.path)
-        else:
-            self.merge(session, batch, once)
-        target.note(batch.snapshot)
+        target.stored = stored
+        *earlier, last = enumerate(self.parts(batch))
+        for number, part in earlier:
+            if not target.is_beyond(part.forms, batch.number):
+                self._bring(stored, part, number)
+        self._bring(stored, last[1])
         return target.version()
+
+    def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
+        """The parts of a batch that are brought in one after another."""
+        return batch.parts()
+
+    def _bring(self, stored: Stored, part: TableBatch, number: int | None = None) -> None:
+        """Bring a part of a batch in; `number` is that of one which is not the last."""
+        assert self._target is not None
+        self.demand(part)
+        batch = replace(part, into=self._target.prepare(part.forms))
+        written = self._target.written(batch.number)
+        once = Once(self._owner.pipeline, batch.number, metadata(batch.number, batch.snapshot), number)
+        if self.appends(batch, written):
+            self._append(stored, batch, once)
+        else:
+            self.merge(stored, batch, once)
+        self._target.note(batch.snapshot)
+
+    def _append(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        columns = [f"c{place} as {quoted(name)}" for place, name in enumerate(batch.form.names)]
+        columns += [f"{value} as {name}" for (name, _), value in zip(self.own, self.marks(batch), strict=True)]
+        stored.append(in_session(stored.session, batch.opened().selectExpr(*columns)), once)
 
     def demand(self, batch: TableBatch) -> None:
         """Raise SinkError where the mode cannot keep such a table."""
@@ -70,5 +91,5 @@ class Kept(ABC):
         """The values of `own` in an appended row, in SQL over the columns of an opened row."""
 
     @abstractmethod
-    def merge(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
         """Bring rows in that the table may have already."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.again import Again, lacks
+from tailrace.sinks.tables.again import Again
 from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.kept import Kept
-from tailrace.sinks.tables.once import Once
-from tailrace.sinks.tables.statements import KEPT, Merge
+from tailrace.sinks.tables.statements import KEPT, Reduced, unknown_column
 from tailrace.sinks.tables.target import Owner
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 
@@ -35,19 +31,20 @@ class Latest(Kept):
     def marks(self, batch: TableBatch) -> Sequence[str]:
         return ("'false'", "op", "unix_micros(at) * 1000") if self.own else ()
 
-    def merge(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
+        session = stored.session
         form, view = batch.form, _ROWS
         in_session(session, batch.reduced()).createOrReplaceTempView(_ROWS)
         if batch.moved:
-            doubtful = self._again is not None and self._again.is_doubtful(session, batch)
-            moved = statements.moved(self.path, form, _ROWS, self._unknown, doubtful)
+            doubtful = self._again is not None and self._again.is_doubtful(batch)
+            moved = statements.moved(stored.name(), form, _ROWS, self._unknown, doubtful)
             session.sql(moved).createOrReplaceTempView(_FILLED)
             view = _FILLED
         emptied = batch.truncate is not None
-        merge = Merge(self.path, form, view, batch.missing, bool(self.own), emptied, self._unknown)
+        reduced = Reduced(form, view, batch.missing, bool(self.own), emptied, self._unknown)
         try:
-            once.run(session, merge.text())
+            stored.merge(reduced.merge(), once)
         except Exception as error:
-            if self._again is None or not lacks(error):
+            if self._again is None or unknown_column(str(error)) is None:
                 raise
-            self._again.merge(session, batch, once, merge, _ROWS)
+            self._again.merge(stored, batch, once, reduced, _ROWS)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.kept import Kept
-from tailrace.sinks.tables.once import Once
 from tailrace.sinks.tables.target import Owner
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 CHANGE = (
     ("__op", "string"),
@@ -40,6 +36,9 @@ class Log(Kept):
     def demand(self, batch: TableBatch) -> None:
         """A table without a key has changes, too."""
 
+    def parts(self, batch: TableBatch) -> Sequence[TableBatch]:
+        return [batch]
+
     def appends(self, batch: TableBatch, written: str) -> bool:
         return True
 
@@ -48,5 +47,5 @@ class Log(Kept):
         missing = f"transform(missing, i -> element_at(array({names}), i + 1))"
         return ("op", "position", "ordinal", "part", "at", missing)
 
-    def merge(self, session: SparkSession, batch: TableBatch, once: Once) -> None:
+    def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
         raise AssertionError("changes are always appended")

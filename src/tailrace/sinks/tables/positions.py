@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tailrace.errors import SinkError
+from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
-from tailrace.sinks.tables.once import Once
+from tailrace.sinks.tables.formats.base import Once, Stored, TableFormat, has_files
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.target import PIPELINE, metadata
 
 if TYPE_CHECKING:
@@ -18,7 +24,10 @@ if TYPE_CHECKING:
 NAME = "tailrace_positions"
 """The name of the table, under the sink's path."""
 
-_COLUMNS = (
+AGAIN = "tailrace.read-again"
+"""The property that holds `Positions.until`."""
+
+COLUMNS = (
     ("query", "string"),
     ("batch", "bigint"),
     ("position", "string"),
@@ -27,6 +36,7 @@ _COLUMNS = (
     ("whole", "boolean"),
     ("versions", "map<string,bigint>"),
 )
+"""Its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,45 +61,69 @@ class Moment:
 class Positions:
     """The table at `path`, to which each batch of the query adds a row after its tables are written."""
 
-    def __init__(self, path: str, query: str, pipeline: str) -> None:
-        self.path, self._query, self._pipeline = path, query, pipeline
+    def __init__(self, path: str, query: str, pipeline: str, kind: TableFormat) -> None:
+        self.path, self._query, self._pipeline, self._format = path, query, pipeline, kind
         self._versions: dict[str, int] | None = None
         self._highest = ""
+        self._lock = Lock()
+        self.until = ""
+        """The position up to which rows that were read again may be newer than the log; after `open`."""
+        self._session: SparkSession | None = None
 
-    def open(self, spark: SparkSession) -> None:
-        """Make the table where it is not there. Raises SinkError where it is another pipeline's."""
+    def open(self, spark: SparkSession, number: int) -> None:
+        """Find the table, or make it, before the first batch is written whose number is `number`.
+
+        Raises SinkError where it is another pipeline's, or is gone although the checkpoint has written batches.
+        """
         if self._versions is None:
-            session = spark.newSession()
-            session.conf.set("spark.sql.shuffle.partitions", "1")
-            self._versions = self._known(session)
+            self._versions = self._known(spark.newSession(), number)
+
+    def knows(self, table: str) -> bool:
+        """Whether a table, by its path below the sink's, has been written; after `open`."""
+        return self._versions is not None and table in self._versions
+
+    def keep(self, spark: SparkSession, position: str) -> None:
+        """Keep in the table up to where rows may be newer than the log; after `open`, by any thread."""
+        with self._lock:
+            if position > self.until:
+                self._format.table(spark.newSession(), self.path).announce((), {AGAIN: position})
+                self.until = position
 
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
-        """Add the row of a batch, once; `versions` are those of the tables that it has written."""
-        session = spark.newSession()
-        session.conf.set("spark.sql.shuffle.partitions", "1")
-        self.open(spark)
+        """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
         assert self._versions is not None
+        if self._session is None:
+            self._session = spark.newSession()
+            self._session.conf.set("spark.sql.shuffle.partitions", "1")
+        session = self._session
         self._versions |= versions
-        # rows of a snapshot may be newer than the log that is read after it
+        # rows of a snapshot, and those that were read again, may be newer than the log that is read after them
+        whole = whole and moment.position > self.until
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
-        schema = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS)
+        schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
         row = (self._query, moment.batch, moment.position, moment.ordinal, moment.at, whole, self._versions)
         once = Once(self._pipeline, moment.batch, metadata(moment.batch, ""))
-        once.append(session.createDataFrame([row], schema).coalesce(1), self.path)
+        self._format.table(session, self.path).append(session.createDataFrame([row], schema).coalesce(1), once)
 
-    def _known(self, session: SparkSession) -> dict[str, int]:
+    def _known(self, session: SparkSession, number: int) -> dict[str, int]:
         """The versions of the last row; makes the table where it is not there."""
-        path = session._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")  # type: ignore[union-attr]
-        system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
-        if not system.exists(path):
-            session.sql(statements.create(self.path, _COLUMNS, {PIPELINE: self._pipeline}))
+        session.conf.set("spark.sql.shuffle.partitions", "1")
+        stored = self._format.table(session, self.path)
+        if not stored.is_there():
+            if number > 0:
+                raise SinkError(
+                    f"The checkpoint has written {number} batches, and {self.path} is not there: they are in other "
+                    "tables, and those that would begin here would lack them.",
+                    "Name the debezium.sink.tables.path of before, or begin anew with another checkpoint.",
+                )
+            stored.create(COLUMNS, {PIPELINE: self._pipeline})
             return {}
-        owner = session.sql(f"show tblproperties {statements.at_path(self.path)} ({statements.literal(PIPELINE)})")
-        if [row["value"] for row in owner.collect()] != [self._pipeline]:
+        if stored.properties().get(PIPELINE) != self._pipeline:
             raise SinkError(
                 f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
             )
-        rows = session.read.format("delta").load(self.path)
+        self.until = stored.properties().get(AGAIN, "")
+        rows = stored.rows()
         found = rows.orderBy("batch", ascending=False).first()
         self._highest = rows.selectExpr("max(position) as highest").first()["highest"] or ""  # type: ignore[index]
         return {} if found is None else dict(found["versions"])
@@ -111,21 +145,84 @@ class ReadAt:
 def read_at(spark: SparkSession, path: str, position: str | None = None, timestamp: datetime | None = None) -> ReadAt:
     """The tables under `path`, where the sink has written them, at the newest recorded moment up to a position or time.
 
-    Without both it is the newest moment of all. Only moments count at which no transaction was half written. Raises
-    SinkError where there is none.
+    Without both it is the newest moment of all. Only moments count at which no transaction was half written. With a
+    time it is the last moment before the first one that has a commit after it, so none of its changes is later.
+    Raises SinkError where there is no such moment, or where the tables do not keep it any more. Driver.
     """
-    place = f"{path.rstrip('/')}/{NAME}"
-    found = spark.read.format("delta").load(place).where("whole")
+    found = whole_moments(spark, path)
+    known = found
     if position is not None:
         found = found.where(f"position <= {statements.literal(position)}")
     if timestamp is not None:
         micros = round(timestamp.timestamp() * 1_000_000)
-        found = found.where(f"unix_micros(committed_at) <= {micros}")
+        later = found.where(f"unix_micros(committed_at) > {micros}").selectExpr("min(batch) as batch").collect()
+        if later[0]["batch"] is not None:
+            found = found.where(f"batch < {later[0]['batch']}")
     row = found.orderBy("batch", ascending=False).first()
     if row is None:
-        raise SinkError(f"{place} has no moment up to there.", "Name a later one, or wait for the pipeline.")
+        first = known.orderBy("batch").first()
+        kept = "none" if first is None else f"that at {first['position']}, committed at {first['committed_at']}"
+        raise SinkError(
+            f"{path} has no moment up to there; the oldest that it keeps is {kept}.",
+            "Name a later one, or wait for the pipeline.",
+        )
+    under = path.rstrip("/")
+    kind = found_at(spark, f"{under}/{NAME}")
     tables = {
-        name: spark.read.format("delta").option("versionAsOf", version).load(f"{path.rstrip('/')}/{name}")
+        name: _at_version(kind.table(spark, f"{under}/{name}"), version)
         for name, version in sorted(row["versions"].items())
     }
     return ReadAt(row["position"], row["ordinal"], row["committed_at"], tables)
+
+
+def complete_until(spark: SparkSession, path: str, slack: timedelta = timedelta(seconds=1)) -> datetime:
+    """The time, in UTC, up to which the tables under `path` have all that the source has committed.
+
+    It is the newest time of a commit in them, less `slack`. A server stamps a commit shortly before it writes it to its
+    log, so that a commit may have an earlier time than one that is before it in the log. `slack` is how much earlier at
+    most; where a clock was set back by more, positions alone say what is in. Without commits the time stays where it
+    is. Raises SinkError where there is no moment yet. Driver.
+    """
+    row = whole_moments(spark, path).selectExpr("max(unix_micros(committed_at)) as micros").collect()[0]
+    if row["micros"] is None:
+        raise SinkError(f"{path} has no whole moment yet.", "Let its pipeline run on until the snapshot is over.")
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=row["micros"]) - slack
+
+
+def whole_moments(spark: SparkSession, path: str) -> DataFrame:
+    """The rows of the table of positions under `path` that are of whole moments. Raises SinkError without the table."""
+    place = f"{path.rstrip('/')}/{NAME}"
+    if not has_files(spark, place):
+        raise SinkError(f"{path} has no {NAME}: the sink tables has not written there.", "Name its path.")
+    return found_at(spark, place).table(spark, place).rows().where("whole")
+
+
+_GONE = re.compile(r"DELTA_(?:VERSION_NOT_FOUND|\w*LOG_FILE_NOT_FOUND\w*|STATE_RECOVER_ERROR)|Cannot time travel")
+
+
+def _at_version(table: Stored, version: int) -> DataFrame:
+    """The table as a version of it. Raises SinkError where that is not kept any more."""
+    gone = SinkError(
+        f"The table {table.path} does not keep its version {version} any more.",
+        "Name a newer moment; tailrace maintain --vacuum keeps the versions of all moments that it keeps.",
+    )
+    try:
+        frame = table.rows(version)
+    except Exception as error:
+        if _GONE.search(str(error)):
+            raise gone from None
+        raise
+    is_old = isinstance(table, DeltaTable) and table.commits(1)[0].version != version
+    if is_old and not _has_files(table.session, frame):
+        raise gone
+    return frame
+
+
+def _has_files(spark: SparkSession, frame: DataFrame) -> bool:
+    """Whether the files that a frame reads are there."""
+    wanted: dict[str, set[str]] = {}
+    for file in frame.inputFiles():
+        folder, _, name = file.rpartition("/")
+        wanted.setdefault(unquote(folder), set()).add(unquote(name))
+    storage = HadoopStorage(spark)
+    return all(names <= storage.sizes(folder).keys() for folder, names in wanted.items())

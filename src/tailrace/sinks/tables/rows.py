@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tailrace.columns.blocks import FIXED, Form, Head, Place, read
-from tailrace.columns.reduction import NONE, Flags, Int64s, before, groups, lasts, roots, sources
+from tailrace.columns.reduction import NONE, Flags, Int64s, before, flagged, groups, lasts, listed, roots, sources
 
 _SINCE = pa.field("since", pa.string())
 
@@ -43,25 +43,53 @@ class Opening:
 
     def _opened(self, head: Head, rows: pa.Table) -> pa.Table:
         schema, form = row_schema(self.target), head.form
-        places = {name: f"c{index}" for index, name in enumerate(form.names)}
+        places = places_of(form, self.target)
         columns = {}
         for field in schema:
             if field.name == _SINCE.name:
                 columns[field.name] = pa.repeat(place_text(head.first), rows.num_rows)
             elif field.name in rows.schema.names and not _is_own(field.name):
                 columns[field.name] = rows[field.name]
-        if head.missing and form.names != self.target.names:
-            columns["missing"] = self._renumbered(form, rows["missing"])
-        for index, (name, kind) in enumerate(zip(self.target.names, self.target.types, strict=True)):
-            source = places.get(name)
-            columns[f"c{index}"] = pa.nulls(rows.num_rows, kind) if source is None else rows[source]
+        if places != tuple(range(len(form.names))) or form.key != self.target.key or form.types != self.target.types:
+            columns["missing"] = _renumbered(rows["missing"], places) if head.missing else rows["missing"]
+            columns["origin"] = self._origin(form, rows["origin"].combine_chunks(), places)
+        for index, (kind, source) in enumerate(zip(self.target.types, places, strict=True)):
+            columns[f"c{index}"] = pa.nulls(rows.num_rows, kind) if source < 0 else _as(rows[f"c{source}"], kind)
         return pa.table([columns[name] for name in schema.names], schema=schema)
 
-    def _renumbered(self, form: Form, missing: pa.ChunkedArray) -> pa.Array:
-        """The columns that rows miss, by the numbers that they have in the table."""
-        known = {name: index for index, name in enumerate(self.target.names)}
-        lists = [None if row is None else [known[form.names[old]] for old in row] for row in missing.to_pylist()]
-        return pa.array(lists, FIXED[-1].type)
+    def _origin(self, form: Form, origin: pa.StructArray, places: Sequence[int]) -> pa.Array:
+        """The keys that rows had before, as the table's key is made."""
+        kind = row_schema(self.target).field("origin").type
+        if origin.null_count == len(origin):
+            return pa.nulls(len(origin), kind)
+        own = [form.key.index(places[index]) for index in self.target.key]
+        parts = [_as(origin.field(place), field.type) for place, field in zip(own, kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=origin.is_null())
+
+
+def places_of(form: Form, target: Form) -> tuple[int, ...]:
+    """Where each column of `target` is in `form`, -1 where it is not: by its number, or by its name where one of them
+    does not tell numbers."""
+    numbers = {form.number(place): place for place in range(len(form.names)) if form.number(place)}
+    names = {name: place for place, name in enumerate(form.names)}
+    found = []
+    for index, name in enumerate(target.names):
+        number, place = target.number(index), names.get(name, -1)
+        other = form.number(place) if place >= 0 else 0
+        found.append(numbers.get(number, -1) if number and (other or place < 0) else place)
+    return tuple(found)
+
+
+def _renumbered(missing: pa.ChunkedArray, places: Sequence[int]) -> pa.Array:
+    """The columns that rows miss, by the numbers that they have in the table."""
+    known = {place: index for index, place in enumerate(places) if place >= 0}
+    lists = [[known[old] for old in row or () if old in known] or None for row in missing.to_pylist()]
+    return pa.array(lists, FIXED[-1].type)
+
+
+def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Values in the type of the table's column, which has room for all of them."""
+    return values if values.type.equals(kind) else values.cast(kind)
 
 
 def _is_own(name: str) -> bool:
@@ -75,79 +103,80 @@ class Reducing:
     target: Form
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = pa.Table.from_batches(batches, row_schema(self.target)).combine_chunks()
+        rows = gathered(batches, self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
             yield from reduced(rows.sort_by(order).combine_chunks(), self.target).to_batches()
 
 
+def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
+    """All rows of a partition. Behind a filter Spark calls columns not null that the schema lets be null."""
+    schema = row_schema(target)
+    return pa.Table.from_batches((batch.cast(schema) for batch in batches), schema).combine_chunks()
+
+
 def reduced(rows: pa.Table, target: Form) -> pa.Table:
     """The last row of each key, of rows in order."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
-    group = groups([comparable(key) for key in keys])
-    previous = before(group)
-    lists = rows["missing"].to_pylist() if rows["missing"].null_count < rows.num_rows else None
+    group = groups(keys)
     left = lasts(group)
-    if lists is None:
+    if rows["missing"].null_count == rows.num_rows:
         return rows.take(pa.array(left))
-    origins = rows["origin"].to_pylist() if rows["origin"].null_count < rows.num_rows else None
-    if origins is not None:
-        link(rows, keys, origins, previous)
-    deleted = np.array([op == "d" for op in rows["op"].to_pylist()])
-    misses: Flags = np.zeros((len(target.names), rows.num_rows), np.bool_)
-    for row, missed in enumerate(lists):
-        misses[missed or [], row] = True
-    columns: dict[str, pa.Array] = {name: rows[name].take(pa.array(left)) for name in rows.schema.names}
-    unknown = np.zeros((len(target.names), len(left)), np.bool_)
+    previous = before(group)
+    origins = rows["origin"].combine_chunks()
+    link(rows, keys, origins, previous)
+    misses, unknown, found = missed(rows, target, previous)
+    columns: dict[str, pa.Array] = {}
     for index in np.flatnonzero(misses.any(axis=1)).tolist():
-        found = sources(previous, ~misses[index] & ~deleted)[left]
-        unknown[index] = (found == NONE) & ~deleted[left]
+        places = found[index][left]
         values = rows[f"c{index}"].combine_chunks()
-        columns[f"c{index}"] = values.take(pa.array(found, pa.int64(), mask=found == NONE))
-    wanted: Flags = np.asarray(unknown.any(axis=0))
-    columns["missing"] = pa.array([np.flatnonzero(row).tolist() or None for row in unknown.T], FIXED[-1].type)
-    first = roots(previous)[left]
-    columns["origin"] = _origins(rows, keys, origins, (left, first, wanted & (group[first] != group[left])), wanted)
-    return pa.table([columns[name] for name in rows.schema.names], schema=rows.schema)
+        columns[f"c{index}"] = values.take(pa.array(places, pa.int64(), mask=places == NONE))
+    columns["missing"] = listed(unknown[:, left])
+    first = roots(previous)
+    wanted = unknown.any(axis=0) & ((group[first] != group) | np.asarray(origins.is_valid())[first])
+    columns["origin"] = former(keys, origins, first, wanted).take(pa.array(left))
+    whole = {name: columns[name] if name in columns else rows[name].take(pa.array(left)) for name in rows.schema.names}
+    return pa.table([whole[name] for name in rows.schema.names], schema=rows.schema)
 
 
-def comparable(values: pa.Array) -> pa.Array:
-    """A column of the key as one whose values can be told apart in one pass."""
-    return pa.array([repr(value) for value in values.to_pylist()]) if pa.types.is_nested(values.type) else values
+def missed(rows: pa.Table, target: Form, previous: Int64s) -> tuple[Flags, Flags, dict[int, Int64s]]:
+    """Which columns the rows miss, and which of these no row before has either; for each column that some row misses,
+    the rows that the values are in."""
+    misses = flagged(rows["missing"].combine_chunks(), len(target.names))
+    ops = rows["op"].combine_chunks()
+    gone = np.asarray(pc.is_in(ops, pa.array(["d", "t"])))
+    unknown: Flags = np.zeros_like(misses)
+    found = {}
+    for index in np.flatnonzero(misses.any(axis=1)).tolist():
+        found[index] = sources(previous, ~misses[index] & ~gone)
+        unknown[index] = (found[index] == NONE) & ~gone
+    return misses, unknown, found
 
 
-def link(rows: pa.Table, keys: Sequence[pa.Array], origins: Sequence[Any], previous: Int64s) -> None:
+def link(rows: pa.Table, keys: Sequence[pa.Array], origins: pa.StructArray, previous: Int64s) -> None:
     """Lead each row that had another key before its block to the last row of that key before the block."""
-    known: dict[tuple[str, ...], list[int]] = {}
-    shown = list(zip(*(key.to_pylist() for key in keys), strict=True))
-    for row, key in enumerate(shown):
-        known.setdefault(tuple(map(repr, key)), []).append(row)
-    since = rows["since"].to_pylist()
-    at = list(zip(rows["position"].to_pylist(), rows["ordinal"].to_pylist(), strict=True))
-    for row, origin in enumerate(origins):
-        if origin is not None:
-            earlier = known.get(tuple(map(repr, origin.values())), [])
-            found = [other for other in earlier if place_text(at[other]) < since[row]]
-            previous[row] = found[-1] if found else NONE
+    moved = np.flatnonzero(origins.is_valid())
+    if not len(moved):
+        return
+    count = rows.num_rows
+    old = origins.take(pa.array(moved))
+    group = groups([pa.concat_arrays([key, old.field(place)]) for place, key in enumerate(keys)])
+    ordinals = pc.utf8_lpad(pc.cast(rows["ordinal"], pa.string()), 20, "0")
+    at = pc.binary_join_element_wise(rows["position"], ordinals, ":").combine_chunks()
+    since = rows["since"].combine_chunks().take(pa.array(moved))
+    # rows are in order: of those that stand before a block there is a last one
+    ranks = pc.rank(pa.concat_arrays([at, since]), sort_keys="ascending", tiebreaker="min").to_numpy().astype(np.int64)
+    limits = np.searchsorted(ranks[:count], ranks[count:])
+    # the places of rows, group by group
+    places = np.sort(group[:count] * (count + 1) + np.arange(count))
+    wanted = group[count:] * (count + 1)
+    found = places[np.maximum(np.searchsorted(places, wanted + limits) - 1, 0)] - wanted
+    previous[moved] = np.where((found >= 0) & (found < limits), found, NONE)
 
 
-def _origins(
-    rows: pa.Table,
-    keys: Sequence[pa.Array],
-    origins: Sequence[Any] | None,
-    places: tuple[Int64s, Int64s, Flags],
-    wanted: Flags,
-) -> pa.Array:
-    """The keys that rows with missing values had before all blocks, where they were others."""
-    left, first, moved = places
-    found: list[dict[str, Any] | None] = []
-    for row, root, other, misses in zip(left.tolist(), first.tolist(), moved.tolist(), wanted.tolist(), strict=True):
-        earlier = None if origins is None else origins[root]
-        if not misses:
-            found.append(None)
-        elif earlier is not None:
-            found.append(earlier)
-        else:
-            old = {f"k{place}": key[root].as_py() for place, key in enumerate(keys)}
-            found.append(old if other and root != row else None)
-    return pa.array(found, rows.schema.field("origin").type)
+def former(keys: Sequence[pa.Array], origins: pa.StructArray, first: Int64s, wanted: Flags) -> pa.Array:
+    """The keys that rows had before all blocks, by `first`, the first row of each; null where it is not `wanted`."""
+    count = len(first)
+    place = pa.array(np.where(np.asarray(origins.is_valid())[first], first, count + first))
+    parts = [pa.concat_arrays([origins.field(number), key]).take(place) for number, key in enumerate(keys)]
+    return pa.StructArray.from_arrays(parts, fields=list(origins.type), mask=pa.array(~wanted))

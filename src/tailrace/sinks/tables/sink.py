@@ -1,4 +1,4 @@
-"""The sink `tables`: every captured table as a table of Delta Lake, exactly once. Driver."""
+"""The sink `tables`: every captured table as a table of a lakehouse, exactly once. Driver."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
 from tailrace.config.config import Config
@@ -21,42 +21,36 @@ from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
-from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.again import Again
 from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
+from tailrace.sinks.tables.formats.delta import Delta
+from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
+from tailrace.sinks.tables.names import OPTIONS, Names, Table
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
+from tailrace.sinks.tables.rebuild import demand_sound
+from tailrace.sinks.tables.statements import unknown_column
 from tailrace.sinks.tables.target import Owner
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-_JARS = (
-    Jar(
-        "io.delta",
-        "delta-spark_4.2_2.13",
-        "4.4.0",
-        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
-    ),
-    Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
-)
-_EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
-_PLACE = re.compile(r"\$\{([^}]*)\}")
+_BATCH_BYTES = 192 << 20
+"""Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
+changes of a key one leaves the tasks."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_PARTS = ("database", "schema", "table")
-_CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
-_UNKNOWN = re.compile(re.escape(statements.UNKNOWN) + r' \\?"(?P<column>.*?)\\?"')
 
 
 class TablesSink(Sink):
-    """One table of Delta Lake for each captured table, under `path`.
+    """One table, of Delta Lake or Iceberg, for each captured table, under `path`.
 
     `mode` is `latest` (the rows that the source has), `history` (every version of them) or `log` (every change,
     appended). The source is asked for blocks of typed rows in place of events, so that what is said of events alone
@@ -67,40 +61,38 @@ class TablesSink(Sink):
     columns = ("key", "value", "op", "database", "schema", "table", "position", "ordinal", "source_ts")
     order = "key"
     delivery = "exactly once"
-    jars = _JARS
-    settings: ClassVar[Mapping[str, str]] = {
-        "spark.sql.extensions": _EXTENSION,
-        "spark.sql.catalog.spark_catalog": _CATALOG,
-        # Delta reads the log of each table in so many tasks, 50 unless this is set: most of what a small batch takes.
-        "spark.databricks.delta.snapshotPartitions": "2",
-    }
+    jars: tuple[Jar, ...] = Delta.jars
+    settings: Mapping[str, str] = Delta.settings
 
     def __init__(self, options: Mapping[str, str]) -> None:
         given = Settings(self.name, options)
         given.only(
-            ("path", "mode", "upsert-keep-deletes", "table.name.format", "tables.at.once", "unknown.values",
-             "added.default")
+            ("path", "mode", "upsert-keep-deletes", *OPTIONS, "tables.at.once", "unknown.values", "added.default",
+             "format", *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
         path = given.required("path").rstrip("/") or "/"
-        # Delta Lake takes no path that is relative
+        # table formats take no path that is relative
         self.path = path if _SCHEME.match(path) else str(Path(path).absolute())
+        self.format = FORMATS[given.choice("format", Delta.name, tuple(FORMATS))]
+        self.jars, self.settings = self.format.jars, self.format.settings
         self.mode = given.choice("mode", "latest", _MODES)
         self.keeps_deletes = given.flag("upsert-keep-deletes")
         if self.keeps_deletes and self.mode != "latest":
             raise given.wrong("upsert-keep-deletes", "is for the mode latest alone")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
         self.unknown = given.choice("unknown.values", "stop", ("stop", "null", "reselect"))
-        if self.unknown == "reselect" and self.mode != "latest":
-            raise given.wrong("unknown.values", "can be reselect with the mode latest alone")
         self._source: Config | None = None
-        self.stops_at_defaults = given.choice("added.default", "stop", ("stop", "null")) == "stop"
+        stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
+        self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
-        self.names = given.text("table.name.format", "${schema}.${table}")
-        for part in _PLACE.findall(self.names):
-            if part not in _PARTS:
-                raise given.wrong(
-                    "table.name.format", f"has ${{{part}}}: known are ${{database}}, ${{schema}}, ${{table}}"
-                )
+        self._gathers = False
+        self.names = Names.of(given)
+        if self.names.catalog and self.format.name != Delta.name:
+            raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
+        if self.unknown == "reselect" and (self.mode != "latest" or self.format.name != Delta.name):
+            raise given.wrong("unknown.values", f"can be reselect in the mode latest of {Delta.name} alone")
+        if self.unknown == "reselect" and self.names.routing is not None:
+            raise given.wrong("unknown.values", "cannot be reselect where tables are put into one")
 
     @property
     def folder(self) -> str:
@@ -115,6 +107,7 @@ class TablesSink(Sink):
             raise SinkError(
                 f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
             )
+        self._gathers = self.mode == "latest" and source.get("max.batch.size.in.bytes") is not None
         for name in ("transforms", "post.processors"):
             if source.get(name):
                 raise SinkError(f"The sink tables takes no {name}: they are of events.", f"Leave {name} out.")
@@ -128,10 +121,16 @@ class TablesSink(Sink):
             )
 
     def source_options(self) -> dict[str, str]:
-        return {"row.blocks": LAST if self.mode == "latest" else EVERY}
+        blocks = {"row.blocks": LAST if self.mode == "latest" else EVERY}
+        return blocks if self.names.routing is None else {**blocks, "row.route": self.names.routing.text()}
 
     def source_defaults(self) -> dict[str, str]:
-        return {"skipped.operations": "none", "event.converting.failure.handling.mode": "fail", "event.format": "3"}
+        sizes = {"max.batch.size.in.bytes": str(_BATCH_BYTES)} if self._gathers else {}
+        return sizes | {
+            "skipped.operations": "none",
+            "event.converting.failure.handling.mode": "fail",
+            "event.format": "3",
+        }
 
     def present(self) -> Present:
         """A session with the source, which reads rows as they are now."""
@@ -144,14 +143,14 @@ class TablesSink(Sink):
         return opening(config, EventSettings.from_options(config))
 
     def failure(self, text: str) -> TailraceError | None:
-        unknown = _UNKNOWN.search(text)
+        unknown = unknown_column(text)
         if unknown is not None:
             return SinkError(
-                f"Neither the log nor the table has the value of the column {unknown['column']} of a row.",
+                f"Neither the log nor the table has the value of the column {unknown} of a row.",
                 "Read the row's table by an incremental snapshot first, set its replica identity to FULL, or set "
                 "debezium.sink.tables.unknown.values to reselect or null.",
             )
-        if _CONFLICT.search(text):
+        if self.format.conflict.search(text):
             return SinkError(
                 f"Somebody else has written to a table under {self.path} at the same time.",
                 "Let this pipeline alone write there, then start again: the batch is repeated.",
@@ -162,14 +161,11 @@ class TablesSink(Sink):
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
     ) -> StreamingQuery:
         spark = frame.sparkSession
-        if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
-            raise SinkError(
-                "The Spark session is without Delta Lake.",
-                "Make it with the settings of tailrace.sinks.tables.sink.TablesSink.settings, and with Delta's jars.",
-            )
+        self.format.demand(spark)
         storage = HadoopStorage(spark)
         with reaching(self.path, "debezium.sink.tables.path"):
             pipeline = identity(storage, str(checkpoint))
+            demand_sound(spark, self.path, pipeline)
         writer = Writer(self, pipeline, query, lambda number: self._is_whole(storage, str(checkpoint), number))
         stream = frame.where(f"op = '{BLOCK}'").writeStream.queryName(query).trigger(**trigger)
         return stream.option("checkpointLocation", str(checkpoint)).foreachBatch(briefly(writer.write)).start()
@@ -183,27 +179,25 @@ class TablesSink(Sink):
             return False
         return self._describe is not None and self._describe(offset, {}).whole
 
-    def path_of(self, table: tuple[str, str, str]) -> str:
-        """Where the table of the source's table (database, schema, table) is."""
-        named = dict(zip(_PARTS, table, strict=True))
-        return f"{self.path}/{statements.folder(_PLACE.sub(lambda found: named[found[1]], self.names))}"
-
 
 class Writer:
     """Writes batches: the tables of one side by side, then the row that makes them one moment."""
 
     def __init__(self, sink: TablesSink, pipeline: str, query: str, is_whole: Callable[[int], bool]) -> None:
         self._sink, self._is_whole = sink, is_whole
-        self._owner = Owner(pipeline, sink.mode, sink.stops_at_defaults, sink.keeps_deletes)
+        self._owner = Owner(pipeline, sink.mode, sink.policies, sink.keeps_deletes, sink.format)
         self._tables: dict[str, Kept] = {}
-        self._sources: dict[str, tuple[str, str, str]] = {}
-        self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline)
-        self._again = Again(sink.present, self._positions.path) if sink.unknown == "reselect" else None
+        self._registered: set[str] = set()
+        self._sessions: dict[str, SparkSession] = {}
+        self._sources: dict[str, tuple[str, Table]] = {}
+        self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
+        self._again = Again(sink.present, self._positions) if sink.unknown == "reselect" else None
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
         from pyspark import StorageLevel
 
+        self._positions.open(batch.sparkSession, number)
         kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             told = kept.select("key", "position", "ordinal", "source_ts").collect()
@@ -213,12 +207,8 @@ class Writer:
                 heads.setdefault((head.database, head.schema, head.table), []).append(head)
             moment = Moment.of(number, told)
             if moment is not None:
-                if self._again is not None:
-                    self._positions.open(batch.sparkSession)
                 versions = self._write([TableBatch(number, of, tuple(found), kept) for of, found in heads.items()])
-                until = self._again.until(batch.sparkSession) if self._again is not None else ""
-                whole = self._is_whole(number) and moment.position > until
-                self._positions.add(batch.sparkSession, moment, whole, versions)
+                self._positions.add(batch.sparkSession, moment, self._is_whole(number), versions)
         finally:
             kept.unpersist()
 
@@ -228,21 +218,24 @@ class Writer:
 
         work = [(part, self._table(part)) for part in parts]
         if len(work) == 1:
-            found = [_in_own_session(*work[0])]
+            found = [self._in_own_session(*work[0])]
         else:
-            own = inheritable_thread_target(parts[0].frame.sparkSession)(_in_own_session)
+            own = inheritable_thread_target(parts[0].frame.sparkSession)(self._in_own_session)
             with ThreadPoolExecutor(min(self._sink.at_once, len(work))) as pool:
                 found = list(pool.map(lambda one: own(*one), work))
+        for part, table in work:
+            self._register(part, table)
         return {table.path.removeprefix(f"{self._sink.path}/"): at for (_, table), at in zip(work, found, strict=True)}
 
+    def _register(self, part: TableBatch, table: Kept) -> None:
+        """Let Spark's catalog know a table, when it is first written."""
+        if table.path not in self._registered:
+            self._sink.names.register(part.frame.sparkSession, table.path, part.table)
+            self._registered.add(table.path)
+
     def _table(self, part: TableBatch) -> Kept:
-        path, source = self._sink.path_of(part.table), ".".join(filter(None, part.table))
-        other = self._sources.setdefault(path, part.table)
-        if other != part.table or path == self._positions.path:
-            raise SinkError(
-                f"{'.'.join(other)} and {source} have one target, {path}.",
-                "Set debezium.sink.tables.table.name.format to tell them apart.",
-            )
+        path, source = self._sink.names.path(self._sink.path, part.table), ".".join(filter(None, part.table))
+        self._sink.names.demand_alone(path, part.table, self._sources)
         if path not in self._tables:
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], Kept]] = {
@@ -251,12 +244,23 @@ class Writer:
                 "log": lambda: Log(path, source, self._owner),
             }
             self._tables[path] = kept[self._sink.mode]()
+            self._tables[path].is_known = self._positions.knows(path.removeprefix(f"{self._sink.path}/"))
         return self._tables[path]
 
+    def _in_own_session(self, part: TableBatch, table: Kept) -> int:
+        """Write one table's part of a batch, in the table's session. Formats read settings of a write from there."""
+        session = self._sessions.get(table.path)
+        if session is None:
+            session = self._sessions[table.path] = part.frame.sparkSession.newSession()
+        parallel = part.frame.sparkSession.sparkContext.defaultParallelism
+        session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
+        return table.write(session, part)
 
-def _in_own_session(part: TableBatch, table: Kept) -> int:
-    """Write one table's part of a batch. Delta reads settings of a write from the session."""
-    session = part.frame.sparkSession.newSession()
-    parallel = part.frame.sparkSession.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", str(part.partitions(parallel)))
-    return table.write(session, part)
+
+def _policy(given: Settings, kind: str) -> str:
+    """The answer to a kind of alteration."""
+    name, words = f"schema.{kind}", CHOICES[kind]
+    why = SENSELESS.get((kind, given.text(name).lower()))
+    if why is not None:
+        raise given.wrong(name, f"must be one of {', '.join(words)}: {why}")
+    return given.choice(name, words[0], words)

@@ -66,6 +66,70 @@ def add_columns(path: str, columns: Sequence[tuple[str, str]]) -> str:
     return f"alter table {at_path(path)} add columns ({listed})"
 
 
+def drop_column(path: str, name: str) -> str:
+    """The statement that drops a column."""
+    return f"alter table {at_path(path)} drop column {quoted(name)}"
+
+
+def rename_column(path: str, name: str, to: str) -> str:
+    """The statement that gives a column another name."""
+    return f"alter table {at_path(path)} rename column {quoted(name)} to {quoted(to)}"
+
+
+def widen_column(path: str, name: str, kind: str) -> str:
+    """The statement that gives a column a wider type."""
+    return f"alter table {at_path(path)} alter column {quoted(name)} type {kind}"
+
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+_WIDER = {
+    "tinyint": ("smallint", "int", "bigint", "double"),
+    "smallint": ("int", "bigint", "double"),
+    "int": ("bigint", "double"),
+    "float": ("double",),
+    "date": ("timestamp_ntz",),
+}
+_FLOATS = {"float": ("tinyint", "smallint"), "double": ("tinyint", "smallint", "int", "float")}
+
+
+def widens(old: str, new: str) -> bool:
+    """Whether Delta Lake lets a column of the type `old` become one of the type `new`, without touching its files."""
+    wanted = _DECIMAL.fullmatch(new)
+    if wanted is None:
+        return new in _WIDER.get(old, ())
+    digits, scale = int(wanted[1]), int(wanted[2])
+    if old in _DIGITS:
+        return digits - scale >= (20 if old == "bigint" else 10)
+    known = _DECIMAL.fullmatch(old)
+    return known is not None and scale >= int(known[2]) and digits - scale >= int(known[1]) - int(known[2])
+
+
+def holds(old: str, new: str) -> bool:
+    """Whether a column of the type `old` has room for every value of the type `new`, unchanged."""
+    if old == "string":
+        return new in _DIGITS or new in ("boolean", "date") or _DECIMAL.fullmatch(new) is not None
+    if old in _DIGITS:
+        return _DIGITS.get(new, 99) <= _DIGITS[old]
+    if old in _FLOATS:
+        return new in _FLOATS[old]
+    room = _DECIMAL.fullmatch(old)
+    if room is None:
+        return old == "timestamp_ntz" and new == "date"
+    digits, scale = int(room[1]), int(room[2])
+    if new in _DIGITS:
+        return digits - scale >= _DIGITS[new]
+    known = _DECIMAL.fullmatch(new)
+    return known is not None and scale >= int(known[2]) and digits - scale >= int(known[1]) - int(known[2])
+
+
+def doubled(table: str, key: Sequence[str], where: str) -> str:
+    """The query that finds a row that has no whole key of these columns, or the same one as another row."""
+    listed = ", ".join(map(quoted, key))
+    empty = " or ".join(f"{quoted(name)} is null" for name in key)
+    return f"select 1 from {table} where {where} group by {listed} having count(*) > 1 or {empty} limit 1"
+
+
 def set_properties(path: str, properties: Mapping[str, str]) -> str:
     """The statement that sets properties."""
     told = ", ".join(f"{literal(name)} = {literal(text)}" for name, text in properties.items())
@@ -73,15 +137,62 @@ def set_properties(path: str, properties: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Clause:
+    """What becomes of rows for which `condition` holds ("": of all): they get `values`, SQL by the names of columns.
+
+    None in place of values deletes them.
+    """
+
+    condition: str = ""
+    values: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
-    """The statement that brings a table to the state after a batch, whose reduced rows are the view `view`.
+    """The rows of the view `view`, `s`, against those of the table, `t`; no two rows of `s` may be `on` one of `t`.
+
+    The first of the clauses `matched` that holds says what becomes of a row of the table that has a row of the view,
+    `inserted` which other rows of the view become rows of the table, `beyond` what becomes of the other rows of the
+    table (None: they stay).
+    """
+
+    view: str
+    on: str
+    matched: tuple[Clause, ...]
+    inserted: Clause
+    beyond: Clause | None = None
+
+    def statement(self, table: str) -> str:
+        """The MERGE of SQL; `table` is the table's name there."""
+        parts = [f"merge into {table} t using {self.view} s on {self.on}"]
+        parts += [f"when matched{_and(clause)} then {_done(clause)}" for clause in self.matched]
+        values = self.inserted.values or {}
+        listed = f"({', '.join(map(quoted, values))}) values ({', '.join(values.values())})"
+        parts.append(f"when not matched{_and(self.inserted)} then insert {listed}")
+        if self.beyond is not None:
+            parts.append(f"when not matched by source{_and(self.beyond)} then {_done(self.beyond)}")
+        return " ".join(parts)
+
+
+def _and(clause: Clause) -> str:
+    return f" and {clause.condition}" if clause.condition else ""
+
+
+def _done(clause: Clause) -> str:
+    if clause.values is None:
+        return "delete"
+    return "update set " + ", ".join(f"t.{quoted(name)} = {value}" for name, value in clause.values.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """The merge that brings a table to the state after a batch, whose reduced rows are the view `view`.
 
     `missing` says that some row misses values, which the table keeps; `keeps_deletes` that deleted rows stay, marked;
     `emptied` that the table was truncated before these rows. `unknown` is what a value becomes that neither the batch
     nor the table has: `stop` or `null`.
     """
 
-    path: str
     form: Form
     view: str
     missing: bool = False
@@ -89,35 +200,21 @@ class Merge:
     emptied: bool = False
     unknown: str = "stop"
 
-    def text(self) -> str:
-        """The statement."""
-        keys = " and ".join(f"t.{quoted(self.form.names[place])} = s.c{place}" for place in self.form.key)
-        parts = [f"merge into {at_path(self.path)} t using {self.view} s on {keys}"]
-        if self.keeps_deletes:
-            parts.append(f"when matched and s.op = 'd' then update set {self._marks()}")
-        else:
-            parts.append("when matched and s.op = 'd' then delete")
-        updated = ", ".join(f"t.{quoted(name)} = {self._kept(place)}" for place, name in enumerate(self.form.names))
-        marks = f", {self._marks()}" if self.keeps_deletes else ""
-        parts.append(f"when matched then update set {updated}{marks}")
-        names, values = list(self.form.names), [self._new(place) for place in range(len(self.form.names))]
-        if self.keeps_deletes:
-            names += [name for name, _ in KEPT]
-            values += _KEPT_VALUES
-            parts.append(self._insert(names, values))
-            if self.emptied:
-                parts.append(f"when not matched by source then update set t.{DELETED} = 'true', t.{OP} = 't'")
-        else:
-            parts.append(self._insert(names, values, " and s.op <> 'd'"))
-            if self.emptied:
-                parts.append("when not matched by source then delete")
-        return " ".join(parts)
-
-    def _insert(self, names: Sequence[str], values: Sequence[str], condition: str = "") -> str:
-        return f"when not matched{condition} then insert ({', '.join(map(quoted, names))}) values ({', '.join(values)})"
-
-    def _marks(self) -> str:
-        return ", ".join(f"t.{name} = {value}" for (name, _), value in zip(KEPT, _KEPT_VALUES, strict=True))
+    def merge(self) -> Merge:
+        """The merge."""
+        names = self.form.names
+        keys = " and ".join(f"t.{quoted(names[place])} = s.c{place}" for place in self.form.key)
+        updated = {name: self._kept(place) for place, name in enumerate(names)}
+        new = {name: self._new(place) for place, name in enumerate(names)}
+        if not self.keeps_deletes:
+            beyond = Clause() if self.emptied else None
+            return Merge(
+                self.view, keys, (Clause("s.op = 'd'"), Clause("", updated)), Clause("s.op <> 'd'", new), beyond
+            )
+        marks = {name: value for (name, _), value in zip(KEPT, _KEPT_VALUES, strict=True)}
+        matched = (Clause("s.op = 'd'", marks), Clause("", updated | marks))
+        beyond = Clause("", {DELETED: "'true'", OP: "'t'"}) if self.emptied else None
+        return Merge(self.view, keys, matched, Clause("", new | marks), beyond)
 
     def _kept(self, place: int) -> str:
         if not self.missing or place in self.form.key:
@@ -137,8 +234,16 @@ class Merge:
 UNKNOWN = "tailrace: neither the log nor the table has the value of column"
 """The beginning of what the statement raises for a value that nobody has."""
 
+_UNKNOWN = re.compile(re.escape(UNKNOWN) + r' \\?"(?P<column>.*?)\\?"')
 
-def moved(path: str, form: Form, view: str, unknown: str = "null", doubtful: bool = False) -> str:
+
+def unknown_column(text: str) -> str | None:
+    """The column that the text of a failure names as one whose value nobody has; None for other failures."""
+    found = _UNKNOWN.search(text)
+    return None if found is None else found["column"]
+
+
+def moved(table: str, form: Form, view: str, unknown: str = "null", doubtful: bool = False) -> str:
     """The query that gives rows that had another key before the batch the values that the table has under that key.
 
     Unless `unknown` is `null` it raises where the table has none. With `doubtful` those of the table
@@ -158,4 +263,4 @@ def moved(path: str, form: Form, view: str, unknown: str = "null", doubtful: boo
             strange = f"s.origin is not null and array_contains(s.missing, {place})"
             own = f"if({strange}, cast(raise_error({told}) as {kind}), {own})"
         parts.append(f"if({held}, o.{quoted(name)}, {own}) c{place}")
-    return f"select {', '.join(parts)} from {view} s left join {at_path(path)} o on {joined}"
+    return f"select {', '.join(parts)} from {view} s left join {table} o on {joined}"

@@ -1,70 +1,105 @@
-"""A table of Delta Lake that one pipeline keeps: made, found again, grown by columns. Driver."""
+"""A table that one pipeline keeps: made, found again, altered as the source's is. Driver."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.evolution import DEFAULTS, Alteration, Policies, Record, Unfollowed, demand_names
+from tailrace.sinks.tables.formats.base import Columns, Commit, Stored, TableFormat
+from tailrace.sinks.tables.formats.delta import Delta
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
 
 PIPELINE, SOURCE, MODE, KEY = "tailrace.pipeline", "tailrace.source", "tailrace.mode", "tailrace.key"
-DELETES = "tailrace.upsert-keep-deletes"
-"""Properties of a table: whose it is, which table of the source, how it is kept, the columns of its key, and whether
-deleted rows stay."""
-
-_PROPERTIES = {
-    "delta.enableDeletionVectors": "true",
-    # a column of this type may come later
-    "delta.feature.timestampNtz": "supported",
-}
-_MAPPING = {"delta.columnMapping.mode": "name"}
-
-Columns = Sequence[tuple[str, str]]
+DELETES, COLUMNS = "tailrace.upsert-keep-deletes", "tailrace.columns"
+"""Properties of a table: whose it is, which table of the source, how it is kept, the columns of its key, whether
+deleted rows stay, and the Record of its columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who keeps a table: the pipeline's checkpoint by its id, and how. `stops_at_defaults` is the answer to a new
-    column that older rows have another value in than null; `keeps_deletes` says that deleted rows stay."""
+    """Who keeps a table: the pipeline's checkpoint by its id, and how. `policies` are the answers to alterations;
+    `keeps_deletes` says that deleted rows stay. The table is stored in `format`."""
 
     pipeline: str
     mode: str
-    stops_at_defaults: bool = True
+    policies: Policies = DEFAULTS
     keeps_deletes: bool = False
+    format: TableFormat = field(default_factory=Delta)
 
 
 class Target:
-    """One table at `path`, of the source's table `source`. `own` are the columns that it has beside those.
+    """One table, of the source's table `source`. `own` are the columns that it has beside those.
 
-    `prepare` comes first in each batch. `spark` is the session of the batch.
+    `prepare` comes first in each batch. `stored` is the table itself, in the session of the batch.
     """
 
-    def __init__(self, spark: SparkSession, path: str, source: str, owner: Owner, own: Columns = ()) -> None:
-        self.spark, self.path, self.source, self.owner, self.own = spark, path, source, owner, own
-        self._columns: dict[str, str] | None = None
+    def __init__(self, stored: Stored, source: str, owner: Owner, own: Columns = ()) -> None:
+        self.stored, self.source, self.owner, self.own = stored, source, owner, own
+        self._columns: dict[str, DataType] = {}
+        self._record: Record | None = None
+        self._seen: Form | None = None
         self._written: str | None = None
+        self._newest = -1
 
-    def prepare(self, form: Form) -> None:
-        """Make the table, or let it have the columns of `form`.
+    @property
+    def path(self) -> str:
+        """Where the table is."""
+        return self.stored.path
 
-        Raises SinkError where the table is another pipeline's, or has columns or a key that do not go with `form`.
+    def demand(self, is_known: bool) -> None:
+        """Raise SinkError where the table is not there, though earlier batches are known to be in it."""
+        if is_known and not self.stored.is_there():
+            raise SinkError(
+                f"The table {self.path} is gone, and what earlier batches have written with it.",
+                "Put it back, or begin anew with another path and another checkpoint.",
+            )
+
+    def prepare(self, forms: Sequence[tuple[Form, Place]]) -> Form:
+        """Make the table, or let it follow its source's through these forms, each with the place of its first change.
+
+        Gives the form of the table's columns. Raises SinkError where the table is another pipeline's, or cannot follow,
+        or is not to.
         """
-        wanted = self._wanted(form)
-        if self._columns is None:
-            self._columns = self._found()
-            if self._columns is None:
-                self._make(form, wanted)
-                return
-            self._demand_own(form)
-        if self._columns != dict(wanted):
-            self._grow(form, dict(wanted))
+        self._find()
+        for given, since in forms:
+            form = replace(given, types=tuple(map(self.stored.held, given.types)))
+            if self._record is None:
+                self._record = self._make(form, since)
+            elif form != self._seen and since >= self._record.since:
+                # an older form comes again with a batch that is repeated, or behind a second snapshot
+                self._alter(self._record, form, since)
+            else:
+                continue
+            self._seen = form
+        assert self._record is not None
+        form, _ = forms[-1]
+        found = [self._record.find(form.number(place), form.names[place]) for place in form.key]
+        key = {held.name for held in found if held is not None}
+        if self.owner.mode != "log" and key != set(self._record.key):
+            raise self._stop(Unfollowed("the log is read again from before its key was altered"))
+        return self._form(self._record)
+
+    def is_beyond(self, forms: Sequence[tuple[Form, Place]], number: int) -> bool:
+        """Whether an alteration behind these forms has begun that is of the batch `number` too: what is before it in
+        the batch is in the table."""
+        self._find()
+        record = self._record
+        if record is None or any(since >= record.since for _, since in forms):
+            return False
+        self.written(number)
+        return self._newest == number
+
+    def _find(self) -> None:
+        if self._record is None:
+            self._record = self._found()
 
     def written(self, number: int) -> str:
         """What `note` was given at the last write that the table knows of; "" where nothing was written yet.
@@ -72,20 +107,28 @@ class Target:
         Raises SinkError where that was a batch behind `number`, which is to be written.
         """
         if self._written is None:
-            query = f"describe history {statements.at_path(self.path)} limit {_COMMITS}"
-            rows = self.spark.sql(query).select("operation", "userMetadata").collect()
+            commits, is_all = self._last()
             # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
-            self._written = "" if len(rows) < _COMMITS else _FOREIGN
-            for row in rows:
-                told = _told(row["userMetadata"])
+            self._written = "" if is_all else _FOREIGN
+            for commit in commits:
+                told = _told(commit.metadata)
                 if told is not None:
-                    self._demand_order(number, int(told.get("batch", 0)))
+                    self._newest = int(told.get("batch", 0))
+                    self._demand_order(number, self._newest)
                     self._written = str(told.get("snapshot", ""))
                     break
-                if row["operation"] in ("MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE"):
+                if commit.changes:
                     self._written = _FOREIGN
                     break
         return self._written
+
+    def _last(self) -> tuple[list[Commit], bool]:
+        """The last commits, as many as it takes to find one that has changed rows, and whether these are all."""
+        for limit in (_COMMITS, 50 * _COMMITS):
+            commits = self.stored.commits(limit)
+            if len(commits) < limit or any(commit.changes for commit in commits):
+                break
+        return commits, len(commits) < limit
 
     def _demand_order(self, number: int, newest: int) -> None:
         if newest > number:
@@ -101,49 +144,31 @@ class Target:
         self._written = snapshot
 
     def version(self) -> int:
-        """The table's version."""
-        found = self.spark.sql(f"describe history {statements.at_path(self.path)} limit 1").select("version").first()
-        return int(found[0]) if found is not None else 0
+        """The table's version after a batch: that of the newest commit of this pipeline, for what others have done
+        since is not of the source; the newest of all where the pipeline has none."""
+        commits: Sequence[Commit] = ()
+        for limit in (1, _COMMITS):
+            commits = self.stored.commits(limit)
+            for commit in commits:
+                if _told(commit.metadata) is not None:
+                    return commit.version
+        return commits[0].version if commits else 0
 
-    def _wanted(self, form: Form) -> list[tuple[str, str]]:
-        own = [name for name, _ in self.own]
-        seen: dict[str, str] = {}
-        for name in (*form.names, *own):
-            other = seen.setdefault(name.lower(), name)
-            if other != name or (name in own and name in form.names):
-                raise SinkError(
-                    f"The columns {other} and {name} of {self.source} cannot be in one table: Spark tells names apart "
-                    "by more than their case.",
-                    "Leave one of them out with column.exclude.list.",
-                )
-        return [
-            *((name, statements.type_of(kind)) for name, kind in zip(form.names, form.types, strict=True)),
-            *self.own,
-        ]
-
-    def _found(self) -> dict[str, str] | None:
-        """The columns of the table that is there; None where there is none."""
-        storage = self.spark._jvm.org.apache.hadoop.fs.Path(self.path)  # type: ignore[union-attr]
-        system = storage.getFileSystem(self.spark._jsparkSession.sessionState().newHadoopConf())
-        if not system.exists(storage) or not len(system.listStatus(storage)):
+    def _found(self) -> Record | None:
+        """What the table that is there holds; None where there is none."""
+        if not self.stored.is_there():
             return None
-        log = self.spark._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log")  # type: ignore[union-attr]
-        if not system.exists(log):
-            raise SinkError(
-                f"{self.path} is there already and is no table of Delta Lake.",
-                "Name another debezium.sink.tables.path, or move it away.",
-            )
-        schema = self.spark.read.format("delta").load(self.path).schema
-        return {field.name: field.dataType.simpleString() for field in schema.fields}
+        told = self.stored.properties()
+        self._demand_own(told)
+        self._columns = self.stored.columns()
+        lost = [name for name, _ in self.own if name not in self._columns]
+        if lost or COLUMNS not in told:
+            raise self._stop(Unfollowed("somebody else has altered the table"))
+        return Record.of(told[COLUMNS])
 
-    def properties(self) -> dict[str, str]:
-        """The table's properties."""
-        rows = self.spark.sql(f"show tblproperties {statements.at_path(self.path)}").collect()
-        return {row["key"]: row["value"] for row in rows}
-
-    def _demand_own(self, form: Form) -> None:
-        told = self.properties()
-        wanted = self._own_properties(form)
+    def _demand_own(self, told: Mapping[str, str]) -> None:
+        """Raise SinkError where the table's properties say that it is another one than this pipeline's."""
+        wanted = self._own_properties()
         for name, what in ((PIPELINE, "pipeline"), (SOURCE, "source's table"), (MODE, "mode")):
             if told.get(name) != wanted[name]:
                 other = f": {told[name]}" if name in told else ", or of none"
@@ -158,48 +183,76 @@ class Target:
                 f"{deletes}.",
                 "Set it so again, or begin anew with another path and another checkpoint.",
             )
-        if told.get(KEY) != wanted[KEY]:
-            raise self._stop("its key is made of other columns than before")
 
-    def _own_properties(self, form: Form) -> dict[str, str]:
-        key = json.dumps([form.names[place] for place in form.key])
+    def _own_properties(self) -> dict[str, str]:
         deletes = "true" if self.owner.keeps_deletes else "false"
-        own = {PIPELINE: self.owner.pipeline, SOURCE: self.source, MODE: self.owner.mode}
-        return {**own, KEY: key, DELETES: deletes}
+        return {PIPELINE: self.owner.pipeline, SOURCE: self.source, MODE: self.owner.mode, DELETES: deletes}
 
-    def _make(self, form: Form, wanted: Columns) -> None:
-        properties = {**_PROPERTIES, **self._own_properties(form)}
-        if statements.needs_mapping([name for name, _ in wanted]):
-            properties |= _MAPPING
-        self.spark.sql(statements.create(self.path, wanted, properties))
-        self._columns, self._written = dict(wanted), ""
+    def _make(self, form: Form, since: Place) -> Record:
+        try:
+            demand_names(form.names, [name for name, _ in self.own])
+        except Unfollowed as error:
+            raise self._stop(error) from None
+        record = Record.first(form, since)
+        listed = zip(form.names, map(statements.type_of, form.types), strict=True)
+        columns = [*listed, *self.own]
+        self.stored.create(columns, {**self._own_properties(), **_recorded(record)})
+        self._columns, self._written = self.stored.columns(), ""
+        return record
 
-    def _grow(self, form: Form, wanted: Mapping[str, str]) -> None:
-        """Add columns; every other difference is an error."""
-        assert self._columns is not None
-        self._demand_own(form)
-        gone = [name for name in self._columns if name not in wanted]
-        if gone:
-            raise self._stop(f"it has no column {gone[0]} any more: dropped, or called otherwise")
-        for name, kind in wanted.items():
-            if self._columns.get(name, kind) != kind:
-                raise self._stop(f"its column {name} is of the type {kind} now, and was of {self._columns[name]}")
-        added = [(name, kind) for name, kind in wanted.items() if name not in self._columns]
-        defaults = {form.names[place] for place in form.added}
-        for name, _ in added:
-            if name in defaults and self.owner.stops_at_defaults:
-                raise self._stop(
-                    f"its new column {name} has a default, which rows may have that nobody has written since",
-                    "Set debezium.sink.tables.added.default = null, and read the table anew by an incremental snapshot",
-                )
-        if added:
-            if statements.needs_mapping([name for name, _ in added]):
-                self.spark.sql(statements.set_properties(self.path, _MAPPING))
-            self.spark.sql(statements.add_columns(self.path, added))
-        self._columns = {**self._columns, **dict(added)}
+    def _alter(self, record: Record, form: Form, since: Place) -> None:
+        """Let the table follow from its record to a form; nothing is done where it is that one already."""
+        try:
+            own = [name for name, _ in self.own]
+            types = {name: kind.simpleString() for name, kind in self._columns.items()}
+            alteration = Alteration(record, form, since, types, self.owner.policies, own)
+        except Unfollowed as error:
+            raise self._stop(error) from None
+        if alteration.is_nothing:
+            return
+        if alteration.moves_key:
+            self._demand_key(alteration.key)
+        phases = list(alteration.phases())
+        steps = [step for phase in phases for step in phase.steps]
+        if steps:
+            # from here on older forms count as such, should their batch be repeated
+            self.stored.announce(steps, _recorded(replace(record, since=since)))
+        for phase in phases:
+            self.stored.alter(phase.steps, _recorded(phase.record))
+            self._record = phase.record
+        self._columns = self.stored.columns()
 
-    def _stop(self, why: str, remedy: str = "Begin anew with another path and another checkpoint") -> SinkError:
-        return SinkError(f"The table {self.path} cannot follow {self.source}: {why}.", f"{remedy}.")
+    def _demand_key(self, key: Sequence[str]) -> None:
+        """Raise SinkError where the rows that are there cannot be told apart by these columns."""
+        if self.owner.mode == "log":
+            return
+        where = "__valid_to is null" if self.owner.mode == "history" else "true"
+        if self.stored.session.sql(statements.doubled(self.stored.name(), key, where)).collect():
+            why = f"its key is made of {', '.join(key)} now, and rows of the table have no values there, or the same"
+            raise self._stop(Unfollowed(why))
+
+    def _form(self, record: Record) -> Form:
+        """The form of the columns that the table holds of the source's."""
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        held = [held for held in record.columns if held.name]
+        names = [one.name for one in held]
+        return Form(
+            tuple(names),
+            tuple(to_arrow_type(self._columns[name], timezone="UTC") for name in names),
+            tuple(names.index(name) for name in record.key),
+            (),
+            tuple(one.number for one in held),
+            record.relation,
+        )
+
+    def _stop(self, why: Unfollowed) -> SinkError:
+        remedy = why.remedy or "Begin anew with another path and another checkpoint"
+        return SinkError(f"The table {self.path} cannot follow {self.source}: {why.why}.", f"{remedy}.")
+
+
+def _recorded(record: Record) -> dict[str, str]:
+    return {COLUMNS: record.text(), KEY: json.dumps(record.key)}
 
 
 _FOREIGN = "?"

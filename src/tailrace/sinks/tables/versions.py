@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tailrace.columns.blocks import FIXED, Form
-from tailrace.columns.reduction import NONE, before, groups, roots, sources
-from tailrace.sinks.tables.rows import comparable, link, row_schema
-from tailrace.sinks.tables.statements import UNKNOWN, at_path, literal, quoted, type_of
+from tailrace.columns.blocks import Form
+from tailrace.columns.reduction import NONE, Int64s, before, groups, listed, roots
+from tailrace.sinks.tables.rows import former, gathered, link, missed, row_schema
+from tailrace.sinks.tables.statements import UNKNOWN, Clause, Merge, literal, quoted, type_of
 
 _UNTIL = (
     pa.field("to_position", pa.string()),
@@ -47,7 +48,7 @@ class Lasting:
     target: Form
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = pa.Table.from_batches(batches, row_schema(self.target)).combine_chunks()
+        rows = gathered(batches, self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
             yield from lasting(rows.sort_by(order).combine_chunks(), self.target).to_batches()
@@ -60,10 +61,10 @@ def lasting(rows: pa.Table, target: Form) -> pa.Table:
     of the key in `origin`, before the batch.
     """
     count = rows.num_rows
-    ops = np.array(rows["op"].to_pylist())
-    truncates = np.flatnonzero(ops == "t")
+    emptying = np.asarray(pc.equal(rows["op"].combine_chunks(), "t"))
+    truncates = np.flatnonzero(emptying)
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
-    group = groups([comparable(key) for key in keys])
+    group = groups(keys)
     # a truncate is of no key
     group[truncates] = NONE - 1 - np.arange(len(truncates))
     previous = before(group)
@@ -75,8 +76,8 @@ def lasting(rows: pa.Table, target: Form) -> pa.Table:
     emptied = np.append(truncates, count)[after]
     until = np.minimum(following, emptied)
     earlier = np.searchsorted(truncates, np.arange(count)) > 0
-    opens = ~known & ~earlier & (ops != "t")
-    filled = _filled(rows, keys, group, previous, target)
+    opens = ~known & ~earlier & ~emptying
+    filled = _filled(rows, keys, previous, target)
     ends = pa.array(until, mask=until == count)
     own = {"to_position": "position", "to_ordinal": "ordinal", "to_at": "at"}
     columns = [filled[name] for name in rows.schema.names]
@@ -84,33 +85,23 @@ def lasting(rows: pa.Table, target: Form) -> pa.Table:
     return pa.table([*columns, pa.array(opens)], schema=version_schema(target))
 
 
-def _filled(
-    rows: pa.Table, keys: list[pa.Array], group: np.ndarray, previous: np.ndarray, target: Form
-) -> dict[str, pa.Array]:
+def _filled(rows: pa.Table, keys: list[pa.Array], previous: Int64s, target: Form) -> dict[str, pa.Array]:
     """The columns, with values that were missing from the rows before."""
     columns = {name: rows[name].combine_chunks() for name in rows.schema.names}
     if columns["missing"].null_count == rows.num_rows:
         return columns
-    lists, origins = columns["missing"].to_pylist(), columns["origin"].to_pylist()
-    ops = columns["op"].to_pylist()
+    origins = columns["origin"]
     linked = previous.copy()
     link(rows, keys, origins, linked)
-    misses = np.zeros((len(target.names), rows.num_rows), np.bool_)
-    for row, missed in enumerate(lists):
-        misses[missed or [], row] = True
-    gone = np.array([op in "dt" for op in ops])
-    unknown = np.zeros_like(misses)
-    for index in np.flatnonzero(misses.any(axis=1)).tolist():
-        found = sources(linked, ~misses[index] & ~gone)
-        unknown[index] = (found == NONE) & ~gone
-        columns[f"c{index}"] = columns[f"c{index}"].take(pa.array(found, pa.int64(), mask=found == NONE))
-    first = roots(linked)
-    shown = []
-    for row, root in enumerate(first.tolist()):
-        own = {f"k{place}": key[root].as_py() for place, key in enumerate(keys)}
-        shown.append((origins[root] or own) if unknown[:, row].any() else None)
-    columns["missing"] = pa.array([np.flatnonzero(row).tolist() or None for row in unknown.T], FIXED[-1].type)
-    columns["origin"] = pa.array(shown, rows.schema.field("origin").type)
+    # a row that moved away and back may follow another one of its key: what it was before stands directly before it
+    same = [np.asarray(pc.equal(columns[name][1:], columns[name][:-1])) for name in ("position", "ordinal")]
+    moved = np.flatnonzero(same[0] & same[1] & (columns["part"].to_numpy()[1:] == 1)) + 1
+    linked[moved] = moved - 1
+    _, unknown, found = missed(rows, target, linked)
+    for index, places in found.items():
+        columns[f"c{index}"] = columns[f"c{index}"].take(pa.array(places, pa.int64(), mask=places == NONE))
+    columns["missing"] = listed(unknown)
+    columns["origin"] = former(keys, origins, roots(linked), np.asarray(unknown.any(axis=0)))
     return columns
 
 
@@ -121,7 +112,7 @@ def _joined(form: Form, own: bool, side: str) -> str:
     )
 
 
-def news(path: str, form: Form, view: str) -> str:
+def news(table: str, form: Form, view: str) -> str:
     """The query for those rows of `view` that tell the table something: neither older than the version that it has, as
     a second snapshot may have shown it, nor a snapshot's row that is as the table has it."""
     first = quoted(form.names[form.key[0]])
@@ -131,52 +122,51 @@ def news(path: str, form: Form, view: str) -> str:
     )
     older = "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
     return (
-        f"select s.* from {view} s left join {at_path(path)} p on p.__valid_to is null and {_joined(form, True, 'p')} "
+        f"select s.* from {view} s left join {table} p on p.__valid_to is null and {_joined(form, True, 'p')} "
         f"where p.{first} is null or not ({older} or (s.op = 'r' and {same}))"
     )
 
 
-def changes(path: str, form: Form, view: str, unknown: str) -> str:
-    """The query that makes of rows of `version_schema` those of the MERGE: versions to add, and ends of open ones."""
-    names = range(len(form.names))
-    values = ", ".join(f"{_value(form, place, unknown)} c{place}" for place in names)
-    fields = "s.position, s.ordinal, s.at, s.to_position, s.to_ordinal, s.to_at"
-    versions = (
-        f"select 'version' kind, {fields}, {values} from {view} s left join {at_path(path)} o "
-        f"on o.__valid_to is null and {_joined(form, False, 'o')} where s.op not in ('d', 't')"
+def changes(table: str, form: Form, view: str, unknown: str) -> str:
+    """The query that makes of rows of `version_schema` those of the MERGE: versions to add, and ends of open ones.
+
+    A row that is both comes twice, by one reading of the view. Of an end only the key is read.
+    """
+    named = (
+        f"s.c{place}" if place in form.key else f"if(k.kind = 'version', {_value(form, place, unknown)}, null) c{place}"
+        for place in range(len(form.names))
     )
-    columns = ", ".join(f"s.c{place}" for place in names)
-    return f"{versions} union all select 'end' kind, {fields}, {columns} from {view} s where s.opens"
+    kinds = "if(s.op in ('d', 't'), null, 'version'), if(s.opens, 'end', null)"
+    return (
+        f"select k.kind, s.position, s.ordinal, s.at, s.to_position, s.to_ordinal, s.to_at, {', '.join(named)} "
+        f"from {view} s left join {table} o on o.__valid_to is null and {_joined(form, False, 'o')} "
+        f"lateral view explode(array_compact(array({kinds}))) k as kind"
+    )
 
 
 def _value(form: Form, place: int, unknown: str) -> str:
     name = quoted(form.names[place])
-    if place in form.key:
-        return f"s.c{place}"
     told = literal(f'{UNKNOWN} "{form.names[place]}"')
     other = "null" if unknown == "null" else f"cast(raise_error({told}) as {type_of(form.types[place])})"
     known = f"o.{quoted(form.names[form.key[0]])} is not null"
     return f"if(array_contains(s.missing, {place}), if({known}, o.{name}, {other}), s.c{place})"
 
 
-def merge(path: str, form: Form, view: str, truncate: tuple[str, int, int] | None) -> str:
-    """The statement that adds versions; `truncate` is the first truncate's position, ordinal and time in µs."""
-    ends = ", ".join(
-        f"t.__valid_to{name} = s.{column}"
-        for name, column in (("", "position"), ("_ordinal", "ordinal"), ("_at", "at"))
-    )
+def merge(form: Form, view: str, truncate: tuple[str, int, int] | None) -> Merge:
+    """The merge that adds versions; `truncate` is the first truncate's position, ordinal and time in µs."""
+    ended = ("__valid_to", "__valid_to_ordinal", "__valid_to_at")
     own = ("s.position", "s.ordinal", "s.at", "s.to_position", "s.to_ordinal", "s.to_at")
-    names = ", ".join([*map(quoted, form.names), *(name for name, _ in VALIDITY)])
-    values = ", ".join([*(f"s.c{place}" for place in range(len(form.names))), *own])
-    text = (
-        f"merge into {at_path(path)} t using {view} s on s.kind = 'end' and t.__valid_to is null and "
-        f"{_joined(form, True, 't')} when matched then update set {ends} "
-        f"when not matched and s.kind = 'version' then insert ({names}) values ({values})"
-    )
+    values = {name: f"s.c{place}" for place, name in enumerate(form.names)}
+    values |= {name: value for (name, _), value in zip(VALIDITY, own, strict=True)}
+    beyond = None
     if truncate is not None:
         position, ordinal, micros = truncate
-        text += (
-            f" when not matched by source and t.__valid_to is null then update set t.__valid_to = {literal(position)}, "
-            f"t.__valid_to_ordinal = {ordinal}, t.__valid_to_at = timestamp_micros({micros})"
-        )
-    return text
+        told = (literal(position), str(ordinal), f"timestamp_micros({micros})")
+        beyond = Clause("t.__valid_to is null", dict(zip(ended, told, strict=True)))
+    return Merge(
+        view,
+        f"s.kind = 'end' and t.__valid_to is null and {_joined(form, True, 't')}",
+        (Clause("", dict(zip(ended, own[:3], strict=True))),),
+        Clause("s.kind = 'version'", values),
+        beyond,
+    )

@@ -46,6 +46,10 @@ class Document(dict[str, Any]):
     __slots__ = ()
 
 
+def _are_texts(*values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
 def _long(value: Any) -> Typed | None:
     return Typed("int64", int(value)) if isinstance(value, str) else None
 
@@ -64,7 +68,7 @@ def _date(value: Any) -> Typed | None:
 
 
 def _binary(value: Any) -> Typed | None:
-    if isinstance(value, Document) and set(value) == {"base64", "subType"}:
+    if isinstance(value, Document) and set(value) == {"base64", "subType"} and _are_texts(*value.values()):
         return Typed("binary", (base64.b64decode(value["base64"]), int(value["subType"], 16)))
     return None
 
@@ -72,19 +76,21 @@ def _binary(value: Any) -> Typed | None:
 def _timestamp(value: Any) -> Typed | None:
     if isinstance(value, Document) and list(value) == ["t", "i"]:
         seconds, order = (part.value if isinstance(part, Typed) else part for part in value.values())
-        return Typed("timestamp", (seconds, order))
+        return Typed("timestamp", (seconds, order)) if type(seconds) is type(order) is int else None
     return None
 
 
 def _regex(value: Any) -> Typed | None:
-    if isinstance(value, Document) and list(value) == ["pattern", "options"]:
+    if isinstance(value, Document) and list(value) == ["pattern", "options"] and _are_texts(*value.values()):
         return Typed("regex", (value["pattern"], value["options"]))
     return None
 
 
 def _pointer(value: Any) -> Typed | None:
-    if isinstance(value, Document) and list(value) == ["$ref", "$id"] and isinstance(value["$id"], Typed):
-        return Typed("dbPointer", (value["$ref"], value["$id"].value))
+    if isinstance(value, Document) and list(value) == ["$ref", "$id"] and isinstance(value["$ref"], str):
+        inner = value["$id"]
+        if isinstance(inner, Typed) and inner.kind == "objectId":
+            return Typed("dbPointer", (value["$ref"], inner.value))
     return None
 
 
@@ -116,13 +122,13 @@ _SINGLE: dict[str, Callable[[Any], Any]] = {
 
 
 def _pair(names: tuple[str, ...], first: Any, second: Any) -> Typed | None:
-    if names == ("$binary", "$type") and isinstance(first, str):
+    if names == ("$binary", "$type") and isinstance(first, str) and type(second) in (str, int):
         # Keys of format 1.1 have the subtype as a signed number.
         subtype = int(second, 16) if isinstance(second, str) else second & 0xFF
         return Typed("binary", (base64.b64decode(first), subtype))
-    if names == ("$regex", "$options") and isinstance(first, str):
+    if names == ("$regex", "$options") and _are_texts(first, second):
         return Typed("regex", (first, second))
-    if names == ("$code", "$scope") and isinstance(second, Document):
+    if names == ("$code", "$scope") and isinstance(first, str) and isinstance(second, Document):
         return Typed("scopedCode", (first, second))
     return None
 

@@ -27,11 +27,15 @@ def normal(data: bytes, kind: int, place: int, form: Form) -> tuple[int, bytes]:
     if kind == fields.DOCUMENT and form not in (KEY, KEY_1_1) and not isinstance(value, Document):
         # A document that consists of a wrapper's fields alone was read as the value that it stands for.
         raise ConversionError("An event's document has the form of a single value of extended JSON.")
-    return encoded(value)
+    try:
+        return encoded(value)
+    except (struct.error, ValueError):
+        # a document may say that a number beyond its type's bits is of the type
+        raise ConversionError("An event's document has the form of a value that BSON cannot hold.") from None
 
 
 def encoded(value: Any) -> tuple[int, bytes]:
-    """A value of `extended` as its type and its bytes in BSON."""
+    """A value of `extended` as its type and its bytes in BSON. Raises struct.error or ValueError for what has none."""
     if isinstance(value, str):
         return fields.STRING, _text(value)
     if isinstance(value, bool):
@@ -68,11 +72,15 @@ def _typed(value: Typed) -> tuple[int, bytes]:
         content = struct.pack("<i", len(inner[0])) + inner[0] if inner[1] == 2 else inner[0]
         return fields.BINARY, struct.pack("<iB", len(content), inner[1]) + content
     if kind == "regex":
+        if any("\0" in part for part in inner):
+            raise ValueError("a zero byte ends each part of a regular expression")
         return fields.REGEX, b"".join(part.encode("utf-8", "surrogatepass") + b"\0" for part in inner)
     if kind == "scopedCode":
         body = _text(inner[0]) + _document(inner[1].items())
         return fields.SCOPED_CODE, struct.pack("<i", len(body) + 4) + body
     if kind == "dbPointer":
+        if re.fullmatch("[0-9a-f]{24}", inner[1]) is None:
+            raise ValueError("a pointer has an ObjectId")
         return fields.DB_POINTER, _text(inner[0]) + bytes.fromhex(inner[1])
     return {"undefined": fields.UNDEFINED, "minKey": fields.MIN_KEY, "maxKey": fields.MAX_KEY}[kind], b""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -220,3 +221,14 @@ class Rows:
     stretch: Stretch
     first: int
     last: int
+
+
+def versions_of(rows: Iterable[Rows]) -> list[int]:
+    """The table versions that rows are of."""
+    found: set[int] = set()
+    for part in rows:
+        stretch = part.stretch
+        found.update(np.unique(stretch.version[part.first : part.last]).tolist())
+        for row in stretch.rows[part.first : part.last][stretch.version[part.first : part.last] == SEVERAL].tolist():
+            found.update(stretch.truncated.get(row, ()))
+    return sorted(number for number in found if number >= 0)

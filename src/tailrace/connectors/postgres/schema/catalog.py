@@ -48,7 +48,7 @@ where c.oid = any(%s::oid[])
 _COLUMNS = """
 select a.attrelid::int8, a.attname, a.atttypid::int8, a.atttypmod, not a.attnotnull, a.attgenerated::text,
        pg_catalog.pg_get_expr(d.adbin, d.adrelid),
-       case when %s then pg_catalog.col_description(a.attrelid, a.attnum::int4) end
+       case when %s then pg_catalog.col_description(a.attrelid, a.attnum::int4) end, a.attnum::int4
 from pg_catalog.pg_attribute a
 left join pg_catalog.pg_attrdef d on d.adrelid = a.attrelid and d.adnum = a.attnum
 where a.attrelid = any(%s::oid[]) and a.attnum > 0 and not a.attisdropped
@@ -109,7 +109,9 @@ select wanted.oid::int8, pg_catalog.txid_snapshot_xmax(pg_catalog.txid_current_s
             array(select k.attnum from unnest(i.indkey::int2[]) with ordinality k(attnum, place)
                   where k.place <= i.indnkeyatts or not i.indisprimary order by k.place)) order by i.indexrelid)
    from pg_catalog.pg_index i join pg_catalog.pg_class n on n.oid = i.indexrelid
-   where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid)
+   where i.indrelid = c.oid and i.indisunique and i.indpred is null and i.indexprs is null and i.indisvalid),
+  (select json_agg(json_build_array(a.attnum, a.xmin::text::int8) order by a.attnum)
+   from pg_catalog.pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and a.attisdropped)
 from unnest(%s::oid[]) wanted(oid) left join pg_catalog.pg_class c on c.oid = wanted.oid
 """
 
@@ -168,8 +170,8 @@ class Catalog:
             keys.setdefault(oid, tuple(names))
         self._load_types(row[2] for row in columns)
         listed: dict[int, list[Column]] = {}
-        for attrelid, name, type_oid, modifier, nullable, generated, default, comment in columns:
-            column = self._column(name, type_oid, modifier, nullable, default, generated != "", comment)
+        for attrelid, name, type_oid, modifier, nullable, generated, default, comment, number in columns:
+            column = self._column(name, type_oid, modifier, nullable, default, generated != "", comment, number=number)
             listed.setdefault(attrelid, []).append(column)
         found: dict[int, TableSchema] = {}
         for oid, schema, name, identity in heads:
@@ -228,8 +230,9 @@ class Catalog:
                 ),
                 {},
                 frozenset(in_progress),
+                tuple((number, xmin) for number, xmin in dropped or ()),
             )
-            for oid, next_xid, in_progress, lsn, columns, indexes in rows
+            for oid, next_xid, in_progress, lsn, columns, indexes, dropped in rows
         }  # fmt: skip
 
     def alters(self, oid: int, xid: int) -> bool:
@@ -270,6 +273,7 @@ class Catalog:
                     facts.generated,
                     facts.comment,
                     types,
+                    max(facts.number, 0),
                 )
                 for sent, facts in zip(relation.columns, attributes.columns, strict=True)
             ),
@@ -337,12 +341,14 @@ class Catalog:
         generated: bool,
         comment: str | None = None,
         types: Mapping[int, TypeFacts] = MappingProxyType({}),
+        number: int = 0,
     ) -> Column:
         known = self._type(type_oid, types)
         if known is None:
             return Column(
-                name, "unknown", type_oid, modifier, nullable, default, "unknown", (), None, generated, comment
-            )
+                name, "unknown", type_oid, modifier, nullable, default, "unknown", (), None, generated, comment,
+                number=number,
+            )  # fmt: skip
         kind = _KINDS.get(known.kind, "unknown")
         labels = tuple(label for _, label in known.labels)
         element: Column | None = None
@@ -359,6 +365,7 @@ class Catalog:
         return Column(
             name, known.name, type_oid, modifier, nullable, default, kind, labels, element, generated, comment,
             fields=tuple(self._column(one, oid, own, True, None, False, None, types) for one, oid, own in attributes),
+            number=number,
         )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ class Present:
 
     Whatever it shows was committed before `lsn`. A table that is gone has no columns. `types` are the types that users
     made and that the table or the Relation message needs. `in_progress` are the ids (64 bits) below `next_xid` whose
-    work is not shown.
+    work is not shown. `dropped` are the numbers of dropped columns, each with the id (32 bits) of what dropped it.
     """
 
     next_xid: int
@@ -78,6 +78,7 @@ class Present:
     indexes: tuple[PresentIndex, ...] = ()
     types: dict[int, PresentType] = field(default_factory=dict)
     in_progress: frozenset[int] = frozenset()
+    dropped: tuple[tuple[int, int], ...] = ()
 
     def shows(self, xid: int) -> bool:
         """Whether it shows what the transaction with the 32-bit id `xid`, which has committed, has done.
@@ -125,15 +126,16 @@ class _Judge:
         """Something may be newer, no later than the newest id that was given out."""
         self._held = self._held or self._next - 1
 
-    def newer(self, xmin: int | None) -> bool:
+    def is_newer(self, xmin: int | None) -> bool:
         # ids below 3 are those of the server's own first rows and of frozen ones
-        if xmin is None or xmin < 3 or self.nothing_since:
+        return xmin is not None and xmin >= 3 and not self.nothing_since and self._full(xmin) > self._at
+
+    def newer(self, xmin: int | None) -> bool:
+        """The same, and what is newer is held back."""
+        if xmin is None or not self.is_newer(xmin):
             return False
-        full = self._full(xmin)
-        if full > self._at:
-            self._held = min(self._held or full, full)
-            return True
-        return False
+        self._held = min(self._held or self._full(xmin), self._full(xmin))
+        return True
 
 
 def evolve(
@@ -147,7 +149,7 @@ def evolve(
     judge = _Judge(present, at)
     known = {column.number: column for column in older.columns} if older else {}
     shown = {column.facts.number: column for column in present.columns}
-    numbers = _numbers(relation.columns, known, shown, judge)
+    numbers = _counted(relation.columns, present, judge) or _numbers(relation.columns, known, shown, judge)
     # Only the default identity is the primary key; the others flag other columns.
     flagged = {column.name for column in relation.columns if column.flags & 1 and relation.replica_identity == "d"}
     columns = tuple(
@@ -159,6 +161,29 @@ def evolve(
         indexes = _keyed(indexes, [column.number for column in columns if column.name in flagged])
     types = _types(relation, older.types if older else (), present.types, judge)
     return Attributes(columns, indexes, types), judge.held
+
+
+def _counted(sent: Sequence[RelationColumn], present: Present, judge: _Judge) -> list[int] | None:
+    """The number of each column of a Relation message, by counting: columns get their numbers one after another, so the
+    first ones of those that are there, and of those that have been dropped since, were there.
+
+    None where that does not go with the names that were there already (a column is generated, or is not published), or
+    where not every number is that of a column.
+    """
+    every = {column.facts.number for column in present.columns} | {number for number, _ in present.dropped}
+    if every != set(range(1, len(every) + 1)):
+        return None
+    found = [column.facts.number for column in present.columns if not column.facts.generated]
+    found = sorted([*found, *(number for number, xmin in present.dropped if judge.is_newer(xmin))])[: len(sent)]
+    names = {
+        column.facts.number: column.facts.name
+        for column in present.columns
+        if not column.facts.generated and not judge.is_newer(column.xmin)
+    }
+    if len(found) < len(sent) or not names.keys() <= set(found):
+        return None
+    fits = all(names.get(number, column.name) == column.name for number, column in zip(found, sent, strict=True))
+    return found if fits else None
 
 
 def _numbers(

@@ -166,17 +166,27 @@ def _to_text(history: History) -> str:
         "changes": [[lsn_text(c.at[0]), c.at[1], c.oid, c.attributes.to_json()] for c in history.changes],
         "tables": [[oid, attributes.to_json()] for oid, attributes in history.tables],
     }
+    return packed(fields)
+
+
+def packed(fields: Any) -> str:
+    """What an offset holds of much: deterministic text of JSON, compressed where that is shorter."""
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
     if len(text) < _COMPRESS_FROM:
         return text
     return "z:" + base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
-@functools.lru_cache(maxsize=16)
-def _from_text(text: str) -> History:
+def unpacked(text: str) -> Any:
+    """What `packed` made a text of."""
     if text.startswith("z:"):
         text = zlib.decompress(base64.b64decode(text[2:])).decode()
-    fields = json.loads(text)
+    return json.loads(text)
+
+
+@functools.lru_cache(maxsize=16)
+def _from_text(text: str) -> History:
+    fields = unpacked(text)
     return History(
         tuple((oid, Attributes.from_json(found)) for oid, found in fields["tables"]),
         tuple(

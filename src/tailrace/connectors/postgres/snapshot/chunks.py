@@ -117,6 +117,11 @@ class Snapshots:
         return ordered + [name for name in rest if name not in ordered]
 
     @property
+    def names_read(self) -> list[tuple[str, str]]:
+        """The schemas and names of the tables that the running snapshot reads."""
+        return [(table.schema, table.table) for _, table, _ in (self._tables[name] for name in self._planned)]
+
+    @property
     def session(self) -> SnapshotSession:
         """The session of the running snapshot."""
         assert self._session is not None
@@ -305,6 +310,10 @@ class Snapshots:
             name in self._statements,
             self._is_asked(name),
         )
+
+    def planned(self) -> list[TableSchema]:
+        """The tables of the running snapshot, also those without rows, as their reads show them."""
+        return [self._table(name) for name in self._planned]
 
     def count(self) -> dict[tuple[str, str], int]:
         """How many rows the snapshot shows of each planned table, in the order of reading: reads them all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tailrace.columns.table import TableSchema
@@ -115,6 +115,14 @@ class Consecutive:
     def read(self) -> Iterator[pa.RecordBatch]:
         for task in self.tasks:
             yield from task.read()
+
+
+def with_settings(task: Task, settings: EventSettings) -> Task:
+    """A task of a snapshot with these settings."""
+    if isinstance(task, Consecutive):
+        return Consecutive(tuple(with_settings(one, settings) for one in task.tasks))
+    assert isinstance(task, SnapshotTask)
+    return task if task.settings is settings else replace(task, settings=settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,236 @@
+"""Changes into the sink `tables`, beside the way of the tutorials and beside no sink at all. Driver.
+
+The stream is the same for all: a fifth as many keys as changes are in the table before, and each round changes some
+of them again and again. Eight of ten transactions update, one deletes its rows, and the
+next inserts them anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bench import drain, large
+from bench.tables import plain
+from bench.workload import TRANSACTION, Workload
+from tailrace.connectors.registry import from_entries
+from tailrace.pipeline import Pipeline
+from tailrace.sinks.console import NoopSink
+
+TABLE = plain("lake")
+SHARES = {"all": 1, "few": 100}
+"""The workloads by name: one of so many of the keys is changed."""
+MODES = ("latest", "history", "log")
+_LEAST = TRANSACTION
+"""The fewest keys that are changed: no transaction changes a row twice."""
+
+_SCHEMA = (
+    "struct<before: struct<id: bigint>, after: struct<id: bigint, n: int, amount: string, note: string, at: string, "
+    "flag: boolean, code: string, doc: string>, source: struct<lsn: bigint>, op: string>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a query has taken: `seconds` from its start to its end, `size` the bytes of all files that are new."""
+
+    seconds: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """A pipeline into tables of one mode, its directory and that of its table."""
+
+    mode: str
+    folder: Path
+    table: Path
+    entries: Mapping[str, str]
+
+
+def measure(
+    spark: SparkSession, workload: Workload, changes: int, repeat: int, say: Callable[[str], None]
+) -> dict[str, float]:
+    """The figures of `changes` changes over a fifth as many keys."""
+    keys = max(changes // 5, _LEAST)
+    workload.create(TABLE)
+    say(f"tables: a snapshot of {keys:,} rows into {', '.join(MODES)}")
+    workload.insert(TABLE, keys)
+    rounds: dict[str, list[dict[str, float]]] = {share: [] for share in SHARES}
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
+        lakes = [pipeline(workload, TABLE.name, mode, Path(folder)) for mode in MODES]
+        for lake in lakes:
+            run(spark, lake)
+        place = 0
+        for number in range(repeat + 1):
+            for share, one_of in SHARES.items():
+                touched = max(keys // one_of, _LEAST)
+                found = _round(spark, workload, lakes, (changes, keys, touched, place), say)
+                place += changes // TRANSACTION
+                told = ", ".join(f"{name} {value:.2f}" for name, value in found.items())
+                say(f"tables of {touched:,} keys{'' if number else ' (warm-up)'}: {told}")
+                if number:
+                    rounds[share].append(found)
+    return large.measure(spark, workload, max(changes // 10, TRANSACTION), say) | {
+        f"tables_{share}_{name}": median(found[name] for found in of) for share, of in rounds.items() for name in of[0]
+    }
+
+
+def pipeline(workload: Workload, table: str, mode: str, folder: Path) -> Lake:
+    """A pipeline of one table into a lake under `folder`, which begins with a snapshot."""
+    settings = drain.options(workload, table, {"slot.name": f"{table}_{mode}", "snapshot.mode": "initial"})
+    settings["checkpoint.location"] = str(folder / f"checkpoint-{mode}")
+    entries = {f"debezium.source.{name}": text for name, text in settings.items()}
+    entries |= {
+        "debezium.sink.type": "tables",
+        "debezium.sink.tables.path": str(folder / mode),
+        "debezium.sink.tables.mode": mode,
+    }
+    return Lake(mode, folder / mode, folder / mode / f"public.{table}", entries)
+
+
+def run(spark: SparkSession, lake: Lake) -> Written:
+    """Write what the database has committed."""
+    before = size_of(lake.folder)
+    started = time.monotonic()
+    pipeline = Pipeline(from_entries(lake.entries, {}), spark)
+    try:
+        pipeline.start(available_now=True).awaitTermination()
+    finally:
+        pipeline.stop()
+    return Written(time.monotonic() - started, size_of(lake.folder) - before)
+
+
+def _round(
+    spark: SparkSession,
+    workload: Workload,
+    lakes: list[Lake],
+    sizes: tuple[int, int, int, int],
+    say: Callable[[str], None],
+) -> dict[str, float]:
+    """Make changes, then write them in every way; the figures."""
+    changes, keys, touched, place = sizes
+    latest = lakes[0]
+    beside = latest.folder.parent / "naive"
+    shutil.rmtree(beside, ignore_errors=True)
+    shutil.copytree(latest.table, beside)
+    with _slot(workload, "lake_changes") as slot:
+        change(workload, changes, keys, touched, place)
+        workload.settle(TABLE.name)
+        end = workload.log_end()
+        noop = [_noop(spark, workload, slot)]
+        written = {lake.mode: run(spark, lake) for lake in lakes}
+        naive = _naive(spark, workload, slot, beside)
+        noop.append(_noop(spark, workload, slot))
+    for name, table in (("latest", latest.table), ("naive", beside)):
+        _demand_equal(spark, workload, name, table)
+    bare = sum(one.seconds for one in noop) / len(noop)
+    if any(one.rows != noop[0].rows for one in noop) or noop[0].rows < changes:
+        raise RuntimeError(f"{noop[0].rows} of {changes} changes were read up to {end}")
+    own = written["latest"]
+    figures = {"noop_seconds": bare, "naive_seconds": naive.seconds, "naive_bytes": naive.size / changes}
+    for mode, one in written.items():
+        figures[f"{mode}_seconds"] = one.seconds
+        figures[f"{mode}_per_second"] = changes / one.seconds
+        figures[f"{mode}_bytes"] = one.size / changes
+        figures[f"{mode}_noop_ratio"] = bare / one.seconds
+    figures["naive_ratio"] = naive.seconds / own.seconds
+    figures["bytes_of_changed_row"] = own.size / touched
+    return figures
+
+
+def change(workload: Workload, changes: int, keys: int, touched: int, place: int) -> None:
+    """Write `changes` changes of the rows of `touched` of `keys` keys, spread over all, in transactions of TRANSACTION;
+    `place` is the number of the first transaction."""
+    step = keys // touched
+    ids = f"select ((i::bigint * 7919) % {touched}) * {step} + 1 from generate_series(low, high) i"
+    columns = ", ".join(text if name != "id" else "i" for (name, _), text in zip(TABLE.columns, TABLE.row, strict=True))
+    workload.execute(
+        "do $$ declare low bigint; high bigint; one int; begin"
+        f" for one in {place}..{place + changes // TRANSACTION - 1}"
+        f" loop low := (one - case when one % 10 = 9 then 1 else 0 end)::bigint * {TRANSACTION};"
+        f" high := low + {TRANSACTION - 1};"
+        f" if one % 10 = 8 then delete from lake where id in ({ids});"
+        f" elsif one % 10 = 9 then insert into lake select {columns} from ({ids}) as found (i);"
+        " else update lake set n = n + 1, at = at + interval '1 second', note = 'changed by ' || one || note"
+        f" where id in ({ids}); end if; commit; end loop; end $$"
+    )
+
+
+def _noop(spark: SparkSession, workload: Workload, slot: str) -> drain.Drained:
+    with workload.copy_of(slot) as copy:
+        settings = drain.options(workload, TABLE.name, {"slot.name": copy, "snapshot.mode": "never", **_ORDER})
+        return drain.to_noop(spark, drain.needed(NoopSink({}), settings))
+
+
+_ORDER = {"event.order": "key", "event.format": "1.7"}
+
+
+def _naive(spark: SparkSession, workload: Workload, slot: str, table: Path) -> Written:
+    """As tutorials have it: JSON events, parsed; of each key the last by its LSN; one MERGE for each batch."""
+    before = size_of(table)
+    with workload.copy_of(slot) as copy, tempfile.TemporaryDirectory(prefix="tailrace-bench-") as checkpoint:
+        more = {"slot.name": copy, "snapshot.mode": "never", "decimal.handling.mode": "string", **_ORDER}
+        settings = drain.options(workload, TABLE.name, {**more, "tombstones.on.delete": "false"})
+        settings["row.columns"] = "value"
+        events = drain.frame(spark, settings)
+        writer = events.writeStream.foreachBatch(lambda batch, number: _merge(batch, table))
+        started = time.monotonic()
+        query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return Written(time.monotonic() - started, size_of(table) - before)
+
+
+def _merge(batch: DataFrame, table: Path) -> None:
+    session = batch.sparkSession
+    batch.createOrReplaceTempView("events")
+    session.sql(
+        f"""
+        with told as (select from_json(cast(value as string), '{_SCHEMA}') e from events),
+        rows as (
+          select e.op, coalesce(e.after.id, e.before.id) id, e.after.n, cast(e.after.amount as decimal(12, 2)) amount,
+            e.after.note, cast(e.after.at as timestamp) at, e.after.flag, e.after.code, e.after.doc,
+            row_number() over (partition by coalesce(e.after.id, e.before.id) order by e.source.lsn desc) place
+          from told where e.op is not null)
+        merge into delta.`{table}` t
+        using (select * except (place) from rows where place = 1) s on t.id = s.id
+        when matched and s.op = 'd' then delete
+        when matched then update set *
+        when not matched and s.op <> 'd' then insert *
+        """
+    )
+
+
+def _demand_equal(spark: SparkSession, workload: Workload, name: str, table: Path) -> None:
+    """Raise RuntimeError where a table is not the source's: fast, but wrong."""
+    sums = "count(*), sum(id), sum(n), sum(amount), sum(length(note)), max(at)"
+    held = tuple(spark.read.format("delta").load(str(table)).selectExpr(*_parts(sums)).collect()[0])
+    there = workload.execute(f"select {sums} from {TABLE.name}")[0]
+    if [str(value)[:19] for value in held] != [str(value)[:19] for value in there]:
+        raise RuntimeError(f"the table {name} has {held}, the source {there}")
+
+
+def _parts(sums: str) -> list[str]:
+    return sums.split(", ")
+
+
+@contextmanager
+def _slot(workload: Workload, name: str) -> Iterator[str]:
+    workload.create_slot(name)
+    try:
+        yield name
+    finally:
+        workload.drop_slot(name)
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of all files below."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -1,0 +1,125 @@
+"""`tailrace verify`: a table of Delta Lake beside the source, and mending it, against COPY of the table. Driver."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+
+from bench import baseline, tables
+from bench.workload import Workload
+from tailrace.config.files import RunConfig
+from tailrace.connectors.registry import from_entries
+from tailrace.pipeline import Pipeline
+from tailrace.sinks.tables.sink import TablesSink
+from tailrace.verify.check import Verification
+from tailrace.verify.repair import Repair
+
+DAMAGED = 1000
+"""How many rows are deleted, changed and added in the table by hand."""
+
+_TABLE = tables.plain("verified")
+_SIGNALS = "create table signals (id varchar(42) primary key, type varchar(32), data varchar(2048))"
+_REPAIR_S = 600.0
+
+
+def measure(
+    spark: SparkSession, workload: Workload, rows: int, repeat: int, say: Callable[[str], None]
+) -> dict[str, float]:
+    """The ratio of a verification's rate to COPY's, before and after it; the first run is not counted.
+
+    Raises RuntimeError where it does not name exactly the damaged rows, or where they are not mended.
+    """
+    workload.create(_TABLE)
+    workload.execute(_SIGNALS)
+    workload.execute("alter publication verified add table signals")
+    say(f"verify: {rows:,} rows into a table")
+    workload.insert(_TABLE, rows)
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
+        run = _configuration(workload, Path(folder))
+        _drain(run, spark)
+        workload.execute("update verified set n = n + 1 where id = 1")
+        _drain(run, spark)
+        workload.settle("verified")
+        pipeline = Pipeline(run, spark)
+        assert isinstance(pipeline.sink, TablesSink)
+        verification = Verification(spark, pipeline.sink, "postgres", pipeline.options())
+        runs = [_beside(workload, verification, rows) for _ in range(repeat + 1)][1:]
+        found = {
+            "verify_copy_seconds": median(copied for copied, _ in runs),
+            "verify_seconds": median(seconds for _, seconds in runs),
+            "verify_ratio": median(copied / seconds for copied, seconds in runs),
+        }
+        found |= _mended(spark, run, verification, rows)
+    say(", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+    return found
+
+
+def _configuration(workload: Workload, folder: Path) -> RunConfig:
+    server = workload.server
+    source = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": server.host,
+        "database.port": str(server.port),
+        "database.user": server.user,
+        "database.password": server.password,
+        "database.dbname": workload.database,
+        "topic.prefix": "verified",
+        "slot.name": "bench_verified",
+        "publication.name": "verified",
+        "table.include.list": "public.verified",
+        "signal.data.collection": "public.signals",
+        "checkpoint.location": str(folder / "checkpoint"),
+    }
+    sink = {"type": "tables", "tables.path": str(folder / "lake")}
+    entries = {f"debezium.source.{name}": text for name, text in source.items()}
+    return from_entries(entries | {f"debezium.sink.{name}": text for name, text in sink.items()})
+
+
+def _drain(run: RunConfig, spark: SparkSession) -> None:
+    pipeline = Pipeline(run, spark)
+    try:
+        pipeline.start(available_now=True).awaitTermination()
+    finally:
+        pipeline.stop()
+
+
+def _beside(workload: Workload, verification: Verification, rows: int) -> tuple[float, float]:
+    """The seconds of COPY and of a verification."""
+    before = baseline.copy_out(workload, "verified")
+    started = time.monotonic()
+    verified = verification.run((), 0)
+    seconds = time.monotonic() - started
+    if not verified.is_clean or [table.rows for table in verified.tables] != [rows]:
+        raise RuntimeError("a table that equals the source was not found clean")
+    return (before + baseline.copy_out(workload, "verified")) / 2, seconds
+
+
+def _mended(spark: SparkSession, run: RunConfig, verification: Verification, rows: int) -> dict[str, float]:
+    """Damage rows, and have them named and mended."""
+    path = f"delta.`{verification.sink.path}/public.verified`"
+    step = max(rows // DAMAGED, 4)
+    spark.sql(f"delete from {path} where id % {step} = 1 and id <= {rows // 2}")
+    spark.sql(f"update {path} set note = 'damaged' where id % {step} = 2 and id <= {rows // 4}")
+    spark.sql(
+        f"insert into {path} select id + {rows}, n, amount, note, at, flag, code, doc from {path} "
+        f"where id % {step} = 3 and id <= {rows // 4}"
+    )
+    started = time.monotonic()
+    verified = verification.run((), 0)
+    named = time.monotonic() - started
+    wanted = {(number,): "missing" for number in range(1, rows // 2 + 1, step)}
+    wanted |= {(number,): "different" for number in range(2, rows // 4 + 1, step)}
+    wanted |= {(number + rows,): "extra" for number in range(3, rows // 4 + 1, step)}
+    if verified.tables[0].differing != wanted:
+        raise RuntimeError("the damaged rows were not named exactly")
+    started = time.monotonic()
+    mended = Repair(spark, run, verification, lambda line: None).run(verified, _REPAIR_S)
+    seconds = time.monotonic() - started
+    if not mended.is_clean or not verification.run((), 0).is_clean:
+        raise RuntimeError("the damaged rows were not mended")
+    return {"verify_damaged_seconds": named, "verify_repair_seconds": seconds}

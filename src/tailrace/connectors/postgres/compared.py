@@ -1,0 +1,193 @@
+"""A snapshot whose rows are compared with tables, and which keys have changed between two positions. Driver.
+
+The pipeline's slot is copied before the snapshot is taken. The copy is a temporary one, and begins where the pipeline
+has committed at that moment, or before. So it has every change that is in the tables and not in the snapshot, and every
+one that is in the snapshot and not in the tables.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tailrace.columns.batch import position_text
+from tailrace.columns.table import TableSchema
+from tailrace.config import Config
+from tailrace.connectors.held import Touched
+from tailrace.connectors.postgres.held import HeldSnapshot
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.protocol import pgoutput
+from tailrace.connectors.postgres.protocol.position import lsn_text
+from tailrace.connectors.postgres.server import connection as connections
+from tailrace.connectors.postgres.setup.slots import find_slot
+from tailrace.connectors.postgres.snapshot.keyed import literal
+from tailrace.connectors.postgres.snapshot.session import quoted
+from tailrace.connectors.postgres.snapshot.tasks import Consecutive, SnapshotTask
+from tailrace.errors import PrerequisiteError
+from tailrace.events.form import SourceForm
+from tailrace.events.settings import EventSettings
+from tailrace.log.planner import Task
+
+if TYPE_CHECKING:
+    import psycopg
+
+_COPY_SINCE = 120000
+_ACTIVE = "select active from pg_catalog.pg_replication_slots where slot_name = %s"
+_CHANGES = """
+copy (select data from pg_catalog.pg_logical_slot_peek_binary_changes({slot}, {upto}::pg_lsn, null,
+  'proto_version', '1', 'publication_names', {publication})) to stdout (format binary)
+"""
+
+
+class ComparedSnapshot(HeldSnapshot):
+    """See tailrace.connectors.held."""
+
+    form: SourceForm = FORM
+    committed: str
+
+    def __init__(self, config: Config, settings: EventSettings) -> None:
+        """Copies the slot and takes the snapshot. Raises TailraceError."""
+        self._slot, self._publication = str(config["slot.name"]), str(config["publication.name"])
+        self._copy = f"tailrace_verify_{secrets.token_hex(8)}"
+        self._log: psycopg.Connection[Any] = connections.connect(config, limited=False)
+        try:
+            if find_slot(self._log, config) is None:
+                raise PrerequisiteError(
+                    f"The replication slot {self._slot} is not there: no pipeline of this configuration has run.",
+                    "Start the pipeline first.",
+                )
+            _copy_slot(self._log, self._slot, self._copy)
+            stands = find_slot(self._log, {**config, "slot.name": self._copy})
+            self.committed = position_text(max((stands or 0) - 1, 0))
+            super().__init__(config, settings)
+        except BaseException:
+            self._log.close()
+            raise
+
+    def of_table(self, table: TableSchema) -> Sequence[Task]:
+        return [task for task in _single(self.tasks) if task.table.id == table.id]
+
+    def is_running(self) -> bool:
+        row = self._log.execute(_ACTIVE, (self._slot,)).fetchone()
+        return bool(row and row[0])
+
+    def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
+        found = connections.explained(lambda: _touched(self._changes(after, upto), table))()
+        return Touched((), True) if found is None else Touched(tuple(zip(*sorted(found), strict=True)))
+
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[str]]) -> str:
+        rows = (", ".join(map(literal, key)) for key in keys)
+        listed = ", ".join(rows) if len(names) == 1 else ", ".join(f"({row})" for row in rows)
+        columns = ", ".join(map(quoted, names))
+        return f"{columns} in ({listed})" if len(names) == 1 else f"({columns}) in ({listed})"
+
+    def _changes(self, after: str, upto: str) -> Iterator[pgoutput.AnyMessage]:
+        """The messages of the transactions behind `after`, up to `upto`."""
+        low, high = int(after, 16), int(upto, 16)
+        if low >= high:
+            return
+        # what commits at the last byte has its end behind it
+        query = _CHANGES.format(
+            slot=literal(self._copy), upto=literal(lsn_text(high + 1)), publication=literal(self._publication)
+        )
+        counts = False
+        with self._log.cursor() as cursor, cursor.copy(query.encode()) as copy:
+            copy.set_types(["bytea"])
+            for (data,) in copy.rows():
+                message = pgoutput.parse(data)
+                if isinstance(message, pgoutput.Begin):
+                    counts = low < message.final_lsn <= high
+                if counts or isinstance(message, pgoutput.Relation):
+                    yield message
+
+    def close(self) -> None:
+        super().close()
+        # the copy of the slot goes with its session
+        self._log.close()
+
+
+def compared(config: Config, settings: EventSettings) -> ComparedSnapshot:
+    """See tailrace.connectors.held.Comparing."""
+    return connections.explained(lambda: ComparedSnapshot(config, settings))()
+
+
+def _single(tasks: Sequence[Task]) -> Iterator[SnapshotTask]:
+    for task in tasks:
+        if isinstance(task, Consecutive):
+            yield from _single(task.tasks)
+        else:
+            assert isinstance(task, SnapshotTask)
+            yield task
+
+
+def _copy_slot(connection: psycopg.Connection[Any], slot: str, copy: str) -> None:
+    """Copy a slot for as long as the session lasts. Raises PrerequisiteError."""
+    import psycopg
+
+    version = connection.info.server_version
+    if version < _COPY_SINCE:
+        raise PrerequisiteError(
+            f"Slots can be copied from PostgreSQL 12 on; this server is version {version // 10000}.",
+            "Compare with a newer server.",
+        )
+    try:
+        connection.execute("select pg_catalog.pg_copy_logical_replication_slot(%s, %s, true)", (slot, copy))
+    except (psycopg.OperationalError, psycopg.ProgrammingError, psycopg.InternalError) as error:
+        raise PrerequisiteError(
+            f"The replication slot {slot} cannot be copied: {error.diag.message_primary or error}.",
+            "Keep max_replication_slots two above the slots in use, and give the user REPLICATION.",
+        ) from None
+
+
+def _touched(messages: Iterator[pgoutput.AnyMessage], table: TableSchema) -> set[tuple[bytes, ...]] | None:
+    """The keys of a table that messages change; None where a change does not tell its key, or is of all rows."""
+    found: set[tuple[bytes, ...]] = set()
+    places: dict[int, _Places | None] = {}
+    for message in messages:
+        if isinstance(message, pgoutput.Relation):
+            is_it = (message.namespace or "pg_catalog", message.name) == (table.id.schema, table.id.table)
+            places[message.relation_id] = _Places.of(message, table.key) if is_it else None
+        elif isinstance(message, pgoutput.Truncate):
+            if any(places.get(one) is not None for one in message.relation_ids):
+                return None
+        elif isinstance(message, pgoutput.Insert | pgoutput.Update | pgoutput.Delete):
+            of = places.get(message.relation_id)
+            if of is None:
+                continue
+            keys = of.keys(message)
+            if keys is None:
+                return None
+            found.update(keys)
+    return found
+
+
+class _Places:
+    """Where the key's columns are in the rows of a relation; `is_told`: old rows show them whenever they change."""
+
+    def __init__(self, indexes: tuple[int, ...], is_told: bool) -> None:
+        self._indexes, self._is_told = indexes, is_told
+
+    @classmethod
+    def of(cls, relation: pgoutput.Relation, key: Sequence[str]) -> _Places:
+        named = {column.name: index for index, column in enumerate(relation.columns)}
+        indexes = tuple(named[name] for name in key if name in named)
+        whole = len(indexes) == len(key)
+        told = relation.replica_identity == "f" or all(relation.columns[index].flags & 1 for index in indexes)
+        return cls(indexes, whole and told)
+
+    def keys(self, change: pgoutput.Insert | pgoutput.Update | pgoutput.Delete) -> list[tuple[bytes, ...]] | None:
+        if not self._is_told:
+            return None
+        rows = [] if isinstance(change, pgoutput.Insert) else [change.old]
+        if not isinstance(change, pgoutput.Delete):
+            rows.append(change.new)
+        found = []
+        for row in rows:
+            if row is None:
+                continue
+            key = tuple(row[index] for index in self._indexes)
+            if not all(isinstance(value, bytes) for value in key):
+                return None
+            found.append(tuple(value for value in key if isinstance(value, bytes)))
+        return found

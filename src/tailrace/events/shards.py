@@ -1,0 +1,74 @@
+"""Shards: tables of the source whose rows are put into one, told apart by a further column of the key. Workers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from tailrace.columns.blocks import Form
+from tailrace.columns.table import TableId
+from tailrace.config.expressions import compile_groups
+from tailrace.config.naming import substituted
+from tailrace.errors import ConversionError
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """Which tables are put into which: `regex` matches the whole of a name `database.schema.table`, and `replacement`
+    makes of it another one. `field` is the column with the name before; "" where keys are unique over all of them."""
+
+    regex: str
+    replacement: str
+    field: str
+
+    def text(self) -> str:
+        """The routing as an option."""
+        return json.dumps([self.regex, self.replacement, self.field])
+
+    @classmethod
+    def of(cls, text: str | None) -> Routing | None:
+        """The routing that `text` gave; None without one."""
+        return cls(*json.loads(text)) if text else None
+
+    def target(self, table: TableId) -> TableId | None:
+        """The table that has the rows of `table`; None where that is itself."""
+        name = substituted(compile_groups(self.regex), self.replacement, whole_name(table))
+        if name is None:
+            return None
+        parts = name.split(".", 2)
+        if len(parts) < 3 or not all(parts):
+            raise ConversionError(
+                f"The routing of {whole_name(table)} makes no name of a database, a schema and a table.",
+                "Write all three into debezium.sink.tables.route.replacement.",
+            )
+        return TableId(*parts)
+
+    def merged(self, rows: pa.RecordBatch, form: Form, table: TableId) -> tuple[pa.RecordBatch, Form]:
+        """The rows of a block with the column that tells their table, and their form."""
+        if not self.field:
+            return rows, form
+        if self.field in form.names:
+            raise ConversionError(
+                f"{table} has a column {self.field} of its own.",
+                "Give another name in debezium.sink.tables.route.key.field.name.",
+            )
+        place = len(form.names)
+        key = (*form.key, place) if form.key else ()
+        names, types = (*form.names, self.field), (*form.types, pa.string())
+        # numbers are those of each table for itself
+        wider = replace(form, names=names, types=types, key=key, numbers=(), relation=0)
+        shard = pa.repeat(whole_name(table), rows.num_rows)
+        columns = {name: rows[name] for name in rows.schema.names} | {f"c{place}": shard}
+        origin = columns["origin"]
+        if form.key:
+            parts = [*origin.flatten(), shard]
+            fields = list(wider.schema.field("origin").type)
+            columns["origin"] = pa.StructArray.from_arrays(parts, fields=fields, mask=origin.is_null())
+        return pa.RecordBatch.from_arrays([columns[name] for name in wider.schema.names], schema=wider.schema), wider
+
+
+def whole_name(table: TableId) -> str:
+    """A table's name with all of its parts."""
+    return f"{table.database}.{table.schema}.{table.table}"

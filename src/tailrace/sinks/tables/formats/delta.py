@@ -1,0 +1,164 @@
+"""Tables of Delta Lake: SQL's own MERGE, and transaction keys by which a write is done once. Driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from tailrace.errors import SinkError
+from tailrace.jar import Jar
+from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.evolution import Step
+from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
+from tailrace.sinks.tables.statements import Merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+_EXTENSION, _CATALOG = "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+# Delta reads these from the session for MERGE, and from the writer for appends.
+_APP, _VERSION = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+_TRIES = 20
+
+CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
+"""What Delta Lake says where another commit was in the way of one."""
+
+IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
+"""Commits to a table that leave its rows as they are."""
+
+_OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
+
+_PROPERTIES = {
+    "delta.enableDeletionVectors": "true",
+    # a column of this type may come later
+    "delta.feature.timestampNtz": "supported",
+}
+_MAPPING = {"delta.columnMapping.mode": "name"}
+_WIDENING = {"delta.enableTypeWidening": "true"}
+_STATEMENTS: Mapping[str, Callable[[str, Step], str]] = {
+    "drop": lambda path, step: statements.drop_column(path, step.name),
+    "rename": lambda path, step: statements.rename_column(path, step.name, step.to),
+    "widen": lambda path, step: statements.widen_column(path, step.name, step.to),
+    "add": lambda path, step: statements.add_columns(path, [(step.name, step.to)]),
+}
+
+
+class DeltaTable(Stored):
+    """A table at a path, without a catalog."""
+
+    title = "Delta Lake"
+    marker = "_delta_log"
+
+    def name(self) -> str:
+        return statements.at_path(self.path)
+
+    def rows(self, version: int | None = None) -> DataFrame:
+        reader = self.session.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.path)
+
+    def columns(self) -> dict[str, DataType]:
+        return {field.name: field.dataType for field in self.rows().schema.fields}
+
+    def properties(self) -> dict[str, str]:
+        rows = self.session.sql(f"show tblproperties {self.name()}").collect()
+        return {row["key"]: row["value"] for row in rows}
+
+    def commits(self, most: int) -> list[Commit]:
+        told = self.session.sql(f"describe history {self.name()} limit {most}")
+        rows = told.select("version", "operation", "userMetadata").collect()
+        changing = ("MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE")
+        return [Commit(int(row["version"]), row["userMetadata"], row["operation"] in changing) for row in rows]
+
+    def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
+        told = {**_PROPERTIES, **properties}
+        if statements.needs_mapping([name for name, _ in columns]):
+            told |= _MAPPING
+        self.session.sql(statements.create(self.path, columns, told))
+
+    def announce(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        told = dict(properties)
+        if any(step.what in ("drop", "rename") or statements.needs_mapping([step.name]) for step in steps):
+            told |= _MAPPING
+        if any(step.what == "widen" for step in steps):
+            told |= _WIDENING
+        if not told.items() <= self.properties().items():
+            self.session.sql(statements.set_properties(self.path, told))
+
+    def alter(self, steps: Sequence[Step], properties: Mapping[str, str]) -> None:
+        for step in steps:
+            self.session.sql(_STATEMENTS[step.what](self.path, step))
+        self.session.sql(statements.set_properties(self.path, properties))
+
+    def append(self, rows: DataFrame, once: Once) -> None:
+        writer = rows.write.format("delta").mode("append")
+        writer = writer.option("txnAppId", once.application).option("txnVersion", str(once.batch))
+        writer.option("userMetadata", once.metadata).save(self.path)
+
+    def merge(self, merge: Merge, once: Once) -> None:
+        conf = self.session.conf
+        conf.set(_APP, once.application)
+        conf.set(_VERSION, str(once.batch))
+        conf.set(_METADATA, once.metadata)
+        try:
+            for left in reversed(range(_TRIES)):
+                try:
+                    self.session.sql(merge.statement(self.name()))
+                    return
+                except Exception as error:
+                    if not left or not CONFLICT.search(str(error)) or not self._was_maintained():
+                        raise
+        finally:
+            for name in (_APP, _VERSION, _METADATA):
+                conf.unset(name)
+
+    def _was_maintained(self) -> bool:
+        """Whether the last that has happened was maintenance, behind a commit of a pipeline: a MERGE that has lost
+        against it can be run again."""
+        told = self.session.sql(f"describe history {self.name()} limit 50").select("operation", "userMetadata")
+        rows = told.collect()
+        others = [row for row in rows if row["operation"] not in IDLE]
+        is_maintained = bool(rows) and rows[0]["operation"] in IDLE
+        own = bool(others) and (others[0]["operation"] in _OWN or '"tailrace"' in (others[0]["userMetadata"] or ""))
+        return is_maintained and own
+
+
+class Delta(TableFormat):
+    """Delta Lake, whose part in Spark is an extension of SQL and a catalog."""
+
+    name = "delta"
+    title = DeltaTable.title
+    marker = DeltaTable.marker
+    jars = (
+        Jar(
+            "io.delta",
+            "delta-spark_4.2_2.13",
+            "4.4.0",
+            "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+        ),
+        Jar("io.delta", "delta-storage", "4.4.0", "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc"),
+    )
+    settings: ClassVar[Mapping[str, str]] = {
+        "spark.sql.extensions": _EXTENSION,
+        "spark.sql.catalog.spark_catalog": _CATALOG,
+        # Delta reads the log of each table in so many tasks, 50 unless this is set: most of what a small batch takes.
+        "spark.databricks.delta.snapshotPartitions": "2",
+    }
+    conflict = CONFLICT
+
+    def demand(self, spark: SparkSession) -> None:
+        if _EXTENSION not in (spark.conf.get("spark.sql.extensions", "") or ""):
+            raise SinkError(
+                "The Spark session is without Delta Lake.",
+                "Make it with the settings of tailrace.sinks.tables.formats.delta.Delta.settings, and with Delta's "
+                "jars.",
+            )
+
+    def table(self, session: SparkSession, path: str) -> Stored:
+        return DeltaTable(session, path)

@@ -1,0 +1,115 @@
+"""Columns of Spark as Iceberg's schemas have them, in the JSON that its library reads and writes. Driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tailrace.errors import SinkError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+_PLAIN = {
+    "tinyint": "int",
+    "smallint": "int",
+    "int": "int",
+    "bigint": "long",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}
+_BACK = {"int": "int", **{theirs: ours for ours, theirs in _PLAIN.items() if theirs != "int"}}
+
+
+def schema_of(columns: Sequence[tuple[str, str]]) -> str:
+    """The schema of columns with Spark's types. Raises SinkError for a type that Iceberg does not have."""
+    ids = count(1)
+    fields = [_field(name, _parsed(name, kind), ids) for name, kind in columns]
+    return json.dumps({"type": "struct", "schema-id": 0, "fields": fields})
+
+
+def held(kind: pa.DataType) -> pa.DataType:
+    """The type that a column of one of Arrow's types has in a table: its integers have 32 or 64 bits."""
+    if pa.types.is_int8(kind) or pa.types.is_int16(kind):
+        return pa.int32()
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(held(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct(
+            [kind.field(place).with_type(held(kind.field(place).type)) for place in range(kind.num_fields)]
+        )
+    return kind
+
+
+def columns_of(schema: str) -> dict[str, DataType]:
+    """The columns of a schema with Spark's types."""
+    return {field["name"]: _back(field["type"]) for field in json.loads(schema)["fields"]}
+
+
+def ids_of(schema: str) -> dict[str, int]:
+    """The numbers of the columns of a schema; none where a column is nested, whose inner numbers Spark cannot write."""
+    fields = json.loads(schema)["fields"]
+    return {} if any(isinstance(field["type"], dict) for field in fields) else {f["name"]: f["id"] for f in fields}
+
+
+def _parsed(name: str, kind: str) -> DataType:
+    from pyspark.errors import ParseException
+    from pyspark.sql.types import DataType
+
+    try:
+        return DataType.fromDDL(kind)
+    except ParseException:
+        raise _unknown(name, kind) from None
+
+
+def _unknown(name: str, kind: str) -> SinkError:
+    return SinkError(
+        f"The column {name} has the type {kind}, which tables of Iceberg do not have here.",
+        "Leave it out with column.exclude.list, or use debezium.sink.tables.format = delta.",
+    )
+
+
+def _field(name: str, kind: Any, ids: Iterator[int]) -> dict[str, Any]:
+    return {"id": next(ids), "name": name, "required": False, "type": _forth(name, kind, ids)}
+
+
+def _forth(name: str, kind: Any, ids: Iterator[int]) -> Any:
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+    if isinstance(kind, DecimalType):
+        return f"decimal({kind.precision}, {kind.scale})"
+    if isinstance(kind, StructType):
+        return {"type": "struct", "fields": [_field(inner.name, inner.dataType, ids) for inner in kind.fields]}
+    if isinstance(kind, ArrayType):
+        element = {"element-id": next(ids), "element": _forth(name, kind.elementType, ids)}
+        return {"type": "list", **element, "element-required": False}
+    if isinstance(kind, MapType):
+        key = {"key-id": next(ids), "key": _forth(name, kind.keyType, ids)}
+        value = {"value-id": next(ids), "value": _forth(name, kind.valueType, ids)}
+        return {"type": "map", **key, **value, "value-required": False}
+    plain = _PLAIN.get(kind.simpleString())
+    if plain is None:
+        raise _unknown(name, kind.simpleString())
+    return plain
+
+
+def _back(kind: Any) -> DataType:
+    from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+    if isinstance(kind, str):
+        return DataType.fromDDL(kind if kind.startswith("decimal") else _BACK[kind])
+    if kind["type"] == "struct":
+        return StructType([StructField(field["name"], _back(field["type"])) for field in kind["fields"]])
+    if kind["type"] == "list":
+        return ArrayType(_back(kind["element"]))
+    return MapType(_back(kind["key"]), _back(kind["value"]))

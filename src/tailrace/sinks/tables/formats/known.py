@@ -1,0 +1,25 @@
+"""The formats that there are, and which one a directory is of. Driver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tailrace.errors import SinkError
+from tailrace.sinks.tables.formats.base import TableFormat, has_files
+from tailrace.sinks.tables.formats.delta import Delta
+from tailrace.sinks.tables.formats.iceberg.format import Iceberg
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMATS: Mapping[str, TableFormat] = {one.name: one for one in (Delta(), Iceberg())}
+"""The formats by the words of `debezium.sink.tables.format`."""
+
+
+def found_at(spark: SparkSession, path: str) -> TableFormat:
+    """The format of the table at a path. Raises SinkError where there is none."""
+    for known in FORMATS.values():
+        if has_files(spark, f"{path}/{known.marker}"):
+            return known
+    raise SinkError(f"{path} is no table of {' or '.join(known.title for known in FORMATS.values())}.", "Name another.")

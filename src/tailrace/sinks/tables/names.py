@@ -1,0 +1,119 @@
+"""Where tables are, and what they are called in Spark's catalog. Driver."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.config.naming import replacement_fault
+from tailrace.errors import SinkError
+from tailrace.events.shards import Routing
+from tailrace.sinks.base import Settings
+from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.positions import NAME
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTIONS = (
+    "table.name.format",
+    "catalog.name.format",
+    "route.regex",
+    "route.replacement",
+    "route.key.field.name",
+    "route.key.enforce.uniqueness",
+)
+FIELD = "__dbz__physicalTableIdentifier"
+"""The column that tells the tables apart whose rows are in one, called as ByLogicalTableRouter calls it."""
+
+_PLACE = re.compile(r"\$\{([^}]*)\}")
+_PARTS = ("database", "schema", "table")
+
+Table = tuple[str, str, str]
+"""A table of the source: database, schema, table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """`folder` makes the directory of a table, `catalog` its name in Spark's catalog, "" for none; `routing` says which
+    tables of the source are put into which."""
+
+    folder: str
+    catalog: str
+    routing: Routing | None
+
+    @classmethod
+    def of(cls, given: Settings) -> Names:
+        """What the options say. Raises SinkError."""
+        made = {"table.name.format": "${schema}.${table}", "catalog.name.format": ""}
+        for name, default in made.items():
+            made[name] = given.text(name, default)
+            for part in _PLACE.findall(made[name]):
+                if part not in _PARTS:
+                    raise given.wrong(name, f"has ${{{part}}}: known are ${{database}}, ${{schema}}, ${{table}}")
+        catalog = made["catalog.name.format"]
+        if catalog and catalog.count(".") != 1:
+            raise given.wrong("catalog.name.format", "must be the names of a database and a table, with a dot between")
+        return cls(made["table.name.format"], catalog, _routing(given))
+
+    def path(self, root: str, table: Table) -> str:
+        """Where a table is."""
+        return f"{root}/{statements.folder(_filled(self.folder, table))}"
+
+    def demand_alone(self, path: str, table: Table, known: dict[str, tuple[str, Table]]) -> None:
+        """Raise SinkError where another table of `known` has this path, or one that differs by the case of its letters
+        alone; else add it there."""
+        source = ".".join(table)
+        if path.rpartition("/")[2].lower() == NAME:
+            raise SinkError(
+                f"{source} would be written over {NAME}.", "Set debezium.sink.tables.table.name.format otherwise."
+            )
+        other, of = known.setdefault(path.lower(), (path, table))
+        if (other, of) != (path, table):
+            how = f"one target, {path}" if other == path else f"targets that differ by case alone, {other} and {path}"
+            raise SinkError(
+                f"{'.'.join(of)} and {source} have {how}.",
+                "Set debezium.sink.tables.table.name.format to tell them apart, or route one of them to another name.",
+            )
+
+    def register(self, spark: SparkSession, path: str, table: Table) -> None:
+        """Let Spark's catalog know a table that is there. Raises SinkError where it knows another one by that name."""
+        if not self.catalog:
+            return
+        database, name = (statements.quoted(_filled(part, table)) for part in self.catalog.split("."))
+        called = f"{database}.{name}"
+        if not spark.catalog.tableExists(called):
+            spark.sql(f"create database if not exists {database}")
+            spark.sql(f"create table if not exists {called} using delta location {statements.literal(path)}")
+        known = spark.sql(f"describe detail {called}").collect()[0]["location"]
+        if _qualified(spark, known) != _qualified(spark, path):
+            raise SinkError(
+                f"Spark's catalog knows {called} as a table at {known}.",
+                "Set debezium.sink.tables.catalog.name.format otherwise, or drop that table from the catalog.",
+            )
+
+
+def _filled(text: str, table: Table) -> str:
+    named = dict(zip(_PARTS, table, strict=True))
+    return _PLACE.sub(lambda found: named[found[1]], text)
+
+
+def _qualified(spark: SparkSession, path: str) -> str:
+    """A path with its scheme."""
+    made: Any = spark._jvm.org.apache.hadoop.fs.Path(path)  # type: ignore[union-attr]
+    system = made.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    return str(system.makeQualified(made).toString()).rstrip("/")
+
+
+def _routing(given: Settings) -> Routing | None:
+    regex, replacement = given.text("route.regex"), given.text("route.replacement")
+    if bool(regex) != bool(replacement):
+        raise given.wrong("route.regex", "and route.replacement need each other")
+    field, unique = given.text("route.key.field.name", FIELD), given.flag("route.key.enforce.uniqueness", True)
+    if not regex:
+        return None
+    fault = replacement_fault("regex", regex, "replacement", replacement)
+    if fault:
+        raise given.wrong("route", f"is wrong: {fault}")
+    return Routing(regex, replacement, field if unique else "")

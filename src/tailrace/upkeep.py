@@ -1,0 +1,116 @@
+"""Commands for the tables of the sink `tables`: `tailrace rebuild` and `tailrace maintain`. Driver."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tailrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def add_commands(commands: Any, shared: argparse.ArgumentParser) -> None:
+    """Add the commands to those of `tailrace`."""
+    made = commands.add_parser("rebuild", parents=[shared], help="make tables latest or history out of those of a log")
+    made.add_argument("source", metavar="FROM_PATH", help="where a pipeline writes with debezium.sink.tables.mode=log")
+    made.add_argument("target", metavar="TO_PATH", help="where the tables are made")
+    made.add_argument("--mode", choices=("latest", "history"), required=True, help="what the tables have")
+    made.add_argument("--at", metavar="POSITION|TIME", help="up to where; a time as 2024-02-03T04:05:06, in UTC")
+    made.add_argument("--table", metavar="NAME", action="append", default=[], help="one table alone; repeatable")
+    made.add_argument("--upsert-keep-deletes", action="store_true", help="as the sink's option: deleted rows stay")
+    made.add_argument("--unknown-values", choices=("stop", "null"), default="stop", help="as the sink's option")
+    made.set_defaults(command=_rebuild)
+
+    kept = commands.add_parser("maintain", parents=[shared], help="put small files of tables together, remove old ones")
+    kept.add_argument("place", metavar="FILE|PATH", help="a pipeline's file, or the path of its tables")
+    kept.add_argument("--optimize", action="store_true", help="small files become larger ones")
+    kept.add_argument(
+        "--vacuum", action="store_true", help="old moments, and files that no kept one needs, are removed"
+    )
+    kept.add_argument("--retain", metavar="HOURS", help="how long moments are kept: 1 to 168, which is the default")
+    kept.set_defaults(command=_maintain)
+
+
+def _rebuild(arguments: argparse.Namespace) -> int:
+    from tailrace.sinks.tables.rebuild import Wanted, rebuild
+
+    keeps = arguments.upsert_keep_deletes
+    if keeps and arguments.mode != "latest":
+        raise ConfigError("--upsert-keep-deletes is for --mode latest alone.", "Leave it out.")
+    wanted = Wanted(arguments.mode, moment(arguments.at), arguments.table, keeps, arguments.unknown_values)
+    source, target = located(arguments.source), located(arguments.target)
+    with _session() as spark:
+        names = rebuild(spark, source, target, wanted)
+    print("\n".join(f"{name}: {arguments.mode}, {target}/{name}" for name in names))
+    return 0
+
+
+def _maintain(arguments: argparse.Namespace) -> int:
+    from tailrace.sinks.tables.maintain import LONGEST, Work, maintain
+
+    if not arguments.optimize and not arguments.vacuum:
+        raise ConfigError("tailrace maintain has nothing to do.", "Give --optimize, --vacuum, or both.")
+    text = arguments.retain or str(LONGEST)
+    if not text.isdecimal() or not 1 <= int(text) <= LONGEST:
+        raise ConfigError(f"--retain must be a whole number of hours between 1 and {LONGEST}.", "Correct it.")
+    path = _path_of(arguments.place)
+    with _session() as spark:
+        print("\n".join(maintain(spark, path, Work(arguments.optimize, arguments.vacuum, int(text)))))
+    return 0
+
+
+def _path_of(place: str) -> str:
+    """The path of the tables of a pipeline's file; `place` itself where that is none."""
+    if not Path(place).is_file():
+        return located(place)
+    from tailrace import sinks
+    from tailrace.connectors import registry
+
+    run = registry.read(place, {}, sinks=sinks.names())
+    if run.sink.name != "tables":
+        raise ConfigError(f"{place} has the sink {run.sink.name}, which keeps no tables.", "Name another file.")
+    return located(run.sink.options["path"])
+
+
+def located(path: str) -> str:
+    """A path as Delta Lake takes it: absolute, or with a scheme."""
+    path = path.rstrip("/") or "/"
+    return path if _SCHEME.match(path) else str(Path(path).absolute())
+
+
+def moment(text: str | None) -> str | datetime | None:
+    """A position, or the time that a text says. Raises ConfigError."""
+    if text is None or not _TIME.match(text):
+        return text
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(f"--at {text} is no time.", "Write it as 2024-02-03T04:05:06.") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+@contextmanager
+def _session() -> Iterator[SparkSession]:
+    """A session of the sink's settings; one that runs already stays."""
+    from pyspark.sql import SparkSession
+
+    from tailrace.sinks.tables.formats.delta import Delta
+    from tailrace.spark.session import session
+
+    before = SparkSession.getActiveSession()
+    spark = session(Delta.settings, jars=Delta.jars, log_level="off")
+    try:
+        yield spark
+    finally:
+        if before is None:
+            spark.stop()

@@ -1,0 +1,218 @@
+"""What differs is mended: by incremental snapshots of exactly these rows, and in tables what none mends. Driver.
+
+A snapshot brings rows that the source has. Rows that it has not, and rows that a table has twice, are removed from the
+table itself, in one commit, which a pipeline that writes at the same time would collide with: so only while none runs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tailrace import signalling
+from tailrace.config.files import RunConfig
+from tailrace.errors import SinkError, TailraceError
+from tailrace.pipeline import Pipeline
+from tailrace.sinks.tables.statements import DELETED, OP, at_path, literal, quoted
+from tailrace.snapshot.signals import Signal
+from tailrace.values.arrow import arrow_type_of
+from tailrace.verify.check import Lake, TableResult, Verification, Verified
+from tailrace.verify.comparison import DUPLICATE, EXTRA, Key
+from tailrace.verify.moments import latest_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LONGEST = 2000
+"""Most characters of a signal's data: the column of most signal tables has 2048."""
+_PAUSE_S = 0.5
+_VIEW = "tailrace_keys"
+
+
+class Repair:
+    """Mends what a verification has found. `say` prints a line."""
+
+    def __init__(
+        self, spark: SparkSession, run: RunConfig, verification: Verification, say: Callable[[str], None]
+    ) -> None:
+        self._spark, self._run, self._verification, self._say = spark, run, verification, say
+
+    def run(self, verified: Verified, wait_s: float) -> Verified:
+        """Mend what differs, and compare again until the tables show it, for `wait_s` seconds at most.
+
+        Where no pipeline runs, this one runs meanwhile. Raises TailraceError.
+        """
+        wrong = [table for table in verified.tables if table.differing]
+        if not wrong:
+            return verified
+        for table in wrong:
+            _demand_mendable(table)
+        if verified.is_running:
+            kept = sum(1 for table in wrong for kind in table.differing.values() if kind in (EXTRA, DUPLICATE))
+            if kept:
+                self._say(
+                    f"{kept} keys are left that only a table has, or has twice: stop the pipeline, and repair again."
+                )
+            self._send(wrong, {EXTRA, DUPLICATE})
+            return self._shown(verified, None, wait_s)
+        pipeline = Pipeline(self._run, self._spark)
+        try:
+            # its lock: from here on nobody else writes
+            pipeline.begin()
+            for table in wrong:
+                remove(self._spark, self._verification.sink, table, verified)
+            if self._send(wrong, {EXTRA}):
+                pipeline.start()
+            return self._shown(verified, pipeline, wait_s)
+        finally:
+            pipeline.stop()
+
+    def _send(self, tables: Sequence[TableResult], without: set[str]) -> int:
+        """Ask for the rows of the keys that differ otherwise; how many signals that were."""
+        sent = 0
+        for table in tables:
+            for signal in signals(table, [key for key, kind in table.differing.items() if kind not in without]):
+                self._say(signalling.send(self._run.source, signal))
+                sent += 1
+        return sent
+
+    def _shown(self, before: Verified, pipeline: Pipeline | None, wait_s: float) -> Verified:
+        """What differs when the tables show what was asked for, or when the time is over."""
+        until = time.monotonic() + wait_s
+        names = [str(table.table) for table in before.tables if not table.is_clean]
+        left_alone = {EXTRA, DUPLICATE} if before.is_running else set()
+        asked = {
+            str(table.table): {key for key, kind in table.differing.items() if kind not in left_alone}
+            for table in before.tables
+        }
+        after = self._verification.run(names, 0)
+        while any(
+            asked[str(table.table)] & (table.differing.keys() | table.undecided.keys()) for table in after.tables
+        ):
+            if time.monotonic() > until or (pipeline is not None and pipeline.query is None):
+                break
+            while self._verification.newest(after).batch == after.moment.batch:
+                _demand_running(pipeline)
+                if time.monotonic() > until:
+                    break
+                time.sleep(_PAUSE_S)
+            after = self._verification.run(names, 0)
+        if any(table.undecided for table in after.tables):
+            after = self._verification.run(names, max(until - time.monotonic(), 0))
+        seen = {str(table.table): table for table in after.tables}
+        tables = tuple(seen.get(str(table.table), table) for table in before.tables)
+        return Verified(tables, after.position, after.moment, after.is_running)
+
+
+def _demand_running(pipeline: Pipeline | None) -> None:
+    query = None if pipeline is None else pipeline.query
+    if pipeline is None or query is None or query.isActive:
+        return
+    failure = query.exception()
+    raise (failure and pipeline.cause(failure)) or TailraceError(
+        "The pipeline has ended before the tables were mended.", "Run it by itself, and see why."
+    )
+
+
+def signals(table: TableResult, keys: Sequence[Key]) -> Iterator[Signal]:
+    """Signals that ask for the rows of these keys, each with as many as it may hold."""
+    empty = len(_data(table, []))
+    kept: list[list[str]] = []
+    size = empty
+    for key in keys:
+        texts = [_text(value) for value in key]
+        # with the comma and the blank before it
+        length = len(_data(table, [texts])) - empty + 2
+        if kept and size + length > _LONGEST:
+            yield _signal(table, kept)
+            kept, size = [], empty
+        kept.append(texts)
+        size += length
+    if kept:
+        yield _signal(table, kept)
+
+
+def _signal(table: TableResult, keys: Sequence[Sequence[str]]) -> Signal:
+    return Signal(str(uuid.uuid4()), "execute-snapshot", _data(table, keys))
+
+
+def _data(table: TableResult, keys: Sequence[Sequence[str]]) -> str:
+    """The data of a signal."""
+    name = ".".join('"' + part.replace('"', '""') + '"' for part in (table.table.schema, table.table.table))
+    condition = table.condition([column.source_name for column in table.shape.key], keys)
+    data = {
+        "type": "incremental",
+        "data-collections": [name],
+        "additional-conditions": [{"data-collection": name, "filter": condition}],
+    }
+    return json.dumps(data)
+
+
+def _demand_mendable(table: TableResult) -> None:
+    """Raise SinkError where the texts of keys cannot be told from their values."""
+    for column in table.shape.key:
+        kind = arrow_type_of(column.schema)
+        if pa.types.is_nested(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind):
+            raise SinkError(
+                f"The rows of {table.table} cannot be asked for by their keys: {column.name} is of the type {kind}.",
+                "Read the table by an incremental snapshot.",
+            )
+
+
+def _text(value: Any) -> str:
+    """A value as servers read it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | bytearray):
+        return "\\x" + bytes(value).hex()
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
+
+
+def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verified) -> None:
+    """Remove the rows that the table alone has, and all of those that it has several of.
+
+    With upsert-keep-deletes the former are marked as deleted, and in a history their versions end. Raises SinkError
+    where the table was written to since it was compared.
+    """
+    wrong = {kind: [key for key, found in table.differing.items() if found == kind] for kind in (EXTRA, DUPLICATE)}
+    if not any(wrong.values()):
+        return
+    if latest_version(spark, table.path) != table.version:
+        raise SinkError(
+            f"The table {table.path} has more than what was compared: a batch that is not whole, or somebody's write.",
+            "Let the pipeline go on to the end of what it reads, then repair again.",
+        )
+    current, ended = "", "delete"
+    if sink.keeps_deletes:
+        current, ended = f" and t.{DELETED} = 'false'", f"update set t.{DELETED} = 'true', t.{OP} = 'd'"
+    elif sink.mode == "history":
+        at = f"timestamp_micros({round(verified.moment.at.timestamp() * 1_000_000)})"
+        current = " and t.__valid_to is null"
+        ended = (
+            f"update set t.__valid_to = {literal(verified.moment.position)}, "
+            f"t.__valid_to_ordinal = {verified.moment.ordinal}, t.__valid_to_at = {at}"
+        )
+    for kind, keys in wrong.items():
+        if keys:
+            _keys_frame(spark, table, keys).createOrReplaceTempView(_VIEW)
+            on = " and ".join(f"t.{quoted(name)} <=> s.k{place}" for place, name in enumerate(table.shape.names))
+            what = ended if kind == EXTRA else "delete"
+            spark.sql(f"merge into {at_path(table.path)} t using {_VIEW} s on {on}{current} when matched then {what}")
+
+
+def _keys_frame(spark: SparkSession, table: TableResult, keys: Sequence[Key]) -> Any:
+    types = [table.shape.form.types[place] for place in table.shape.form.key]
+    columns = [
+        pa.array([float("nan") if value == "NaN" and pa.types.is_floating(kind) else value for value in values], kind)
+        for values, kind in zip(zip(*keys, strict=True), types, strict=True)
+    ]
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found = pa.table(columns, names=[f"k{place}" for place in range(len(columns))])
+    return spark.createDataFrame(found, from_arrow_schema(found.schema, prefer_timestamp_ntz=True))

@@ -1,0 +1,205 @@
+"""The rows of both sides with the same columns: the source's at one position, a table's at one moment. Driver, worker.
+
+Both have the columns c0, c1, … in the order of the source's table. The source's values are converted as those that the
+sink gets in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.functions import expr
+
+from tailrace.columns.blocks import Form
+from tailrace.columns.table import TableSchema
+from tailrace.errors import SinkError
+from tailrace.events.blocks import storable, stored
+from tailrace.events.form import SourceForm
+from tailrace.events.settings import EventSettings
+from tailrace.events.table_plan import table_plan
+from tailrace.sinks.tables.statements import quoted, type_of
+from tailrace.spark.ahead import ahead
+from tailrace.values.arrow import arrow_type_of, typed
+from tailrace.values.conversion import ColumnPlan
+from tailrace.verify.comparison import FrameSide, Side
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tailrace.log.planner import Task
+
+_GROUPS = 3
+"""How many Spark tasks read a table for each that runs at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table as the sink writes it: its form, and how the texts of its key's columns become values."""
+
+    form: Form
+    key: tuple[ColumnPlan, ...]
+
+    @classmethod
+    def of(cls, table: TableSchema, settings: EventSettings, form: SourceForm) -> Shape:
+        """Raises SinkError where the table has no key, or one that its rows do not show."""
+        plan = table_plan(table, settings, form)
+        places = {column.index: place for place, column in enumerate(plan.columns)}
+        if not plan.key or any(column.index not in places for column in plan.key):
+            raise SinkError(
+                f"The table {table.id} has no key, and rows are compared by their keys.",
+                "Give it a primary key, name columns in message.key.columns, or name other tables with --table.",
+            )
+        names = tuple(column.name for column in plan.columns)
+        types = tuple(storable(arrow_type_of(column.schema)) for column in plan.columns)
+        return cls(Form(names, types, tuple(places[column.index] for column in plan.key)), plan.key)
+
+    @property
+    def columns(self) -> list[str]:
+        """What the columns of frames are called."""
+        return [f"c{place}" for place in range(len(self.form.names))]
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns of the key."""
+        return [f"c{place}" for place in self.form.key]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the key's columns."""
+        return [self.form.names[place] for place in self.form.key]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of frames."""
+        return pa.schema(list(zip(self.columns, self.form.types, strict=True)))
+
+    def values(self, texts: Sequence[Sequence[bytes]]) -> list[list[Any]]:
+        """The values of the texts of each of the key's columns; without texts none."""
+        found = []
+        for column, of_column in zip(self.key, texts or [()] * len(self.key), strict=True):
+            found.append(stored(typed(column, pa.array(of_column, pa.binary()))[0]).to_pylist())
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads the groups of tasks whose numbers come, as rows. Worker."""
+
+    groups: tuple[tuple[Task, ...], ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for task in self.groups[number]:
+                    yield from ahead(task.read())
+
+
+@dataclass(frozen=True, slots=True)
+class Summing:
+    """Reads rows as `Reading` does, and gives what is compared of their chunks."""
+
+    reading: Reading
+    keys: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tailrace.verify.hashes import Summary, chunks_of, row_hashes
+
+        summary = Summary()
+        for rows in self.reading(batches):
+            if rows.num_rows:
+                summary.add(chunks_of([rows.column(place) for place in self.keys]), row_hashes(rows.columns))
+        yield summary.rows()
+
+
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """Reads rows as `Reading` does, and gives the keys and hashes of those of some chunks."""
+
+    reading: Reading
+    keys: tuple[int, ...]
+    chunks: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from tailrace.verify.hashes import chunks_of, row_hashes
+        from tailrace.verify.hashing import CHUNKS
+
+        wanted = np.zeros(CHUNKS, np.bool_)
+        wanted[list(self.chunks)] = True
+        for rows in self.reading(batches):
+            keys = [rows.column(place) for place in self.keys]
+            chosen = pa.array(np.flatnonzero(wanted[chunks_of(keys)])) if rows.num_rows else None
+            if chosen is not None and len(chosen):
+                columns = [column.take(chosen) for column in rows.columns]
+                hashes = pa.array(row_hashes(columns).view(np.int64))
+                names = [f"c{place}" for place in self.keys]
+                yield pa.RecordBatch.from_arrays([*(columns[place] for place in self.keys), hashes], [*names, "h"])
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """The rows of one table that tasks read, hashed by the workers that read them. See `comparison.Side`."""
+
+    spark: SparkSession
+    reading: Reading
+    shape: Shape
+
+    def summary(self) -> DataFrame:
+        found = self._frame(Summing(self.reading, self.shape.form.key), "chunk bigint, n bigint, x bigint, s bigint")
+        return found.groupBy("chunk").agg(*map(expr, ("sum(n) as n", "bit_xor(x) as x", "sum(s) as s")))
+
+    def rows(self, chunks: Sequence[int]) -> DataFrame:
+        types = [type_of(self.shape.form.types[place]) for place in self.shape.form.key]
+        keys = [f"{name} {kind}" for name, kind in zip(self.shape.keys, types, strict=True)]
+        choosing = Choosing(self.reading, self.shape.form.key, tuple(chunks))
+        return self._frame(choosing, ", ".join([*keys, "h bigint"]))
+
+    def frame(self) -> DataFrame:
+        """The rows themselves."""
+        return self._frame(self.reading, spark_schema(self.shape))
+
+    def _frame(self, function: Any, schema: Any) -> DataFrame:
+        count = len(self.reading.groups)
+        return self.spark.range(0, count, 1, max(count, 1)).mapInArrow(function, schema)
+
+
+def source_side(spark: SparkSession, tasks: Sequence[Task], shape: Shape) -> Side:
+    """What `tasks` read of one table."""
+    from tailrace.verify.hashes import is_hashed
+
+    count = min(len(tasks), _GROUPS * spark.sparkContext.defaultParallelism)
+    groups = tuple(tuple(tasks[number::count]) for number in range(count))
+    found = SourceRows(spark, Reading(groups), shape)
+    return found if all(map(is_hashed, shape.form.types)) else FrameSide(found.frame(), shape.keys)
+
+
+def spark_schema(shape: Shape) -> Any:
+    """The columns of a frame, as Spark has them."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(shape.schema, prefer_timestamp_ntz=True)
+
+
+def table_rows(spark: SparkSession, path: str, version: int | None, shape: Shape, where: str) -> DataFrame:
+    """The rows of the table at `path` that fulfil `where`, at a version; none where there is no table yet.
+
+    Raises SinkError where it lacks a column of the source's, or has one of another type.
+    """
+    if version is None:
+        return spark.createDataFrame([], spark_schema(shape))
+    found = spark.read.format("delta").option("versionAsOf", version).load(path)
+    has = {field.name: field.dataType.simpleString() for field in found.schema.fields}
+    for name, kind in zip(shape.form.names, shape.form.types, strict=True):
+        wanted = type_of(kind)
+        if has.get(name) != wanted:
+            told = f"has the type {has[name]} there" if name in has else "is not in it"
+            raise SinkError(
+                f"The table {path} cannot be compared: its column {name} {told}, and is of the type {wanted} at the "
+                "source.",
+                "Let the pipeline read the log up to that change first.",
+            )
+    named = [f"{quoted(name)} as c{place}" for place, name in enumerate(shape.form.names)]
+    return found.where(where).selectExpr(*named)

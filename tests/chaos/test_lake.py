@@ -1,0 +1,31 @@
+"""A pipeline into tables that is killed: every table is its source's, in one of the modes. Run one again by hand:
+
+python -m tests.chaos --sink tables --mode … --seed N --kills 2 --tables 4 --changes 1500
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.chaos.lake import CHECKS, LakeMachine, Options, line
+
+
+def test_tables_equal_their_source_whenever_the_driver_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    if "delta" not in (spark.conf.get("spark.sql.extensions", "") or "").lower():
+        pytest.skip("the jars of Delta Lake cannot be had")
+    options = Options(
+        secrets.randbelow(1 << 30), secrets.choice(list(CHECKS)), kills=2, tables=4, changes=1500, folder=tmp_path
+    )
+    print(f"\nseed {options.seed}, mode {options.mode}", flush=True)
+    with LakeMachine(options) as machine:
+        told = machine.run()
+        if not told.findings:
+            machine.compare(spark)
+        print(line(options, told), flush=True)
+        assert not told.findings, "\n".join(told.findings)
+        assert told.rows
+        assert told.changes >= options.changes

@@ -1,0 +1,18 @@
+CREATE SCHEMA _timescaledb_catalog;
+CREATE SCHEMA _timescaledb_internal;
+CREATE TABLE _timescaledb_catalog.hypertable (id SERIAL PRIMARY KEY, schema_name NAME NOT NULL, table_name NAME NOT NULL, associated_schema_name NAME NOT NULL DEFAULT '_timescaledb_internal', associated_table_prefix NAME NOT NULL DEFAULT '_hyper', num_dimensions SMALLINT NOT NULL DEFAULT 1, chunk_sizing_func_schema NAME NOT NULL DEFAULT '_timescaledb_functions', chunk_sizing_func_name NAME NOT NULL DEFAULT 'calculate_chunk_interval', chunk_target_size BIGINT NOT NULL DEFAULT 0, compression_state SMALLINT NOT NULL DEFAULT 0, compressed_hypertable_id INTEGER, status INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE _timescaledb_catalog.chunk (id SERIAL PRIMARY KEY, hypertable_id INT NOT NULL, schema_name NAME NOT NULL, table_name NAME NOT NULL, compressed_chunk_id INTEGER, dropped BOOLEAN NOT NULL DEFAULT FALSE, status INTEGER NOT NULL DEFAULT 0, osm_chunk BOOLEAN NOT NULL DEFAULT FALSE, creation_time TIMESTAMPTZ NOT NULL DEFAULT now());
+CREATE TABLE _timescaledb_catalog.continuous_agg (mat_hypertable_id INTEGER PRIMARY KEY, raw_hypertable_id INTEGER NOT NULL, parent_mat_hypertable_id INTEGER, user_view_schema NAME NOT NULL, user_view_name NAME NOT NULL, partial_view_schema NAME NOT NULL DEFAULT '_timescaledb_internal', partial_view_name NAME NOT NULL DEFAULT '_partial_view_2', direct_view_schema NAME NOT NULL DEFAULT '_timescaledb_internal', direct_view_name NAME NOT NULL DEFAULT '_direct_view_2', materialized_only BOOLEAN NOT NULL DEFAULT FALSE, finalized BOOLEAN NOT NULL DEFAULT TRUE);
+CREATE TABLE conditions (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE _timescaledb_internal.dangling (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE _timescaledb_internal.flagged (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE _timescaledb_internal.compressed (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE _timescaledb_internal.twice (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE _timescaledb_internal.of_two (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE _timescaledb_internal.upper (id INT PRIMARY KEY, v TEXT);
+INSERT INTO _timescaledb_catalog.hypertable (id, schema_name, table_name) VALUES (1, 'public', 'conditions'), (2, '_timescaledb_internal', '_compressed_hypertable_2'), (3, '_timescaledb_internal', '_materialized_hypertable_3');
+INSERT INTO _timescaledb_catalog.chunk (id, hypertable_id, schema_name, table_name) VALUES (2, 1, '_timescaledb_internal', 'flagged'), (3, 2, '_timescaledb_internal', 'compressed'), (6, 3, '_timescaledb_internal', 'of_two');
+UPDATE _timescaledb_catalog.chunk SET dropped = true WHERE id = 2;
+UPDATE _timescaledb_catalog.hypertable SET compressed_hypertable_id = 2, compression_state = 1 WHERE id = 1;
+UPDATE _timescaledb_catalog.hypertable SET compression_state = 2 WHERE id = 2;
+INSERT INTO _timescaledb_catalog.continuous_agg (mat_hypertable_id, raw_hypertable_id, user_view_schema, user_view_name) VALUES (3, 1, 'Views', 'per.hour');

@@ -1,0 +1,15 @@
+CREATE SCHEMA _timescaledb_catalog;
+CREATE SCHEMA _timescaledb_internal;
+CREATE TABLE _timescaledb_catalog.hypertable (id SERIAL PRIMARY KEY, schema_name NAME NOT NULL, table_name NAME NOT NULL, associated_schema_name NAME NOT NULL DEFAULT '_timescaledb_internal', associated_table_prefix NAME NOT NULL DEFAULT '_hyper', num_dimensions SMALLINT NOT NULL DEFAULT 1, chunk_sizing_func_schema NAME NOT NULL DEFAULT '_timescaledb_functions', chunk_sizing_func_name NAME NOT NULL DEFAULT 'calculate_chunk_interval', chunk_target_size BIGINT NOT NULL DEFAULT 0, compression_state SMALLINT NOT NULL DEFAULT 0, compressed_hypertable_id INTEGER, status INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE _timescaledb_catalog.chunk (id SERIAL PRIMARY KEY, hypertable_id INT NOT NULL, schema_name NAME NOT NULL, table_name NAME NOT NULL, compressed_chunk_id INTEGER, dropped BOOLEAN NOT NULL DEFAULT FALSE, status INTEGER NOT NULL DEFAULT 0, osm_chunk BOOLEAN NOT NULL DEFAULT FALSE, creation_time TIMESTAMPTZ NOT NULL DEFAULT now());
+CREATE TABLE _timescaledb_catalog.continuous_agg (mat_hypertable_id INTEGER PRIMARY KEY, raw_hypertable_id INTEGER NOT NULL, parent_mat_hypertable_id INTEGER, user_view_schema NAME NOT NULL, user_view_name NAME NOT NULL, partial_view_schema NAME NOT NULL DEFAULT '_timescaledb_internal', partial_view_name NAME NOT NULL DEFAULT '_partial_view_2', direct_view_schema NAME NOT NULL DEFAULT '_timescaledb_internal', direct_view_name NAME NOT NULL DEFAULT '_direct_view_2', materialized_only BOOLEAN NOT NULL DEFAULT FALSE, finalized BOOLEAN NOT NULL DEFAULT TRUE);
+CREATE SCHEMA "my chunks";
+CREATE SCHEMA "Wörk";
+CREATE TABLE "Wörk"."cond.itions é" (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE "my chunks"."chunk 1" (PRIMARY KEY (id)) INHERITS ("Wörk"."cond.itions é");
+CREATE TABLE _timescaledb_internal._hyper_2_2_chunk (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE public.third_chunk (id INT PRIMARY KEY, v TEXT);
+INSERT INTO _timescaledb_catalog.hypertable (id, schema_name, table_name) VALUES (1, 'Wörk', 'cond.itions é'), (2, 'public', 'other'), (3, 'public', 'third');
+INSERT INTO _timescaledb_catalog.chunk (id, hypertable_id, schema_name, table_name) VALUES (1, 1, 'my chunks', 'chunk 1'), (2, 2, '_timescaledb_internal', '_hyper_2_2_chunk'), (3, 3, 'public', 'third_chunk');
+INSERT INTO "my chunks"."chunk 1" VALUES (1, 'a');
+INSERT INTO _timescaledb_internal._hyper_2_2_chunk VALUES (1, 'a');

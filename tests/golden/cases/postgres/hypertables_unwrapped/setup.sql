@@ -1,0 +1,13 @@
+CREATE SCHEMA _timescaledb_catalog;
+CREATE SCHEMA _timescaledb_internal;
+CREATE TABLE _timescaledb_catalog.hypertable (id SERIAL PRIMARY KEY, schema_name NAME NOT NULL, table_name NAME NOT NULL, associated_schema_name NAME NOT NULL DEFAULT '_timescaledb_internal', associated_table_prefix NAME NOT NULL DEFAULT '_hyper', num_dimensions SMALLINT NOT NULL DEFAULT 1, chunk_sizing_func_schema NAME NOT NULL DEFAULT '_timescaledb_functions', chunk_sizing_func_name NAME NOT NULL DEFAULT 'calculate_chunk_interval', chunk_target_size BIGINT NOT NULL DEFAULT 0, compression_state SMALLINT NOT NULL DEFAULT 0, compressed_hypertable_id INTEGER, status INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE _timescaledb_catalog.chunk (id SERIAL PRIMARY KEY, hypertable_id INT NOT NULL, schema_name NAME NOT NULL, table_name NAME NOT NULL, compressed_chunk_id INTEGER, dropped BOOLEAN NOT NULL DEFAULT FALSE, status INTEGER NOT NULL DEFAULT 0, osm_chunk BOOLEAN NOT NULL DEFAULT FALSE, creation_time TIMESTAMPTZ NOT NULL DEFAULT now());
+CREATE TABLE _timescaledb_catalog.continuous_agg (mat_hypertable_id INTEGER PRIMARY KEY, raw_hypertable_id INTEGER NOT NULL, parent_mat_hypertable_id INTEGER, user_view_schema NAME NOT NULL, user_view_name NAME NOT NULL, partial_view_schema NAME NOT NULL DEFAULT '_timescaledb_internal', partial_view_name NAME NOT NULL DEFAULT '_partial_view_2', direct_view_schema NAME NOT NULL DEFAULT '_timescaledb_internal', direct_view_name NAME NOT NULL DEFAULT '_direct_view_2', materialized_only BOOLEAN NOT NULL DEFAULT FALSE, finalized BOOLEAN NOT NULL DEFAULT TRUE);
+CREATE TABLE conditions (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE _timescaledb_internal.chunk (PRIMARY KEY (id)) INHERITS (conditions);
+CREATE TABLE _timescaledb_internal.agg_chunk (id INT PRIMARY KEY, v TEXT);
+CREATE TABLE plain (id INT PRIMARY KEY, v TEXT);
+INSERT INTO _timescaledb_catalog.hypertable (id, schema_name, table_name) VALUES (1, 'public', 'conditions'), (2, '_timescaledb_internal', '_materialized_hypertable_2');
+INSERT INTO _timescaledb_catalog.chunk (id, hypertable_id, schema_name, table_name) VALUES (1, 1, '_timescaledb_internal', 'chunk'), (2, 2, '_timescaledb_internal', 'agg_chunk');
+INSERT INTO _timescaledb_catalog.continuous_agg (mat_hypertable_id, raw_hypertable_id, user_view_schema, user_view_name) VALUES (2, 1, 'public', 'hourly');
+INSERT INTO _timescaledb_internal.chunk VALUES (1, 'a');

@@ -1,0 +1,113 @@
+"""The sink `tables` beside tables that are altered: at the place of the log, in every mode, after crashes too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.fix_lake import Lake
+from tests.fix_postgres import Database
+
+
+def test_latest_follows_its_source(lake: Callable[..., Lake], database: Database) -> None:
+    """Added, dropped, renamed and widened, names that wander, and another key, with rows before and after each."""
+    database.execute(
+        "create table t (id int primary key, v int, w int, code text not null, n numeric(8,2), day date)",
+        "insert into t select i, i, -i, 'c' || i, i / 3.0, '2024-02-03' from generate_series(1, 6) i",
+    )
+    made = lake()
+    made.run()
+    made.equals("t")
+    database.execute(
+        "update t set v = 10 where id = 1",
+        "alter table t add column extra text",
+        "insert into t values (7, 7, -7, 'c7', 7, null, 'new')",
+        # names that wander: what was w is v, and what was v is w
+        "alter table t rename column v to x",
+        "alter table t rename column w to v",
+        "alter table t rename column x to w",
+        "update t set v = -20, w = 20 where id = 2",
+        "alter table t alter column id type bigint, alter column n type numeric(12,4), alter column day type timestamp",
+        "update t set n = 1.2345, day = '2024-02-03 04:05:06' where id = 3",
+        "insert into t values (5000000000, 1, 1, 'far', 1, null, null)",
+        "alter table t drop column extra",
+        "alter table t add column extra int",
+        "update t set extra = 4 where id = 4",
+        "delete from t where id = 5",
+    )
+    made.run()
+    made.equals("t")
+    database.execute(
+        "update t set v = 0 where id = 1",
+        "delete from t where id = 2",
+        "alter table t drop constraint t_pkey, add primary key (code)",
+        "update t set id = 99 where code = 'c3'",
+        "update t set code = 'moved' where code = 'c4'",
+        "delete from t where code = 'c6'",
+        "insert into t values (1, 1, 1, 'twice', 1, null, null)",
+    )
+    made.run()
+    made.equals("t")
+    applied = made.spark.sql(f"describe history delta.`{made.path}/public.t`").where("operation = 'MERGE'")
+    assert applied.count() == 3
+    database.execute("update t set v = 5 where code = 'moved'", "alter table t rename column code to key")
+    database.execute("update t set v = 6 where key = 'twice'")
+    made.run()
+    made.equals("t")
+
+
+def test_what_is_ignored_and_what_stops(lake: Callable[..., Lake], database: Database) -> None:
+    database.execute(
+        "create table t (id int primary key, v bigint, w int)", "insert into t values (1, 1, 1), (2, 2, 2)"
+    )
+    made = lake(sink_tables_upsert__keep__deletes="true", sink_tables_schema_drop="stop")
+    for kind in ("add", "rename", "narrow"):
+        made.set(**{f"sink_tables_schema_{kind}": "ignore"})
+    made.run()
+    database.execute(
+        "alter table t add column x int",
+        "insert into t values (3, 3, 3, 3)",
+        "alter table t rename column v to u",
+        "update t set u = 10, x = 1 where id = 1",
+        "alter table t drop column w",
+        "update t set u = 30 where id = 3",
+        "delete from t where id = 2",
+        "alter table t alter column u type int",
+        "insert into t values (4, 4, 4)",
+    )
+    assert "its column w was dropped. Set debezium.sink.tables.schema.drop" in made.fails()
+    assert made.rows("public.t", "id, v, w") == [(1, 1, 1), (2, 2, 2)]
+    made.set(sink_tables_schema_drop="ignore")
+    made.run()
+    kept = made.rows("public.t", "id, v, w, __deleted, __op")
+    assert kept == [
+        (1, 10, 1, "false", "u"), (2, 2, 2, "true", "d"), (3, 30, None, "false", "u"), (4, 4, None, "false", "c"),
+    ]  # fmt: skip
+    anew = "create table t (id int primary key, v bigint, w int)"
+    database.execute("drop table t", anew, "insert into t values (9, 9, 9)")
+    assert "the source's table was dropped, and another one has its name" in made.fails()
+    assert made.rows("public.t", "id, v, w, __deleted, __op") == kept
+
+
+@pytest.mark.parametrize("mode", ["log", "history"])
+def test_changes_and_versions_follow_their_source(lake: Callable[..., Lake], database: Database, mode: str) -> None:
+    database.execute("create table t (id int primary key, v int, w int)", "insert into t values (1, 1, 1), (2, 2, 2)")
+    made = lake(sink_tables_mode=mode)
+    made.run()
+    database.execute(
+        "update t set v = 10 where id = 1",
+        "alter table t rename column v to u",
+        "alter table t drop column w",
+        "alter table t add column v text",
+        "alter table t alter column u type bigint",
+        "update t set u = 20000000000, v = 'new' where id = 1",
+        "alter table t drop constraint t_pkey, add primary key (id, u)",
+        "delete from t where id = 2",
+    )
+    made.run()
+    found = made.rows("public.t", "id, u, v")
+    rows = [(1, 1, None), (1, 10, None), (1, 20000000000, "new"), (2, 2, None)]
+    assert found == rows + ([(2, 2, None)] if mode == "log" else [])
+    if mode == "history":
+        assert made.rows("public.t", "id, u, v", "__valid_to is null") == made.source("t", "id, u, v")

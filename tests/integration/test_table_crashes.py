@@ -1,0 +1,180 @@
+"""What the sink `tables` leaves behind when it dies between any two of its commits, or finds what is not its own."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+
+from tailrace import sinks
+from tailrace.columns.blocks import BLOCK, Form, Head, written
+from tailrace.errors import SinkError
+from tailrace.sinks.tables.positions import read_at
+from tailrace.sinks.tables.sink import TablesSink, Writer
+
+AT = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
+OLD = Form(("id", "v", "code"), (pa.int32(), pa.int32(), pa.string()), (0,), numbers=(1, 2, 3), relation=7)
+NEW = Form(("code", "id", "w"), (pa.string(), pa.int64(), pa.int32()), (0,), numbers=(3, 1, 2), relation=7)
+"""The column v is called w, id is wider, and the key is another one."""
+
+
+def block(table: str, form: Form, place: int, *rows: Sequence[Any], snapshot: str = "") -> dict[str, Any]:
+    """A block of changes, each an operation and the row's values, one place of the log after another."""
+    told = [
+        {"op": op, "position": f"{at:016X}", "ordinal": 0, "part": 0, "at": AT, "missing": None, "origin": None}
+        | {f"c{index}": value for index, value in enumerate(values)}
+        for at, (op, *values) in enumerate(rows, place)
+    ]
+    first, last = ((f"{place + at:016X}", 0) for at in (0, len(rows) - 1))
+    head = Head("d", "s", table, form, len(rows), first, last, snapshot)
+    value = written(pa.RecordBatch.from_pylist(told, form.schema))
+    named = {"op": BLOCK, "database": "d", "schema": "s", "table": table}
+    return {"key": head.text(), "value": value, "position": last[0], "ordinal": last[1], "source_ts": AT} | named
+
+
+class Lake:
+    """Tables under `path` that batches of blocks are written to, by a new writer for each: as after a restart."""
+
+    def __init__(self, spark: SparkSession, path: Path, **options: str) -> None:
+        self.spark, self.path = spark, path
+        self.set(**options)
+
+    def set(self, **options: str) -> None:
+        told = {name.replace("__", "-").replace("_", "."): text for name, text in options.items()}
+        found = sinks.open("tables", {"path": str(self.path), "tables.at.once": "1", **told})
+        assert isinstance(found, TablesSink)
+        self.sink = found
+
+    def frame(self, blocks: Sequence[dict[str, Any]]) -> DataFrame:
+        schema = (
+            "key binary, value binary, op string, database string, schema string, table string, position string, "
+            "ordinal bigint, source_ts timestamp"
+        )
+        names = [part.split()[0] for part in schema.split(", ")]
+        rows = [tuple(found[name] for name in names) for found in blocks]
+        return self.spark.createDataFrame(rows, schema)
+
+    def write(self, number: int, *blocks: dict[str, Any], pipeline: str = "one") -> None:
+        Writer(self.sink, pipeline, "q", lambda _: True).write(self.frame(blocks), number)
+
+    def rows(self, table: str) -> list[tuple[Any, ...]]:
+        found = self.spark.read.format("delta").load(str(self.path / table))
+        return sorted((tuple(row) for row in found.collect()), key=repr)
+
+    def commits(self, table: str, operation: str) -> int:
+        found = self.spark.sql(f"describe history delta.`{self.path / table}`")
+        return found.where(f"operation = '{operation}'").count()
+
+
+class Crashes:
+    """Dies behind each first commit to a table under `path`, while it is `on`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        self.on, self._path = True, path
+        sql, save = SparkSession.sql, DataFrameWriter.save
+
+        def said(session: SparkSession, text: str, *args: Any, **more: Any) -> Any:
+            before = self._commits()
+            found = sql(session, text, *args, **more)
+            self._dies(before)
+            return found
+
+        def saved(writer: DataFrameWriter, *args: Any, **more: Any) -> None:
+            before = self._commits()
+            save(writer, *args, **more)
+            self._dies(before)
+
+        monkeypatch.setattr(SparkSession, "sql", said)
+        monkeypatch.setattr(DataFrameWriter, "save", saved)
+
+    def _commits(self) -> int:
+        return sum(1 for _ in self._path.glob("*/_delta_log/*.json"))
+
+    def _dies(self, before: int) -> None:
+        if self.on and self._commits() > before:
+            raise OSError("died")
+
+
+def deaths(run: Callable[[], None]) -> int:
+    """How often it died before it came to its end."""
+    for died in range(30):
+        try:
+            run()
+        except OSError:
+            continue
+        return died
+    raise AssertionError("it never ends")
+
+
+@pytest.fixture
+def path(spark: SparkSession, tmp_path: Path) -> Path:
+    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+        pytest.skip("the jars of Delta Lake cannot be had")
+    return tmp_path / "lake"
+
+
+FIRST = [
+    block("a", OLD, 1, ("r", 1, 1, "x"), ("r", 2, 2, "y"), ("r", 3, 3, "z"), snapshot="S"),
+    block("b", replace(OLD, relation=8), 4, ("r", 1, 1, "x"), snapshot="S"),
+]
+SECOND = [
+    block("a", OLD, 10, ("u", 1, 10, "x"), ("d", 2, None, None), ("c", 4, 4, "q")),
+    block("a", NEW, 20, ("u", "x", 5_000_000_000, 11), ("d", "z", None, None), ("c", "n", 1, 1)),
+    block("b", replace(OLD, relation=8), 30, ("u", 1, 2, "x")),
+]
+
+
+def test_it_may_die_behind_any_commit(spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that is altered, with another key in the middle of a batch, and one beside it: each is written once."""
+    lake, crashes = Lake(spark, path), Crashes(monkeypatch, path)
+    # the positions and both tables made, both written, the moment; of each table one commit in a run
+    assert deaths(lambda: lake.write(0, *FIRST)) == 4
+    # two parts of one table, with five commits of its alteration between them, and the moment
+    assert deaths(lambda: lake.write(1, *SECOND)) == 8
+    crashes.on = False
+    # Spark's own commit is missing: the batch comes once more
+    lake.write(1, *SECOND)
+    assert lake.rows("s.a") == [(1, 1, "n"), (4, 4, "q"), (5_000_000_000, 11, "x")]
+    assert lake.rows("s.b") == [(1, 2, "x")]
+    assert [lake.commits(table, "MERGE") for table in ("s.a", "s.b")] == [2, 1]
+    assert [lake.commits(table, "WRITE") for table in ("s.a", "s.b", "tailrace_positions")] == [1, 1, 2]
+    # what others do behind a batch is not of its moment
+    spark.sql(f"update delta.`{path / 's.b'}` set v = 0")
+    moment = read_at(spark, str(path))
+    assert [tuple(row) for row in moment.tables["s.b"].collect()] == [(1, 2, "x")]
+    assert moment.tables["s.a"].count() == 3
+
+
+def test_what_is_not_its_own_is_left_alone(spark: SparkSession, path: Path) -> None:
+    lake = Lake(spark, path)
+    lake.write(0, *FIRST)
+    with pytest.raises(SinkError, match="tailrace_positions is there already, of another pipeline"):
+        lake.write(0, *SECOND, pipeline="two")
+    lake.set(mode="history")
+    with pytest.raises(SinkError, match="of another mode: latest"):
+        lake.write(1, *SECOND)
+    lake.set(upsert__keep__deletes="true")
+    with pytest.raises(SinkError, match="upsert-keep-deletes = false"):
+        lake.write(1, *SECOND)
+    lake.set(table_name_format="all")
+    with pytest.raises(SinkError, match="have one target"):
+        lake.write(1, *SECOND)
+    lake.set()
+    (path / "s.b").rename(path / "away")
+    with pytest.raises(SinkError, match=r"s\.b is gone, and what earlier batches have written"):
+        lake.write(1, SECOND[-1])
+    (path / "s.b").mkdir()
+    (path / "s.b" / "file").write_text("")
+    with pytest.raises(SinkError, match="is no table of Delta Lake"):
+        lake.write(1, SECOND[-1])
+    other = Lake(spark, path.parent / "other")
+    with pytest.raises(SinkError, match=r"has written 1 batches, and .* is not there"):
+        other.write(1, *SECOND)
+    assert not (path.parent / "other").exists()
+    assert lake.rows("s.a") == [(1, 1, "x"), (2, 2, "y"), (3, 3, "z")]

@@ -1,0 +1,180 @@
+"""Maintenance of tables beside the pipeline that keeps them, and moments whose versions are gone."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tailrace.errors import SinkError
+from tailrace.sinks.tables import maintain as maintenance
+from tailrace.sinks.tables.formats.base import Once
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.maintain import Work, maintain
+from tailrace.sinks.tables.positions import complete_until, read_at
+from tailrace.sinks.tables.target import metadata
+from tests.spark.test_table_rebuild import PIPELINE, Lake, Source, rows_of
+
+
+@pytest.fixture
+def place(spark: SparkSession, tmp_path: Path) -> Path:
+    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+        pytest.skip("the jars of Delta Lake cannot be had")
+    return tmp_path / "lake"
+
+
+def operations(spark: SparkSession, path: str) -> list[str]:
+    return [row["operation"] for row in spark.sql(f"describe history delta.`{path}`").collect()]
+
+
+def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: SparkSession, place: Path) -> None:
+    source, lake = Source(random.Random(3)), Lake(spark, place, "latest")
+    lake.write(0, [last for _, last in source.snapshot(8)])
+    blocks = [[last for _, last in source.batch(12)] for _ in range(2)]
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(lambda: [lake.write(number, found) for number, found in enumerate(blocks, 1)])
+        while not writing.done():
+            maintain(spark, lake.path, Work(optimize=True, vacuum=False))
+        writing.result()
+    assert rows_of(lake.read()) == source.table(3)
+    # a pipeline that is started again finds its own last batch behind what maintenance has committed
+    spark.sql(f"optimize delta.`{lake.path}/s.t`")
+    assert "OPTIMIZE" in operations(spark, f"{lake.path}/s.t")
+    with pytest.raises(SinkError, match="holds batch 2, and its checkpoint is at batch 1"):
+        Lake(spark, place, "latest").write(1, blocks[0])
+
+
+class Said:
+    """A merge whose statement is given."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def statement(self, table: str) -> str:
+        return self.text
+
+
+def opened(fifo: str, reading: Future[None]) -> int:
+    """The end of a pipe to write to, once somebody reads at the other one, or has given up."""
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            if reading.done():
+                reading.result()
+
+
+def test_a_merge_that_loses_against_maintenance_is_run_again(spark: SparkSession, place: Path) -> None:
+    """The MERGE has begun to read its rows when files are put together; and it loses against somebody else's write."""
+    path = f"{place}/t"
+    spark.sql(f"create table delta.`{path}` (id bigint, v int) using delta "
+              "tblproperties ('delta.enableDeletionVectors' = 'true')")  # fmt: skip
+    for number in range(2):
+        rows = spark.range(number * 10, number * 10 + 10).selectExpr("id", "0 as v").coalesce(1)
+        DeltaTable(spark, path).append(rows, Once(PIPELINE, number, metadata(number, "-")))
+    text = f"merge into delta.`{path}` t using {{}} s on t.id = s.id when matched then update set t.v = t.v + 1"
+
+    def beside(number: int, statement: str) -> None:
+        fifo, passed, view = f"{place}/fifo{number}", f"{place}/passed{number}", f"slow{number}"
+
+        def waiting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                if not os.path.exists(passed):
+                    with open(fifo) as pipe:
+                        pipe.read()
+                yield batch
+
+        os.mkfifo(fifo)
+        session = spark.newSession()
+        session.range(20).coalesce(1).mapInArrow(waiting, "id bigint").createOrReplaceTempView(view)
+        once = Once(PIPELINE, number, metadata(number, "-"))
+        with ThreadPoolExecutor(1) as pool:
+            merging = pool.submit(DeltaTable(session, path).merge, Said(text.format(view)), once)  # type: ignore[arg-type]
+            end = opened(fifo, merging)
+            spark.sql(statement)
+            Path(passed).touch()
+            os.close(end)
+            merging.result()
+
+    beside(2, f"optimize delta.`{path}`")
+    assert operations(spark, path)[:2] == ["MERGE", "OPTIMIZE"]
+    assert rows_of(spark.read.format("delta").load(path)) == sorted(((key, 1) for key in range(20)), key=repr)
+    with pytest.raises(Exception, match="DELTA_CONCURRENT"):
+        beside(3, f"update delta.`{path}` set v = 7 where id = 3")
+    assert operations(spark, path)[0] == "UPDATE"
+
+
+def test_moments_that_are_gone_are_one_clear_error(spark: SparkSession, place: Path) -> None:
+    source, lake = Source(random.Random(5)), Lake(spark, place, "latest")
+    lake.write(0, [last for _, last in source.snapshot(8)])
+    before = f"{source.position:016X}"
+    for number in (1, 2):
+        lake.write(number, [last for _, last in source.batch(12)])
+    assert rows_of(read_at(spark, lake.path, position=before).tables["s.t"]) == sorted(
+        [(key, "r", f"big{key}") for key in range(8)], key=repr
+    )
+    newest = complete_until(spark, lake.path)
+    # nothing that a moment needs is removed, though all of it is older than a commit of 2024 may be kept
+    assert maintain(spark, lake.path, Work(optimize=True, vacuum=True, hours=1))[0] == (
+        "tailrace_positions: 2 moments removed"
+    )
+    assert complete_until(spark, lake.path) == newest
+    assert rows_of(read_at(spark, lake.path).tables["s.t"]) == source.table(3)
+    with pytest.raises(SinkError, match="no moment up to there; the oldest that it keeps is that at 0000"):
+        read_at(spark, lake.path, position=before)
+    session = spark.newSession()
+    session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+    session.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "4")
+    session.sql(f"vacuum delta.`{lake.path}/s.t` retain 0 hours").collect()
+    with pytest.raises(SinkError, match="does not keep its version"):
+        read_at(spark, lake.path)
+
+
+class Session:
+    """Says what Delta Lake says to OPTIMIZE: a conflict as often as `conflicts`."""
+
+    def __init__(self, conflicts: int) -> None:
+        self.conflicts = conflicts
+
+    def sql(self, statement: str) -> Session:
+        self.conflicts -= 1
+        if self.conflicts >= 0:
+            raise RuntimeError("[DELTA_CONCURRENT_DELETE_READ] …")
+        return self
+
+    def collect(self) -> list[dict[str, dict[str, int]]]:
+        return [{"metrics": {"numFilesRemoved": 4, "numFilesAdded": 1}}]
+
+
+@pytest.mark.parametrize(("conflicts", "said"), [(2, "4 files made into 1"), (9, "left as it is")])
+def test_maintenance_gives_way(conflicts: int, said: str) -> None:
+    pauses: list[float] = []
+    assert said in maintenance._optimized(Session(conflicts), "/t", pauses.append)  # type: ignore[arg-type]
+    assert pauses == [0.5 * 2**number for number in range(min(conflicts, 5))]
+
+
+def test_files_stay_that_a_moment_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """VACUUM reaches back as far as the version behind the oldest that is needed, and not at all beyond a week."""
+    said: list[str] = []
+
+    class Spark:
+        def sql(self, statement: str) -> Session:
+            said.append(statement)
+            return Session(0)
+
+    for age, hours in ((30.5, 32), (0.1, 24), (None, 24), (400, 0)):
+        since = None if age is None else time.time() - age * 3600
+        monkeypatch.setattr(maintenance, "_written", lambda *told, since=since: since)
+        line = maintenance._vacuumed(Spark(), "/t", 3, 24)  # type: ignore[arg-type]
+        if hours:
+            assert said.pop() == f"vacuum delta.`/t` retain {hours} hours"
+        else:
+            assert "needs the version 3" in line
+            assert not said

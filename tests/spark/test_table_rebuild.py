@@ -1,0 +1,291 @@
+"""Tables rebuilt from the mode `log`, beside those that the sink itself keeps of the same changes."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tailrace.columns.blocks import BLOCK, Form, Head, written
+from tailrace.errors import SinkError
+from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.positions import Positions
+from tailrace.sinks.tables.rebuild import Wanted, demand_sound, rebuild
+from tailrace.sinks.tables.sink import TablesSink, Writer
+
+OLD = Form(("id", "v", "big"), (pa.int64(), pa.string(), pa.string()), (0,))
+NEW = Form((*OLD.names, "extra"), (*OLD.types, pa.int64()), (0,))
+START = datetime.datetime(2024, 2, 3, tzinfo=datetime.UTC)
+PIPELINE = "9a1f"
+_FRAME = (
+    "key binary, value binary, op string, database string, schema string, table string, position string, "
+    "ordinal bigint, source_ts timestamp"
+)
+
+
+Blocks = tuple[dict[str, Any], dict[str, Any]]
+"""Changes as a block of every one of them, and as one of the last of each key."""
+
+
+@dataclass
+class Source:
+    """A table that is changed at random, and its changes in blocks as a pipeline's tasks give them."""
+
+    dice: random.Random
+    rows: dict[int, dict[str, Any]] = field(default_factory=dict)
+    kept: dict[int, tuple[Any, ...]] = field(default_factory=dict)
+    """All rows that were ever there, with their last values, and the letter of the last change."""
+    form: Form = OLD
+    position: int = 100
+    ordinal: int = 0
+    numbered: int = 0
+    """The position that the last ordinal was of."""
+    origins: dict[int, int] = field(default_factory=dict)
+    """Of each row of a block that has another key than before the block, that key."""
+    carried: set[int] = field(default_factory=set)
+    """The rows whose large value the block has."""
+
+    def snapshot(self, count: int) -> list[Blocks]:
+        self.rows = {key: {"v": "r", "big": f"big{key}"} for key in range(count)}
+        taken = [self._entry("r", key) for key in self.rows]
+        return [self._blocks(taken[: count // 2], "S@1"), self._blocks(taken[count // 2 :], "S@1")]
+
+    def batch(self, count: int, truncates: bool = False) -> list[Blocks]:
+        """Some transactions of changes, in blocks."""
+        entries: list[dict[str, Any]] = []
+        middle = count // 2
+        blocks = []
+        for number in range(count):
+            if self.dice.random() < 0.6:
+                self.position += 1
+            if truncates and number == middle:
+                entries += self._truncate()
+            entries += self._change()
+            if number in (middle - 3, count - 1):
+                blocks.append(self._blocks(entries))
+                entries, self.origins, self.carried = [], {}, set()
+        self.position += 1
+        return blocks
+
+    def _truncate(self) -> list[dict[str, Any]]:
+        self.position += 1
+        found = [self._entry("t", None)]
+        self.position += 1
+        self.kept |= {key: (*told[:-2], "true", "t") for key, told in self.kept.items()}
+        self.rows.clear()
+        return found
+
+    def _change(self) -> list[dict[str, Any]]:
+        kind = self.dice.choice("cuuuuudmmm")
+        free = next(key for key in range(1000) if key not in self.rows)
+        if kind == "c" or not self.rows:
+            self.rows[free] = {"v": f"v{self.position}", "big": f"big{self.position}"} | self._extra()
+            self.origins.pop(free, None)
+            self.carried.add(free)
+            return [self._entry("c", free)]
+        key = self.dice.choice(sorted(self.rows))
+        if kind == "d":
+            found = [self._entry("d", key)]
+            del self.rows[key]
+            self.carried.discard(key)
+            return found
+        more: dict[str, Any] = {"v": f"v{self.position}"} | self._extra()
+        misses = self.dice.random() < 0.8
+        if not misses:
+            more["big"] = f"big{self.position}"
+            self.carried.add(key)
+        misses = key not in self.carried
+        if kind == "u":
+            self.rows[key] |= more
+            return [self._entry("u", key, misses, self.origins.get(key))]
+        found = [self._entry("d", key)]
+        self.rows[free] = self.rows.pop(key) | more
+        self.origins[free] = self.origins.pop(key, key)
+        if not misses:
+            self.carried.remove(key)
+            self.carried.add(free)
+        return [*found, self._entry("c", free, misses, self.origins[free], part=1)]
+
+    def _extra(self) -> dict[str, Any]:
+        return {"extra": self.position} if self.form is NEW else {}
+
+    def _entry(
+        self, op: str, key: int | None, misses: bool = False, origin: int | None = None, part: int = 0
+    ) -> dict[str, Any]:
+        row = {} if key is None else self.rows[key]
+        if part == 0:
+            self.ordinal = self.ordinal + 1 if self.numbered == self.position else 1
+            self.numbered = self.position
+        if key is not None:
+            values = (key, row["v"], row["big"], row.get("extra"))
+            self.kept[key] = (*values, "true" if op == "d" else "false", op)
+        gone = op in "dt"
+        own = {"op": op, "position": f"{self.position:016X}", "ordinal": self.ordinal, "part": part, "at": self.at}
+        told = {
+            "missing": [2] if misses else None,
+            "origin": None if not misses or origin is None or origin == key else {"k0": origin},
+        }
+        shown = {"c0": key, "c1": None if gone else row["v"], "c2": None if gone or misses else row["big"]}
+        return own | told | shown | {"c3": row.get("extra")}
+
+    @property
+    def at(self) -> datetime.datetime:
+        return START + datetime.timedelta(seconds=self.position)
+
+    def _blocks(self, entries: list[dict[str, Any]], snapshot: str = "") -> Blocks:
+        emptied = max((place for place, row in enumerate(entries) if row["op"] == "t"), default=-1)
+        last = {row["c0"]: row for row in entries[emptied + 1 :]}
+        truncate = None if emptied < 0 else (entries[emptied]["position"], entries[emptied]["ordinal"])
+        left = [row for row in entries if any(row is found for found in last.values())]
+        return self._block(entries, snapshot, truncate), self._block(left, snapshot, truncate)
+
+    def _block(self, entries: list[dict[str, Any]], snapshot: str, truncate: tuple[str, int] | None) -> dict[str, Any]:
+        rows = pa.RecordBatch.from_pylist(entries, self.form.schema)
+        places = [(row["position"], row["ordinal"]) for row in entries]
+        missing, moved = (any(row[name] is not None for row in entries) for name in ("missing", "origin"))
+        head = Head(
+            "d", "s", "t", self.form, len(entries), places[0], places[-1], snapshot, truncate, missing, moved
+        )  # fmt: skip
+        own = {"op": BLOCK, "database": "d", "schema": "s", "table": "t", "source_ts": entries[-1]["at"]}
+        place = {"position": places[-1][0], "ordinal": places[-1][1]}
+        return {"key": head.text(), "value": written(rows)} | own | place
+
+    def table(self, columns: int) -> list[tuple[Any, ...]]:
+        """The rows that the source has."""
+        found = [(key, row["v"], row["big"], row.get("extra"))[:columns] for key, row in self.rows.items()]
+        return sorted(found, key=repr)
+
+
+class Lake:
+    """One pipeline into tables of a mode."""
+
+    def __init__(self, spark: SparkSession, path: Path, mode: str, whole: bool = True) -> None:
+        self.spark, self.path = spark, str(path)
+        self.writer = Writer(TablesSink({"path": self.path, "mode": mode}), PIPELINE, "q", lambda number: whole)
+
+    def write(self, number: int, blocks: Sequence[dict[str, Any]]) -> None:
+        rows = [tuple(block[name.split()[0]] for name in _FRAME.split(", ")) for block in blocks]
+        self.writer.write(self.spark.createDataFrame(rows, _FRAME), number)
+
+    def read(self) -> DataFrame:
+        return self.spark.read.format("delta").load(f"{self.path}/s.t")
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+@dataclass
+class Kept:
+    """The same changes in all three modes, and the source behind them; `half` is what it had at `middle`."""
+
+    spark: SparkSession
+    path: Path
+    source: Source
+    lakes: dict[str, Lake]
+    half: list[tuple[Any, ...]]
+    middle: str
+
+    def rebuilt(self, name: str, wanted: Wanted) -> DataFrame:
+        assert rebuild(self.spark, self.lakes["log"].path, str(self.path / name), wanted) == ["s.t"]
+        return self.at(name)
+
+    def at(self, name: str) -> DataFrame:
+        return self.spark.read.format("delta").load(f"{self.path}/{name}/s.t")
+
+
+@pytest.fixture(scope="module")
+def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """Values left out, rows that move again and again, a truncate, a column that comes later."""
+    if "delta" not in spark.conf.get("spark.sql.extensions", "").lower():
+        pytest.skip("the jars of Delta Lake cannot be had")
+    path = tmp_path_factory.mktemp("rebuild")
+    lakes = {mode: Lake(spark, path / mode, mode) for mode in ("latest", "history", "log")}
+    source = Source(random.Random(7))
+    batches = [source.snapshot(8), source.batch(60, truncates=True)]
+    source.form = NEW
+    half, middle = source.table(3), f"{source.position - 1:016X}"
+    batches.append(source.batch(60))
+    for mode, lake in lakes.items():
+        for number, blocks in enumerate(batches):
+            lake.write(number, [last if mode == "latest" else every for every, last in blocks])
+    return Kept(spark, path, source, lakes, half, middle)
+
+
+@pytest.mark.parametrize("mode", ["latest", "history"])
+def test_a_rebuilt_table_is_what_the_sink_would_have_kept(kept: Kept, mode: str) -> None:
+    made, own = kept.rebuilt(f"as_{mode}", Wanted(mode)), kept.lakes[mode].read()
+    assert made.schema == own.schema
+    assert rows_of(made) == rows_of(own)
+    if mode == "latest":
+        assert rows_of(made) == kept.source.table(4)
+    read = kept.spark.read.format("delta")
+    (moment,) = read.load(f"{kept.path}/as_{mode}/tailrace_positions").collect()
+    newest = read.load(f"{kept.lakes['log'].path}/tailrace_positions").orderBy("batch").collect()[-1]
+    assert moment[:6] == newest[:6]
+
+
+def test_deleted_rows_stay_with_their_last_values(kept: Kept) -> None:
+    made = kept.rebuilt("soft", Wanted("latest", keeps_deletes=True))
+    assert rows_of(made.select("id", "v", "big", "extra", "__deleted", "__op")) == sorted(
+        kept.source.kept.values(), key=repr
+    )
+
+
+def test_tables_are_rebuilt_up_to_a_position_or_a_time(kept: Kept) -> None:
+    """In the place of what an earlier rebuild has made, or has begun; and no pipeline goes on from there."""
+    for at in (kept.middle, START + datetime.timedelta(seconds=int(kept.middle, 16))):
+        made = kept.rebuilt("earlier", Wanted("latest", at, ["s.t"]))
+        assert rows_of(made.select("id", "v", "big")) == kept.half
+    with pytest.raises(SinkError, match="no pipeline can go on with"):
+        demand_sound(kept.spark, f"{kept.path}/earlier", PIPELINE)
+    with pytest.raises(SinkError, match="The log is not whole at 0"):
+        kept.rebuilt("earlier", Wanted("latest", "0" * 16))
+
+
+def test_a_rebuild_that_was_interrupted_begins_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*told: Any) -> None:
+        raise RuntimeError("killed")
+
+    for place in ("append", "add"):
+        with monkeypatch.context() as broken:
+            broken.setattr(DeltaTable if place == "append" else Positions, place, killed)
+            with pytest.raises(RuntimeError, match="killed"):
+                kept.rebuilt("broken", Wanted("latest"))
+    assert rows_of(kept.rebuilt("broken", Wanted("latest"))) == kept.source.table(4)
+
+
+def test_nothing_is_overwritten_that_no_rebuild_has_made(kept: Kept) -> None:
+    (kept.path / "mine" / "s.t").mkdir(parents=True)
+    (kept.path / "mine" / "s.t" / "note.txt").write_text("mine")
+    for name, said in (("mine", "s.t is there already, and no rebuild"), ("history", "is there already, and no rebui")):
+        with pytest.raises(SinkError, match=said):
+            kept.rebuilt(name, Wanted("latest"))
+    assert (kept.path / "mine" / "s.t" / "note.txt").read_text() == "mine"
+    with pytest.raises(SinkError, match="only the mode log has every change"):
+        rebuild(kept.spark, kept.lakes["latest"].path, str(kept.path / "other"), Wanted("history"))
+
+
+def test_a_pipeline_goes_on_with_rebuilt_tables(kept: Kept) -> None:
+    """With those alone that hold all of its log, and then no more with the log."""
+    for name in ("next", "second"):
+        kept.rebuilt(name, Wanted("latest"))
+    demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
+    # the tests come in any order: the others know nothing of these changes
+    source = copy.deepcopy(kept.source)
+    Lake(kept.spark, kept.path / "next", "latest").write(3, [last for _, last in source.batch(20)])
+    assert rows_of(kept.at("next")) == source.table(4)
+    demand_sound(kept.spark, f"{kept.path}/next", PIPELINE)
+    for path, said in ((kept.lakes["log"].path, "has ended"), (f"{kept.path}/second", "has gone on with")):
+        with pytest.raises(SinkError, match=said):
+            demand_sound(kept.spark, path, PIPELINE)
+    with pytest.raises(SinkError, match="has been written to since"):
+        kept.rebuilt("next", Wanted("latest"))

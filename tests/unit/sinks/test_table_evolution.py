@@ -1,0 +1,240 @@
+"""How a table of the sink `tables` follows its source's: records, policies, steps, and a crash at each of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace.columns.blocks import Form, Place
+from tailrace.sinks.tables.evolution import Alteration, Held, Phase, Policies, Record, Unfollowed
+from tailrace.sinks.tables.rows import places_of
+from tailrace.sinks.tables.statements import holds, type_of, widens
+
+INT, LONG, TEXT = pa.int32(), pa.int64(), pa.string()
+ALWAYS = Policies()
+AT: Place = ("0B", 0)
+
+
+def form(*columns: tuple[int, str] | tuple[int, str, pa.DataType], key: Sequence[int] = (0,), **more: Any) -> Form:
+    """A form of columns, each its number, name and type, `int` where it has none."""
+    types = tuple(column[2] if len(column) > 2 else INT for column in columns)
+    numbers = tuple(column[0] for column in columns)
+    return Form(tuple(column[1] for column in columns), types, tuple(key), numbers=numbers, **more)
+
+
+def kinds(found: Form) -> dict[str, str]:
+    return {name: type_of(kind) for name, kind in zip(found.names, found.types, strict=True)}
+
+
+ID, A, B = (1, "id"), (2, "a"), (3, "b")
+OLD = form(ID, A, B)
+TABLE = Record.first(OLD, ("0A", 0))
+
+
+def followed(new: Form, policies: Policies = ALWAYS, types: dict[str, str] | None = None, old: Record = TABLE) -> Any:
+    """The steps and the record at the end."""
+    found = list(Alteration(old, new, AT, types or kinds(OLD), policies, ["__own"]).phases())
+    steps = [(step.what, step.name, step.to) for phase in found for step in phase.steps]
+    return steps, {held.source: held.name for held in found[-1].record.columns if not held.gone}
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    record = Record((Held(1, "id", "id"), Held(2, "a", "", True)), ("id",), 7, ("0A", 3))
+    assert Record.of(record.text()) == record
+
+
+def test_nothing_has_changed() -> None:
+    assert Alteration(TABLE, OLD, AT, kinds(OLD), ALWAYS).is_nothing
+    assert not Alteration(TABLE, form(ID, A), AT, kinds(OLD), ALWAYS).is_nothing
+
+
+@pytest.mark.parametrize(
+    ("new", "steps"),
+    [
+        (form(ID, A, B, (4, "c", TEXT)), [("add", "c", "string")]),
+        (form(ID, B), [("drop", "a", "")]),
+        (form(ID, (2, "x"), B), [("rename", "a", "x")]),
+        (form((1, "key"), A, B), [("rename", "id", "key")]),
+        (form(ID, (2, "a", LONG), B), [("widen", "a", "bigint")]),
+        (form(ID, B, (4, "a")), [("drop", "a", ""), ("add", "a", "int")]),
+        (form(ID, (3, "a")), [("drop", "a", ""), ("rename", "b", "a")]),
+        (form(ID, (2, "A"), B), [("rename", "a", "__tailrace_2"), ("rename", "__tailrace_2", "A")]),
+        (form(ID, (2, "c"), B, (4, "a")), [("rename", "a", "c"), ("add", "a", "int")]),
+        # without numbers a renamed column is another one
+        (form((0, "id"), (0, "x"), (0, "b")), [("drop", "a", ""), ("add", "x", "int")]),
+    ],
+)
+def test_a_table_follows(new: Form, steps: list[tuple[str, str, str]]) -> None:
+    found, held = followed(new)
+    assert found == steps
+    assert held == {name: name for name in new.names}
+
+
+@pytest.mark.parametrize(
+    ("new", "policies", "held"),
+    [
+        (form(ID, A, B, (4, "c")), Policies(add="ignore"), {"id": "id", "a": "a", "b": "b", "c": ""}),
+        (form(ID, B), Policies(drop="ignore"), {"id": "id", "b": "b"}),
+        (form(ID, (2, "x"), B), Policies(rename="ignore"), {"id": "id", "x": "a", "b": "b"}),
+        (form(ID, (2, "a", pa.int16()), B), Policies(narrow="ignore"), {"id": "id", "a": "a", "b": "b"}),
+    ],
+)  # fmt: skip
+def test_what_is_ignored_needs_no_step(new: Form, policies: Policies, held: dict[str, str]) -> None:
+    assert followed(new, policies) == ([], held)
+
+
+@pytest.mark.parametrize(
+    ("new", "policies", "said", "remedy"),
+    [
+        (form(ID, A, B, (4, "c")), Policies(add="stop"), "the new column c", "schema.add = evolve or"),
+        (form(ID, B), Policies(drop="stop"), "its column a was dropped", "schema.drop = "),
+        (form(ID, (2, "x"), B), Policies(rename="stop"), "its column a is called x", "schema.rename = "),
+        (form(ID, (2, "a", LONG), B), Policies(widen="stop"), "of the type bigint now", "schema.widen = "),
+        (form(ID, (2, "a", pa.int16()), B), ALWAYS, "smallint now, and was of int", "schema.narrow = ignore"),
+        (form(ID, (2, "a", TEXT), B), ALWAYS, "its column a is of the type string now", ""),
+        (form(ID, A, B, key=(1,)), Policies(key="stop"), "key is made of other", "schema.key = evolve"),
+        (form(ID, A, B, (4, "c"), key=(3,)), ALWAYS, "its new key has the column c", ""),
+        (form(ID, A, (3, "B"), (4, "b")), ALWAYS, "cannot be in one table", "column.exclude.list"),
+        (form(ID, A, B, (4, "__OWN")), ALWAYS, "__own and __OWN cannot be", "column.exclude.list"),
+    ],
+)  # fmt: skip
+def test_what_a_table_does_not_follow(new: Form, policies: Policies, said: str, remedy: str) -> None:
+    with pytest.raises(Unfollowed) as caught:
+        followed(new, policies)
+    assert said in caught.value.why
+    assert remedy in caught.value.remedy
+
+
+def test_a_table_that_was_made_anew_under_the_same_name_is_told() -> None:
+    old = replace(TABLE, relation=5)
+    assert followed(replace(OLD, relation=5), old=old)[0] == []
+    with pytest.raises(Unfollowed, match="another one has its name"):
+        followed(replace(OLD, relation=6), old=old)
+
+
+def test_a_column_with_a_default_stops_unless_it_may_be_null() -> None:
+    new = form(ID, A, B, (4, "c"), added=(3,))
+    with pytest.raises(Unfollowed, match="its new column c has a default") as caught:
+        followed(new)
+    assert "added.default = null" in caught.value.remedy
+    assert followed(new, Policies(stops_at_defaults=False))[0] == [("add", "c", "int")]
+    assert followed(new, Policies(add="ignore"))[0] == []
+
+
+def test_a_column_of_somebody_else_is_left_alone_unless_one_of_its_name_comes() -> None:
+    types = kinds(OLD) | {"mine": "int"}
+    assert followed(OLD, types=types)[0] == []
+    assert followed(form(ID, A, B, (4, "mine")), types=types)[0] == []
+    with pytest.raises(Unfollowed, match="mine and Mine"):
+        followed(form(ID, (2, "Mine"), B), types=types)
+    with pytest.raises(Unfollowed, match="somebody else has dropped or renamed the table's column b"):
+        followed(form(ID, (2, "x"), B), types={"id": "int", "a": "int"})
+
+
+def test_a_column_that_was_kept_takes_the_next_one_of_its_name() -> None:
+    (phase,) = Alteration(TABLE, form(ID, B), AT, kinds(OLD), Policies(drop="ignore")).phases()
+    assert Held(2, "a", "a", gone=True) in phase.record.columns
+    steps, held = followed(form(ID, B, (4, "a")), Policies(drop="ignore"), old=phase.record)
+    assert (steps, held) == ([], {"id": "id", "b": "b", "a": "a"})
+    with pytest.raises(Unfollowed, match="cannot be in one table"):
+        followed(form(ID, (3, "a")), Policies(drop="ignore"), old=phase.record)
+
+
+def test_the_key_follows_its_columns() -> None:
+    renamed = Alteration(TABLE, form((1, "key"), A, B), AT, kinds(OLD), ALWAYS)
+    assert (renamed.key, renamed.moves_key) == (("key",), False)
+    moved = Alteration(TABLE, form(ID, A, B, key=(2, 1)), AT, kinds(OLD), ALWAYS)
+    assert (moved.key, moved.moves_key) == (("b", "a"), True)
+
+
+class Stored:
+    """A table of columns, each with the number of that one of the source's whose values it has."""
+
+    def __init__(self, first: Form) -> None:
+        self.record = Record.first(first, ("0A", 0))
+        self.columns = dict(zip(first.names, first.numbers, strict=True))
+
+    def follow(self, new: Form, crash: int) -> bool:
+        """Follow, but for a crash behind so many commits; whether there was none."""
+        types = dict.fromkeys(self.columns, "int")
+        numbers = dict(zip(new.names, new.numbers, strict=True))
+        for phase in Alteration(self.record, new, AT, types, ALWAYS).phases():
+            for commit in (*phase.steps, phase):
+                if crash == 0:
+                    return False
+                crash -= 1
+                if isinstance(commit, Phase):
+                    self.record = commit.record
+                elif commit.what == "rename":
+                    assert commit.to.lower() not in map(str.lower, self.columns)
+                    self.columns[commit.to] = self.columns.pop(commit.name)
+                elif commit.what == "drop":
+                    del self.columns[commit.name]
+                else:
+                    assert commit.name.lower() not in map(str.lower, self.columns)
+                    self.columns[commit.name] = numbers[commit.name]
+        return True
+
+
+def forms(highest: int) -> st.SearchStrategy[Form]:
+    """Forms of numbered columns with few names, so that names wander; number 1 is the key."""
+    names = st.permutations(["id", "a", "b", "c", "d", "e"])
+    numbers = st.lists(st.integers(2, highest), unique=True, max_size=4).map(sorted)
+    return st.builds(lambda names, found: form(*zip([1, *found], names, strict=False)), names, numbers)
+
+
+@given(forms(5), forms(8), st.lists(st.integers(0, 12), max_size=4))
+def test_a_crash_at_any_step_loses_no_column(old: Form, new: Form, crashes: list[int]) -> None:
+    stored = Stored(old)
+    for crash in [*crashes, 1000]:
+        if stored.follow(new, crash):
+            break
+    assert stored.columns == dict(zip(new.names, new.numbers, strict=True))
+    assert {held.name: held.number for held in stored.record.columns} == stored.columns
+    assert stored.record.key == (new.names[0],)
+    types = dict.fromkeys(stored.columns, "int")
+    assert Alteration(stored.record, new, AT, types, ALWAYS).is_nothing
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("tinyint", "smallint"), ("smallint", "int"), ("int", "bigint"), ("int", "double"), ("float", "double"),
+     ("int", "decimal(10,0)"), ("int", "decimal(12,2)"), ("bigint", "decimal(20,0)"), ("date", "timestamp_ntz"),
+     ("decimal(10,2)", "decimal(12,2)"), ("decimal(10,2)", "decimal(12,4)")],
+)  # fmt: skip
+def test_wider_types(old: str, new: str) -> None:
+    assert widens(old, new)
+    assert not widens(new, old)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("bigint", "decimal(19,0)"), ("bigint", "double"), ("int", "decimal(11,2)"), ("decimal(10,2)", "decimal(11,4)"),
+     ("decimal(10,2)", "decimal(12,1)"), ("int", "string"), ("array<int>", "array<bigint>"), ("timestamp", "date")],
+)  # fmt: skip
+def test_types_that_are_not_wider(old: str, new: str) -> None:
+    assert not widens(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "room"),
+    [("bigint", "int", True), ("int", "bigint", False), ("double", "int", True), ("double", "bigint", False),
+     ("decimal(12,2)", "int", True), ("decimal(11,2)", "int", False), ("decimal(12,2)", "decimal(10,2)", True),
+     ("decimal(12,2)", "decimal(10,3)", False), ("string", "date", True), ("string", "double", False),
+     ("timestamp_ntz", "date", True), ("timestamp", "date", False), ("string", "binary", False)],
+)  # fmt: skip
+def test_types_with_room(old: str, new: str, room: bool) -> None:
+    assert holds(old, new) is room
+
+
+def test_columns_are_found_by_their_numbers() -> None:
+    target = form(ID, A, (9, "new"))
+    assert places_of(form(ID, (2, "old")), target) == (0, 1, -1)
+    assert places_of(form(ID, (5, "a"), (2, "new")), target) == (0, 2, -1)
+    assert places_of(form((0, "id"), (0, "new")), target) == (0, -1, 1)

@@ -1,0 +1,170 @@
+"""What verification knows without a server and without Spark: keys in the log, signals for keys, what is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tailrace import sinks
+from tailrace.columns.table import Column, TableId, TableSchema
+from tailrace.connectors.postgres import compared
+from tailrace.connectors.postgres.compared import ComparedSnapshot
+from tailrace.connectors.postgres.log.form import FORM
+from tailrace.connectors.postgres.protocol import pgoutput
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError, SinkError
+from tailrace.snapshot import signals
+from tailrace.verify import command, repair
+from tailrace.verify.check import Lake, TableResult, Verified, demand
+from tailrace.verify.comparison import DIFFERENT, DUPLICATE, EXTRA, MISSING, Key, comparable
+from tailrace.verify.moments import Newest, batch_of
+from tailrace.verify.rows import Shape
+from tests.event_settings import event_settings
+
+NAME = TableId("d", "public", 'odd "name"')
+SETTINGS = event_settings("server", "d")
+
+
+def table(*columns: tuple[str, str], key: Sequence[str] = ("id",)) -> TableSchema:
+    return TableSchema(NAME, tuple(Column(name, kind, 0) for name, kind in columns), tuple(key))
+
+
+def result(of: TableSchema, **keys: dict[Key, str]) -> TableResult:
+    shape = Shape.of(of, SETTINGS, FORM)
+    condition = object.__new__(ComparedSnapshot).condition
+    return TableResult(NAME, "/lake/t", shape, condition, 1000, 7, **keys)
+
+
+def relation(identity: str, *columns: tuple[str, int], name: str = NAME.table, number: int = 1) -> pgoutput.Relation:
+    listed = tuple(pgoutput.RelationColumn(flags, of, 23, -1) for of, flags in columns)
+    return pgoutput.Relation(number, "public", name, identity, listed)
+
+
+T = table(("id", "int4"), ("v", "text"))
+PLAIN = relation("d", ("id", 1), ("v", 0))
+
+
+def test_keys_are_those_of_rows_before_and_after() -> None:
+    messages = [
+        PLAIN,
+        relation("d", ("id", 1), name="other", number=2),
+        pgoutput.Insert(1, (b"1", b"a")),
+        pgoutput.Insert(2, (b"77",)),
+        pgoutput.Update(1, None, None, (b"2", pgoutput.UNAVAILABLE)),
+        pgoutput.Update(1, "K", (b"3", None), (b"4", b"a")),
+        pgoutput.Delete(1, "K", (b"5", None)),
+        pgoutput.Truncate(0, (2,)),
+    ]
+    assert compared._touched(iter(messages), T) == {(b"1",), (b"2",), (b"3",), (b"4",), (b"5",)}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [PLAIN, pgoutput.Truncate(0, (1,))],
+        [PLAIN, pgoutput.Insert(1, (None, b"a"))],
+        [PLAIN, pgoutput.Update(1, None, None, (pgoutput.UNAVAILABLE, b"a"))],
+        # a key that the log does not show of old rows: message.key.columns
+        [relation("d", ("id", 0), ("v", 1)), pgoutput.Update(1, None, None, (b"1", b"a"))],
+        [relation("d", ("v", 1)), pgoutput.Insert(1, (b"a",))],
+    ],
+)
+def test_what_does_not_tell_its_key_may_be_any_row(messages: list[pgoutput.AnyMessage]) -> None:
+    assert compared._touched(iter(messages), T) is None
+
+
+def test_a_condition_names_keys_whatever_is_in_them() -> None:
+    of = object.__new__(ComparedSnapshot)
+    assert of.condition(['a"b'], [["it's"], ["\\"]]) == "\"a\"\"b\" in ('it''s', E'\\\\')"
+    assert of.condition(["a", "b"], [["1", "x"], ["2", "y"]]) == "(\"a\", \"b\") in (('1', 'x'), ('2', 'y'))"
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=300)
+
+
+@given(st.lists(st.tuples(TEXTS, st.integers(-(2**63), 2**63 - 1)), max_size=60, unique=True))
+def test_each_key_is_asked_for_once_by_signals_that_are_read(keys: list[tuple[str, int]]) -> None:
+    of = result(table(("k", "text"), ("id", "int8"), key=("k", "id")))
+    conditions, sizes = [], []
+    for signal in repair.signals(of, keys):
+        assert signal.data is not None
+        # a key that is longer by itself is asked for alone
+        sizes.append(len(signal.data))
+        action = signals.read(signal)
+        assert isinstance(action, signals.ExecuteSnapshot)
+        assert action.collections == ('"public"."odd ""name"""',)
+        assert signals.Finder([("public", 'odd "name"')]).named(action.collections[0])
+        conditions.append(action.conditions[0][1])
+    said = ", ".join(condition.removeprefix('("k", "id") in (').removesuffix(")") for condition in conditions)
+    listed = ", ".join(f"({compared.literal(text)}, '{number}')" for text, number in keys)
+    assert said == listed
+    assert all(size <= 2000 for size in sizes) or max(len(json.dumps(text)) for text, _ in keys) > 800
+    assert len(sizes) <= sum(sizes) // 1000 + 1
+
+
+def test_keys_that_no_condition_can_name_are_refused() -> None:
+    with pytest.raises(SinkError, match=r"cannot be asked for by their keys: id is of the type time64"):
+        repair._demand_mendable(result(table(("id", "time"))))
+    repair._demand_mendable(result(table(("id", "uuid"))))
+
+
+def test_a_table_without_a_key_is_refused_by_name() -> None:
+    with pytest.raises(SinkError, match=r'The table public\.odd "name" has no key'):
+        Shape.of(table(("id", "int4"), key=()), SETTINGS, FORM)
+
+
+def test_texts_of_the_log_become_the_values_of_tables() -> None:
+    shape = Shape.of(table(("id", "timestamptz"), ("f", "float8"), key=("f", "id")), SETTINGS, FORM)
+    found = shape.values([[b"NaN", b"-0"], [b"2024-02-03 04:05:06.789+00", b"2024-02-03 06:05:06.789+02"]])
+    keys = [comparable(key) for key in zip(*found, strict=True)]
+    at = datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC)
+    assert keys == [("NaN", at), (0.0, datetime(2024, 2, 3, 4, 5, 6, 789000, tzinfo=UTC))]
+
+
+def test_the_sink_tables_is_one_whose_tables_are_compared() -> None:
+    sink = sinks.open("tables", {"path": "/lake"})
+    assert isinstance(sink, Lake)
+    assert sink.names.path(sink.path, ("d", "s", "t")) == "/lake/s.t"
+    assert not isinstance(sinks.open("console", {}), Lake)
+    log = sinks.open("tables", {"path": "/lake", "mode": "log"})
+    assert isinstance(log, Lake)
+    source = parse("postgres", dict.fromkeys(("database.hostname", "database.user", "database.dbname"), "x"))
+    with pytest.raises(SinkError, match=r"of the modes latest and history, not of log"):
+        demand("postgres", log, source)
+    with pytest.raises(ConfigError, match=r"not there for MongoDB yet"):
+        demand("mongodb", sink, source)
+
+
+def test_commits_say_of_which_batch_they_are() -> None:
+    told = [None, "", "no json", "[]", '{"tailrace": {"batch": 7, "snapshot": "-"}}']
+    assert [batch_of(text) for text in told] == [-1, -1, -1, -1, 7]
+
+
+def test_what_differs_is_shown_and_written(tmp_path: Path) -> None:
+    of = result(
+        T,
+        differing={(2,): MISSING, (10,): EXTRA, (3,): DIFFERENT, (4,): DUPLICATE},
+        undecided={(1,): MISSING},
+    )
+    moment = Newest(3, "0A", 0, datetime(2024, 1, 1, tzinfo=UTC), {})
+    verified = Verified((of, result(table(("id", "int4")))), "0B", moment, False)
+    assert list(command.lines(verified, 2)) == [
+        'public.odd "name": 1,000 rows at 0B, 1 different, 1 duplicate, 1 extra, 1 missing, 1 undecided',
+        '  missing {"id": 2}',
+        '  different {"id": 3}',
+        "  and 3 more",
+        'public.odd "name": 1,000 rows at 0B, no difference',
+    ]
+    command.write(tmp_path / "report", verified)
+    found = [json.loads(line) for line in (tmp_path / "report").read_text().splitlines()]
+    assert [(entry["kind"], entry["key"]["id"]) for entry in found] == [
+        ("missing", 2), ("different", 3), ("duplicate", 4), ("extra", 10), ("undecided", 1)
+    ]  # fmt: skip
+    with pytest.raises(SinkError, match="--report cannot be written"):
+        command.write(tmp_path, verified)
