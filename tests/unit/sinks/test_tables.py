@@ -236,8 +236,13 @@ def test_what_the_source_cannot_give_is_refused() -> None:
     reselects = {"path": "/x", "unknown.values": "reselect"}
     with pytest.raises(SinkError, match="reselect is not there for the connector mongodb"):
         sinks.open("tables", reselects, parse("mongodb", mongo))
-    with pytest.raises(SinkError, match="the mode latest alone"):
-        sinks.open("tables", reselects | {"mode": "history"}, parse("postgres", POSTGRES))
+    for more, said in (
+        ({"mode": "history"}, "in the mode latest of delta alone"),
+        ({"format": "iceberg"}, "in the mode latest of delta alone"),
+        ({"route.regex": "a", "route.replacement": "b"}, "where tables are put into one"),
+    ):
+        with pytest.raises(SinkError, match=said):
+            sinks.open("tables", reselects | more, parse("postgres", POSTGRES))
     plain = parse("postgres", POSTGRES | {"row.blocks": "last"})
     plain = replace(plain, traits=replace(plain.traits, gives_blocks=False))
     with pytest.raises(SinkError, match="gives no rows for tables"):
