@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from tailrace import sinks
 from tailrace.columns.blocks import Form, Head, read, written
 from tailrace.columns.reduction import NONE, before, flagged, groups, lasts, listed, roots, sources
+from tailrace.columns.typed import VARIANT
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.evolution import Policies
-from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
+from tailrace.sinks.tables.rows import Opening, Reducing, gathered, place_text, row_schema
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Reduced, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
@@ -288,3 +289,14 @@ def test_wrong_options(options: dict[str, str], said: str) -> None:
     with pytest.raises(SinkError) as caught:
         sinks.open("tables", options)
     assert said in str(caught.value)
+
+
+def test_variants_that_are_null_are_gathered() -> None:
+    form = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
+    row = {"op": "d", "position": "0A", "ordinal": 0, "part": 0, "since": "0A", "c0": "1", "c1": None}
+    batch = pa.RecordBatch.from_pylist([row], row_schema(form))
+    # as Spark gives them: without metadata, and null in each part
+    plain = [field.remove_metadata() for field in VARIANT]
+    null = pa.StructArray.from_arrays([pa.array([None], pa.binary())] * 2, fields=plain, mask=pa.array([True]))
+    shown = pa.RecordBatch.from_arrays([*batch.columns[:-1], null], names=batch.schema.names)
+    assert gathered(iter([shown]), form).to_pylist() == batch.to_pylist()
