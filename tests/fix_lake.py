@@ -14,6 +14,7 @@ from tailrace.connectors.registry import from_entries
 from tailrace.errors import SinkError
 from tailrace.pipeline import Pipeline
 from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.positions import NAME
 from tests.fix_postgres import Database
 
 
@@ -74,6 +75,11 @@ class Lake:
         with self.database.connect() as connection:
             found = connection.execute(f"select {columns} from {table}".encode()).fetchall()
         return sorted((tuple(map(_as_spark_shows, row)) for row in found), key=repr)
+
+    def moments(self) -> list[bool]:
+        """Of the recorded moments whether they are whole, in their order."""
+        found = self.spark.read.format("delta").load(str(self.path / NAME)).orderBy("batch")
+        return [row.whole for row in found.collect()]
 
     def equals(self, *tables: str) -> None:
         """Each table is the source's, row for row."""

@@ -170,7 +170,8 @@ class Pipeline:
         if self._reselects:
             columns = (*columns, RESELECTED)
         texts = source.texts | {"row.columns": ",".join(columns)}
-        defaults = {"event.order": self.sink.order, **self.sink.source_defaults()}
+        order = self.sink.order if source.traits.splits_tables else "topic"
+        defaults = {"event.order": order, **self.sink.source_defaults()}
         texts |= {name: text for name, text in defaults.items() if not source.is_set(name)}
         return texts | self.sink.source_options()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.delta import DeltaTable
 from tailrace.sinks.tables.positions import Positions, read_at
-from tailrace.sinks.tables.sink import Writer
+from tailrace.sinks.tables.sink import TablesSink, Writer
 from tests.fix_lake import Lake
 from tests.fix_postgres import Database
 
@@ -183,6 +184,51 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
     made.set(sink_tables_unknown_values="null")
     made.run()
     assert made.rows("public.t") == [(1, 10, None)]
+
+
+def test_a_value_that_nobody_has_is_read_again(
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the table lacks, read when one of them has another key already and another one's key is a third row's:
+    once the log has shown that too, the table equals the source, and nothing more is asked."""
+    later = [
+        "update t set id = 30 where id = 5",
+        "update t set id = 31 where id = 6",
+        f"insert into t values (6, 60, {BIG})",
+    ]
+    asked: list[str] = []
+    present = TablesSink.present
+
+    def open_present(sink: TablesSink) -> Any:
+        asked.append("asked")
+        database.execute(*later)
+        later.clear()
+        return present(sink)
+
+    monkeypatch.setattr(TablesSink, "present", open_present)
+    database.execute(
+        "create table t (id int primary key, v int, big text)",
+        "alter table t alter column big set storage external",
+        f"insert into t select i, i, {BIG} from generate_series(1, 6) i",
+    )
+    made = lake(source_snapshot_mode="no_data", sink_tables_unknown_values="reselect")
+    made.run()
+    database.execute("update t set v = v + 10", "update t set id = 20 where id = 4", "delete from t where id = 3")
+    made.run()
+    assert len(asked) == 1
+    found = made.spark.sql(f"describe history delta.`{made.path}/public.t` limit 1").collect()
+    assert json.loads(found[0]["userMetadata"])["tailrace"]["read_again"] == 4
+    # 5 is left out, and what 6 has is another row's, which no moment may show
+    assert made.rows("public.t", "id") == [(1,), (2,), (20,), (6,)]
+    assert not made.moments()[-1]
+    made.run()
+    assert len(asked) == 2
+    made.equals("t")
+    database.execute("update t set v = 0 where id in (1, 20, 31)", "update t set id = 21 where id = 20")
+    made.run()
+    assert len(asked) == 2
+    made.equals("t")
+    assert made.moments()[-1]
 
 
 def test_a_large_value_that_updates_leave_alone_is_not_in_the_batch(

@@ -75,6 +75,8 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
         ),
         ("postgres", postgres(progress=Progress(STATE)), {}, SourceStatus("1/20", tables=INCREMENTAL, whole=True)),
         ("mongodb", mongodb(), {}, SourceStatus("1558965515:6")),
+        ("mongodb", mongodb(whole=True), {}, SourceStatus("1558965515:6", whole=True)),
+        ("mongodb", mongodb(whole=True, shown=AT + 1), {}, SourceStatus("1558965515:6")),
         ("mongodb", mongodb(number=3), {}, SourceStatus("1558965515:6:3")),
         ("mongodb", mongodb(), mongodb(AT + 90 * SECOND), SourceStatus("1558965515:6", lag_s=90.0)),
         ("mongodb", mongodb(), mongodb(), SourceStatus("1558965515:6", lag_s=0.0)),
@@ -93,9 +95,13 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
         ("mongodb", mongodb(snapshot=MongoProgress(COLLECTIONS, Position(AT), 4)), {}, SourceStatus("1558965515:6")),
         ("mongodb", mongodb(progress=Progress(STATE)), {}, SourceStatus("1558965515:6", tables=INCREMENTAL)),
         ("mongodb", MongoOffset().to_json(), {}, SourceStatus()),
-        ("sqlserver", tables(), {}, SourceStatus("00000025000000D98000")),
-        ("sqlserver", tables(), {"newest": {"d": LSN.hex()}}, SourceStatus("00000025000000D98000", lag_s=0.0)),
-        ("sqlserver", tables(), {"newest": {"d": "ff" * 10}}, SourceStatus("00000025000000D98000")),
+        ("sqlserver", tables(), {}, SourceStatus("00000025000000D98000", whole=True)),
+        ("sqlserver", tables(shown_us={"d": 7}), {}, SourceStatus("00000025000000D98000")),
+        (
+            "sqlserver", tables(), {"newest": {"d": LSN.hex()}},
+            SourceStatus("00000025000000D98000", lag_s=0.0, whole=True),
+        ),
+        ("sqlserver", tables(), {"newest": {"d": "ff" * 10}}, SourceStatus("00000025000000D98000", whole=True)),
         (
             "sqlserver", tables("d", "e"), {"newest": {"d": LSN.hex(), "e": "ff" * 10}},
             SourceStatus("d 00000025000000D98000, e 00000025000000D98000"),
@@ -108,8 +114,14 @@ ROWS = {"snapshot": {"table": "dbo.b", "rows": 12, "of": 50, "waiting": 1}}
             ),
         ),
         ("sqlserver", tables(snapshot=TablesSnapshot(TABLES, 5, place=3)), {}, SourceStatus("00000025000000D98000")),
-        ("db2", tables(position=b"\1" * 16), {"newest": {"d": "01" * 16}}, SourceStatus("01" * 16, lag_s=0.0)),
-        ("db2", tables(progress=Progress(STATE)), {}, SourceStatus("00000025000000D98000", tables=INCREMENTAL)),
+        (
+            "db2", tables(position=b"\1" * 16), {"newest": {"d": "01" * 16}},
+            SourceStatus("01" * 16, lag_s=0.0, whole=True),
+        ),
+        (
+            "db2", tables(progress=Progress(STATE)), {},
+            SourceStatus("00000025000000D98000", tables=INCREMENTAL, whole=True),
+        ),
     ],
 )  # fmt: skip
 def test_each_connector_reads_its_own_offsets(connector: str, end: Offset, newest: Offset, told: SourceStatus) -> None:

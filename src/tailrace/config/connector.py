@@ -52,7 +52,8 @@ class Traits:
     transaction metadata and notifications call a table by its database too; `schema_changes_name_database` that
     records of schema changes do. `transforms` are the places of those that it brings itself, as
     `module:attribute`, by the text of `transforms.<name>.type`; they go before those of `tailrace.config.transforms`.
-    `gives_blocks` says that its changes can be had as blocks of typed rows (`tailrace.columns.blocks`).
+    `gives_blocks` says that its changes can be had as blocks of typed rows (`tailrace.columns.blocks`), `splits_tables`
+    that a batch's changes of one table can be read by several tasks (`event.order=key`).
     """
 
     connector: str
@@ -63,6 +64,7 @@ class Traits:
     schema_changes_name_database: bool = True
     transforms: Mapping[str, str] = field(default_factory=dict)
     gives_blocks: bool = False
+    splits_tables: bool = True
 
 
 @dataclass(frozen=True, slots=True)

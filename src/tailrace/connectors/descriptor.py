@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tailrace.connectors.captured import Capturing
     from tailrace.connectors.findings import Finding
     from tailrace.connectors.held import Comparing, Reading
+    from tailrace.connectors.present import Opening
     from tailrace.connectors.source_status import Offsets, SourceStatus
     from tailrace.events.settings import EventSettings
     from tailrace.log.planner import Planner
@@ -76,8 +77,9 @@ class Descriptor:
     `form` their part of events. `captured` names a tailrace.connectors.captured.Capturing; "" where rows have no types
     but those of documents. `held` names a tailrace.connectors.held.Reading, what spark.read reads; "" where tables
     cannot be read at one position by several tasks. `compared` names a tailrace.connectors.held.Comparing, what
-    `tailrace verify` reads; "" where that is not there. `listed` names a module for the page of typed rows: LISTED has
-    its types, each with a column of it, FORM is the connector's part of events.
+    `tailrace verify` reads; "" where that is not there. `present` names a tailrace.connectors.present.Opening; "" where
+    a sink of tables cannot read rows again. `listed` names a module for the page of typed rows: LISTED has its types,
+    each with a column of it, FORM is the connector's part of events.
     """
 
     traits: Traits
@@ -99,6 +101,7 @@ class Descriptor:
     captured: str = ""
     held: str = ""
     compared: str = ""
+    present: str = ""
     listed: str = ""
 
     @property
@@ -116,7 +119,7 @@ class Descriptor:
         """The names of all parts that the connector has, by the field that names them."""
         fields = (
             "options", "planner", "prerequisites", "send_signal", "describe", "documents", "dialect", "form",
-            "captured", "held", "compared", "listed",
+            "captured", "held", "compared", "present", "listed",
         )  # fmt: skip
         return {field: named for field in fields if (named := getattr(self, field))}
 
@@ -153,6 +156,11 @@ class Descriptor:
     def load_held(self) -> Reading | None:
         """What opens a snapshot for spark.read; None where there is none. Any process."""
         found: Reading | None = load(self.held) if self.held else None
+        return found
+
+    def load_present(self) -> Opening | None:
+        """What reads rows as they are now; None where nothing does. Driver."""
+        found: Opening | None = load(self.present) if self.present else None
         return found
 
     def load_compared(self) -> Comparing | None:

@@ -163,11 +163,13 @@ class _Work:
             self.key_places = ()
         named = {column.name: column for column in batch.table.columns}
         self.columns = [named[column.source_name] for column in plan.columns]
+        self._demand_old_rows()
         self.parts = form.parts(batch, settings)
 
     def shape(self) -> Form:
         """What the rows are made of."""
-        added = (place for place, own in enumerate(self.columns) if own.default is not None or own.generated)
+        late = self.form.late(self.batch.table)
+        added = (place for place, own in enumerate(self.columns) if own.name in late)
         return Form(
             tuple(column.name for column in self.plan.columns),
             tuple(self.types),
@@ -242,7 +244,7 @@ class _Work:
         deleted = entries.op == _DELETE
         after, old = self.batch.after, self.batch.before
         flags = None if after is None else after.unavailable[column.index]
-        whole = self._whole(old)[entries.change]
+        whole = self._whole(old, column)[entries.change]
         key = any(own.index == column.index for own in self.plan.key)
         if not key:
             has &= ~deleted | whole
@@ -251,11 +253,25 @@ class _Work:
         has &= entries.op != _TRUNCATE
         return np.arange(len(entries)) if has.all() else sources(previous, has)
 
-    def _whole(self, old: Image | None) -> Flags:
-        """Which changes have all of the old row."""
-        if old is None or self.batch.table.replica_identity != "f":
+    def _demand_old_rows(self) -> None:
+        """Raise ConversionError where the log should have the old row of an update, and has it not."""
+        old, updates = self.batch.before, self.batch.op == ord("u")
+        if not self.key_places or not self.form.has_old_rows(self.batch.table) or not updates.any():
+            return
+        if old is None or (old.present is not None and not old.present[updates].all()):
+            table = self.batch.table.id
+            raise ConversionError(
+                f"The log does not carry the old row of an update of {table}, so that a change of its key is not seen.",
+                f"Let the old rows of {table} be captured too, as tailrace check says, or leave it out.",
+            )
+
+    def _whole(self, old: Image | None, column: ColumnPlan) -> Flags:
+        """Which changes have the column's value in the old row."""
+        if old is None or not self.form.has_old_rows(self.batch.table):
             return np.zeros(len(self.batch), np.bool_)
-        return np.ones(len(self.batch), np.bool_) if old.present is None else old.present
+        found = np.ones(len(self.batch), np.bool_) if old.present is None else old.present
+        flags = old.unavailable[column.index]
+        return found if flags is None else found & ~flags
 
     def _values(self, column: ColumnPlan, entries: _Entries, places: Int64s) -> pa.Array:
         """The values that the entries at `places` have of the column; null at NONE."""
@@ -348,23 +364,28 @@ def _block(
         snapshot = f"{first[0]}@{int(batch.transactions.commit_us[0])}"
     missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
     head = Head(table.database, table.schema, table.table, form, count, first, last, snapshot, truncate, missing, moved)
-    at = pa.array([int(batch.transactions.commit_us[batch.transaction[-1]])], pa.int64())
+    return block_row(head, rows, int(batch.transactions.commit_us[batch.transaction[-1]]), settings)
+
+
+def block_row(head: Head, rows: pa.RecordBatch, at_us: int, settings: EventSettings) -> pa.RecordBatch:
+    """The rows of a block as one row of `settings.row_schema`; `at_us` is the time of its last change, in µs."""
+    at = pa.array([at_us], pa.int64())
     return rows_of(
         settings.columns,
         {
-            "topic": lambda: pa.array([str(table)], pa.string()),
+            "topic": lambda: pa.array([f"{head.schema}.{head.table}"], pa.string()),
             "key": lambda: pa.array([head.text()], pa.binary()),
             "value": lambda: pa.array([written(rows)], pa.binary()),
             "headers": lambda: pa.nulls(1, settings.row_schema.field("headers").type),
             "op": lambda: pa.array([BLOCK], pa.string()),
-            "database": lambda: pa.array([table.database], pa.string()),
-            "schema": lambda: pa.array([table.schema], pa.string()),
-            "table": lambda: pa.array([table.table], pa.string()),
-            "position": lambda: pa.array([last[0]], pa.string()),
-            "ordinal": lambda: pa.array([last[1]], pa.int64()),
+            "database": lambda: pa.array([head.database], pa.string()),
+            "schema": lambda: pa.array([head.schema], pa.string()),
+            "table": lambda: pa.array([head.table], pa.string()),
+            "position": lambda: pa.array([head.last[0]], pa.string()),
+            "ordinal": lambda: pa.array([head.last[1]], pa.int64()),
             "transaction": lambda: pa.nulls(1, pa.string()),
             "source_ts": lambda: at.cast(pa.timestamp("us", tz="UTC")),
-            "snapshot": lambda: pa.array(["true" if snapshot else "false"], pa.string()),
+            "snapshot": lambda: pa.array(["true" if head.snapshot else "false"], pa.string()),
         },
     )
 

@@ -149,6 +149,13 @@ class CapturedForm:
     def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
         return key_columns(table, settings, self.types)
 
+    def has_old_rows(self, table: TableSchema) -> bool:
+        return True
+
+    def late(self, table: TableSchema) -> frozenset[str]:
+        # a column is captured from some time after it was made on
+        return frozenset(column.name for column in table.columns)
+
     def is_text(self, column: TableColumn) -> bool:
         return self.types.declared.is_text(column)
 

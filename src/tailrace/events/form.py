@@ -109,6 +109,15 @@ class SourceForm(Protocol):
         """The columns of the key in the key's order, as they are."""
         ...
 
+    def has_old_rows(self, table: TableSchema) -> bool:
+        """Whether a `before` has every column of the old row, but those that it marks as unavailable."""
+        ...
+
+    def late(self, table: TableSchema) -> frozenset[str]:
+        """The names of the columns which, where they are new, rows may have another value of than null that were
+        written before the log had the column."""
+        ...
+
     def is_text(self, column: Column) -> bool:
         """Whether the column's type is one of text, which masks replace."""
         ...

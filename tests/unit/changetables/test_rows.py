@@ -59,6 +59,20 @@ def test_a_null_of_an_update_may_be_a_value_that_was_not_sent() -> None:
     assert [side.unavailable[place] for side in (batch.before, batch.after) for place in (0, 2)] == [None] * 4
 
 
+def test_a_null_that_an_update_has_set_is_one() -> None:
+    touched = replace(GIVEN, touched={1: GIVEN.operation == AFTER})
+    for given, flags in ((touched, [False] * 4), (GIVEN, [False, False, True, False])):
+        batch = Assembly(TABLE, Times.none(), False, (), frozenset(("text",)), exact=True).batch(given)
+        assert batch is not None
+        assert batch.after is not None
+        assert batch.before is not None
+        assert batch.after.unavailable[1] is not None
+        assert batch.after.unavailable[1].tolist() == flags
+        # of an old row nobody knows
+        assert batch.before.unavailable[1] is not None
+        assert batch.before.unavailable[1].tolist() == [False, True, False, False]
+
+
 def test_every_null_is_one_where_all_values_are_sent() -> None:
     batch = Assembly(TABLE, Times.none(), False).batch(GIVEN)
     assert batch is not None

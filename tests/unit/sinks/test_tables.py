@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,13 @@ from hypothesis import strategies as st
 from tailrace import sinks
 from tailrace.columns.blocks import Form, Head, read, written
 from tailrace.columns.reduction import NONE, before, flagged, groups, lasts, listed, roots, sources
+from tailrace.columns.typed import VARIANT
 from tailrace.connectors.registry import parse
 from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.evolution import Policies
-from tailrace.sinks.tables.rows import Opening, Reducing, place_text, row_schema
+from tailrace.sinks.tables.rows import Opening, Reducing, gathered, place_text, row_schema
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Reduced, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
@@ -231,10 +233,23 @@ def test_what_the_source_cannot_give_is_refused() -> None:
         with pytest.raises(SinkError, match=said):
             sinks.open("tables", {"path": "/x"}, parse("postgres", POSTGRES | more))
     mongo = {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"}
-    with pytest.raises(SinkError, match="not there for the connector mongodb"):
-        sinks.open("tables", {"path": "/x"}, parse("mongodb", mongo))
+    sinks.open("tables", {"path": "/x"}, parse("mongodb", mongo))
+    reselects = {"path": "/x", "unknown.values": "reselect"}
+    with pytest.raises(SinkError, match="reselect is not there for the connector mongodb"):
+        sinks.open("tables", reselects, parse("mongodb", mongo))
+    for more, said in (
+        ({"mode": "history"}, "in the mode latest of delta alone"),
+        ({"format": "iceberg"}, "in the mode latest of delta alone"),
+        ({"route.regex": "a", "route.replacement": "b"}, "where tables are put into one"),
+    ):
+        with pytest.raises(SinkError, match=said):
+            sinks.open("tables", reselects | more, parse("postgres", POSTGRES))
+    plain = parse("postgres", POSTGRES | {"row.blocks": "last"})
+    plain = replace(plain, traits=replace(plain.traits, gives_blocks=False))
+    with pytest.raises(SinkError, match="gives no rows for tables"):
+        sinks.open("tables", {"path": "/x"}, plain)
     with pytest.raises(ConfigError, match=r"row\.blocks is not supported"):
-        EventSettings.from_options(parse("mongodb", mongo | {"row.blocks": "last"}))
+        EventSettings.from_options(plain)
 
 
 def test_what_the_sink_asks_of_the_source() -> None:
@@ -274,3 +289,14 @@ def test_wrong_options(options: dict[str, str], said: str) -> None:
     with pytest.raises(SinkError) as caught:
         sinks.open("tables", options)
     assert said in str(caught.value)
+
+
+def test_variants_that_are_null_are_gathered() -> None:
+    form = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
+    row = {"op": "d", "position": "0A", "ordinal": 0, "part": 0, "since": "0A", "c0": "1", "c1": None}
+    batch = pa.RecordBatch.from_pylist([row], row_schema(form))
+    # as Spark gives them: without metadata, and null in each part
+    plain = [field.remove_metadata() for field in VARIANT]
+    null = pa.StructArray.from_arrays([pa.array([None], pa.binary())] * 2, fields=plain, mask=pa.array([True]))
+    shown = pa.RecordBatch.from_arrays([*batch.columns[:-1], null], names=batch.schema.names)
+    assert gathered(iter([shown]), form).to_pylist() == batch.to_pylist()

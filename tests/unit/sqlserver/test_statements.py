@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import re
 
+import pyarrow as pa
 import pytest
 
 from tailrace.columns import Column, TableId
+from tailrace.connectors.sqlserver.dialect import has_bit
 from tailrace.connectors.sqlserver.server import statements
 from tailrace.connectors.sqlserver.values.declaration import modifier
 
@@ -99,3 +101,13 @@ def test_a_users_select_becomes_a_table_with_its_order() -> None:
 @pytest.mark.parametrize("mark", ["${db}", "[#db]"])
 def test_the_agents_question_names_the_database(mark: str) -> None:
     assert statements.agent(f"select 1 from {mark}.sys.t", "my]db") == "select 1 from [my]]db].sys.t"
+
+
+def test_a_mask_names_the_columns_that_an_update_has_set() -> None:
+    masks = pa.array([b"\x01", b"\x00\x02", b"\x80", None], pa.binary())
+    assert has_bit(masks, 0).tolist() == [True, False, False, False]
+    assert has_bit(masks, 1).tolist() == [False, True, False, False]
+    assert has_bit(masks, 7).tolist() == [False, False, True, False]
+    assert has_bit(pa.array([b"\x01\x00"], pa.binary()), 8).tolist() == [True]
+    assert "[__$operation], 0, [__$update_mask], " in statements.changes_by_function("dbo_t", [column("v")], True)
+    assert "mask" not in statements.changes_by_function("dbo_t", [column("v")])

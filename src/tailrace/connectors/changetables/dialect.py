@@ -43,9 +43,10 @@ ConfigError for a wrong statement of the user. Never a driver's own exception, n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -93,7 +94,9 @@ class ChangeRows:
 
     `commit` and `change` are `pa.binary()` arrays of positions without nulls, `operation` uint8 codes as above, and
     `columns[j]` the text of `table.columns[j]`. `command` numbers the operations of a transaction (SQL Server's
-    `__$command_id`; 0 where it is not known), None where the database has no such numbers.
+    `__$command_id`; 0 where it is not known), None where the database has no such numbers. `touched` says of
+    columns, by their places, in which rows an update has set them; it has those whose type is one of `Dialect.unsent`,
+    where the database says that.
     """
 
     commit: pa.Array
@@ -101,6 +104,7 @@ class ChangeRows:
     operation: npt.NDArray[Any]
     columns: list[pa.Array]
     command: Int64s | None = None
+    touched: Mapping[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.operation)
@@ -248,6 +252,10 @@ class Session(Protocol):
         `statement` is a select of the user's that replaces the table (`snapshot.select.statement.overrides`); columns
         are then found by name.
         """
+        ...
+
+    def now_us(self) -> int:
+        """The server's time by the clock of its commit times, in µs since 1970 UTC."""
         ...
 
     # --- writing ---------------------------------------------------------------------------------------------------

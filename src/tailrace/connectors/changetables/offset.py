@@ -112,12 +112,17 @@ def _key(texts: list[str] | None) -> Key | None:
 class TablesOffset:
     """`databases` by name; `snapshot` the latest snapshot until the first batch of the log after it; `heartbeat_ms`
     the time of the newest heartbeat, in ms since 1970, 0 when there was none; `progress` belongs to signals.
+
+    Rows of a snapshot may be newer than the position that it began at. `shown_us` says of each database at what time,
+    in µs since 1970 by its own clock, all of them were read; only until the log has passed that time, and only where
+    somebody asks for tables at one moment.
     """
 
     databases: Mapping[str, Reached] = field(default_factory=dict)
     snapshot: TablesSnapshot | None = None
     heartbeat_ms: int = 0
     progress: Progress = NO_PROGRESS
+    shown_us: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def is_initial(self) -> bool:
@@ -152,6 +157,8 @@ class TablesOffset:
             fields["heartbeat_ms"] = self.heartbeat_ms
         if self.progress != NO_PROGRESS:
             fields["progress"] = self.progress.to_json()
+        if self.shown_us:
+            fields["shown_us"] = dict(self.shown_us)
         if self.snapshot is not None:
             fields["snapshot"] = self.snapshot.to_json()
         return dict(_sorted(fields))
@@ -169,6 +176,7 @@ class TablesOffset:
             None if snapshot is None else TablesSnapshot.from_json(snapshot),
             fields.get("heartbeat_ms", 0),
             Progress.from_json(fields.get("progress", {})),
+            fields.get("shown_us", {}),
         )
 
 

@@ -13,7 +13,7 @@ from tailrace.connectors.changetables.eras import Eras
 from tailrace.connectors.changetables.log.database import Database
 from tailrace.connectors.changetables.log.numbering import numbered
 from tailrace.connectors.changetables.log.tasks import LogTask, Part, Source
-from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition
+from tailrace.connectors.changetables.offset import Reached, TablesOffset, TablesPosition, TablesSnapshot
 from tailrace.connectors.changetables.position import Newest, read_to
 from tailrace.connectors.changetables.snapshot.windows import Changes, Incremental, LogPlace
 from tailrace.events import names
@@ -72,12 +72,17 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         # what was passed at the last look; whether it should be kept at once
         self._passed = TablesPosition({})
         self._is_kept = False
+        # the snapshot that was read before the log, and by when
+        self._over: tuple[TablesSnapshot | None, dict[str, int]] = (None, {})
 
     def committed(self, since: TablesOffset) -> None:
         self._check(since.databases)
         self._passed = since.log
         # the first position behind a snapshot ends what offsets say of it
         self._is_kept = since.snapshot is not None
+        if self._settings.blocks and since.snapshot is not None and since.snapshot != self._over[0]:
+            now = {name: database.session.now_us() for name, database in self._databases.items()}
+            self._over = since.snapshot, now
         if self._runtime.monotonic() >= self._warn_due:
             self._warn_due = self._runtime.monotonic() + WARN_SECONDS
             for name, database in self._databases.items():
@@ -165,7 +170,25 @@ class OpenedLog(contracts.OpenLog[TablesOffset, TablesPosition, Target]):
         return self._is_kept
 
     def offset(self, since: TablesOffset, end: TablesPosition, heartbeat_ms: int, progress: Progress) -> TablesOffset:
-        return TablesOffset(end.databases, None, heartbeat_ms, progress)
+        return TablesOffset(end.databases, None, heartbeat_ms, progress, self._shown_us(since, end))
+
+    def _shown_us(self, since: TablesOffset, end: TablesPosition) -> dict[str, int]:
+        """When a snapshot was read that shows more than the log has up to `end`, by database.
+
+        A commit that a snapshot has shown was over then. One with a later time has a place behind it in the log: a
+        commit takes its place when it has its time.
+        """
+        if not self._settings.blocks:
+            return {}
+        if since.snapshot is not None:
+            return self._over[1]
+        found = {}
+        for name, shown_us in since.shown_us.items():
+            after, upto = since.databases[name].position, end.databases[name].position
+            times = self._databases[name].session.commit_times(after, upto).at_us if upto > after else ()
+            if max(times, default=0) <= shown_us:
+                found[name] = shown_us
+        return found
 
     def tasks(self, since: TablesOffset, until: TablesOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
         source = self._source()

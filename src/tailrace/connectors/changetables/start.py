@@ -5,9 +5,15 @@ from __future__ import annotations
 from tailrace.config import Config
 from tailrace.connectors.changetables import parts
 from tailrace.connectors.changetables.planner import ChangeTablesPlanner
+from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
 
 
 def planner(config: Config, settings: EventSettings) -> ChangeTablesPlanner:
     """The planner that Spark's source asks. Raises ConfigError for options that contradict each other."""
+    if settings.blocks and config["snapshot.isolation.mode"] == "read_uncommitted":
+        raise ConfigError(
+            "snapshot.isolation.mode = read_uncommitted shows rows that are not committed: tables would keep them.",
+            "Take another one for a sink of tables.",
+        )
     return ChangeTablesPlanner(config, settings, parts.dialect(config), parts.form(config.connector))

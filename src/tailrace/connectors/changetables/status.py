@@ -27,4 +27,6 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
         if snapshot is None or snapshot.is_complete
         else SnapshotStatus(snapshot.place, len(snapshot.tables), "tables"),
         tables=tables(end, newest),
+        # two databases have no order between their commits
+        whole=snapshot is None and not offset.shown_us and len(read) == 1,
     )

@@ -348,6 +348,11 @@ class Db2Session:
             self._offset_us = round(ahead / _QUARTER_US) * _QUARTER_US
         return self._offset_us
 
+    def now_us(self) -> int:
+        """The server's time by the clock of its commit times, in µs since 1970 UTC."""
+        ((now,),) = self.connection.rows("SELECT CURRENT TIMESTAMP FROM SYSIBM.SYSDUMMY1")
+        return microseconds(now, self.clock_offset_us())
+
     def age_s(self) -> float | None:
         """How long ago the capture program has read the log, in s: SYNCHTIME of the global row; None when unknown."""
         rows = self.connection.rows(

@@ -13,6 +13,7 @@ CONNECTOR = Descriptor(
         connector="mongodb",
         event_name="mongodb",
         versions={"1.1": "1.1.2.Final", "3": "3.6.1.Final"},
+        gives_blocks=True,
         transforms={
             "io.debezium.connector.*.transforms.ExtractNewDocumentState": f"{_STATE}:extract_new_document_state",
             "io.debezium.connector.*.transforms.outbox.MongoEventRouter": (

@@ -16,7 +16,10 @@ from tailrace.snapshot.progress import NO_PROGRESS, Progress
 class MongoOffset:
     """`log` is how far the log has been read; `snapshot` the latest snapshot until the first batch of the log after it;
     `heartbeat_ms` the time of the newest heartbeat, in ms since 1970, 0 when there was none; `transaction` belongs to
-    transaction metadata; `progress` to signals and incremental snapshots.
+    transaction metadata; `progress` to signals and incremental snapshots. `shown` is the newest timestamp whose changes
+    documents of a snapshot, or those that were looked up for updates, may show already; 0 where the log is past it, and
+    where nobody asks for tables at one moment; `whole` says, where somebody does, that the log was read to the end of a
+    transaction.
     """
 
     log: Position = START
@@ -24,6 +27,8 @@ class MongoOffset:
     heartbeat_ms: int = 0
     transaction: OpenTransaction | None = None
     progress: Progress = NO_PROGRESS
+    shown: int = 0
+    whole: bool = False
 
     @property
     def is_initial(self) -> bool:
@@ -55,6 +60,10 @@ class MongoOffset:
             }
         if self.progress != NO_PROGRESS:
             fields["progress"] = self.progress.to_json()
+        if self.shown:
+            fields["shown"] = self.shown
+        if self.whole:
+            fields["whole"] = True
         return dict(_sorted(fields))
 
     @classmethod
@@ -77,6 +86,8 @@ class MongoOffset:
             if transaction is None
             else OpenTransaction(transaction["name"], tuple((name, count) for name, count in transaction["counts"])),
             Progress.from_json(fields.get("progress", {})),
+            fields.get("shown", 0),
+            fields.get("whole", False),
         )
 
 

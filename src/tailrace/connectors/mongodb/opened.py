@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tailrace.config import Config
 from tailrace.connectors.mongodb.log.position import WHOLE, Committed, Position
@@ -15,6 +15,7 @@ from tailrace.connectors.mongodb.records.transactions import Numbered, numbered
 from tailrace.connectors.mongodb.settings import MongoSettings
 from tailrace.connectors.mongodb.snapshot.placing import placed
 from tailrace.connectors.mongodb.snapshot.windows import Changes, Incremental, LogPlace
+from tailrace.connectors.mongodb.values import fields
 from tailrace.log import contracts
 from tailrace.log.beside import BoundaryTask
 from tailrace.log.contracts import Limits
@@ -24,7 +25,10 @@ from tailrace.snapshot.progress import Progress
 
 
 class OpenedLog(ReadLog[MongoOffset, Position]):
-    """The log as `reader` has it; its changes are of the collections `names`, of the `kind` that `segment` names."""
+    """The log as `reader` has it; its changes are of the collections `names`, of the `kind` that `segment` names.
+
+    `present` gives the timestamp of the server's newest operation.
+    """
 
     reader: LogReader
     windows: Incremental | None
@@ -38,6 +42,7 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         kind: str,
         incremental: Incremental | None,
         parallelism: int,
+        present: Callable[[], int],
     ) -> None:
         self.reader = reader
         self.windows = incremental
@@ -46,12 +51,19 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         self._kind = kind
         self._by_key = config["event.order"] == "key"
         self._parallelism = parallelism
+        self._present = present
+        # the present when the snapshot before the log had been read
+        self._over = 0
         # where the last batch ends that was planned, and how much had been read then
         self._planned = Position()
         self._read_bytes = 0
 
     def committed(self, since: MongoOffset) -> None:
         self._planned = since.log
+        if since.snapshot is None:
+            self._over = 0
+        elif self._settings.events.blocks and not self._over:
+            self._over = self._present()
         # Spark asks for what follows an offset when that is in its commit log
         self.reader.committed(Committed(since.log))
 
@@ -80,7 +92,28 @@ class OpenedLog(ReadLog[MongoOffset, Position]):
         if self._settings.events.provide_transaction_metadata and since.log.is_before(end):
             opened = self._numbered(self.reader.take(since.log, end), since).open
         self._planned, self._read_bytes = end, self.reader.read_bytes
-        return MongoOffset(end, None, heartbeat_ms, opened, progress)
+        if not self._settings.events.blocks:
+            return MongoOffset(end, None, heartbeat_ms, opened, progress)
+        shown, whole = self._shown(since, end), self._is_whole(since, end)
+        return MongoOffset(end, None, heartbeat_ms, opened, progress, shown, whole)
+
+    def _is_whole(self, since: MongoOffset, end: Position) -> bool:
+        """Whether no captured change of the transaction with the last change is still to come."""
+        if end.number in (0, WHOLE) or self.reader.idle_position(end).time > end.time:
+            return True
+        rows = self.reader.take(since.log, end) if since.log.is_before(end) else []
+        if not rows:
+            return since.whole
+        # only changes of transactions have it, and only theirs share a timestamp
+        places, _ = fields.locate(rows[-1].data, rows[-1].at[-1:], ("txnNumber",))
+        return bool(places[0][0] < 0)
+
+    def _shown(self, since: MongoOffset, end: Position) -> int:
+        """The timestamp up to which documents show what the log has behind `end`; 0 where they show nothing of it."""
+        # all that was read until now has been seen at a timestamp up to the present one
+        looks_up = self._settings.looks_up and since.log.is_before(end)
+        shown = self._present() if looks_up else self._over if since.snapshot is not None else since.shown
+        return shown if shown > end.time else 0
 
     def tasks(self, since: MongoOffset, until: MongoOffset, end: Offset, beside: Sequence[Task]) -> list[Task]:
         events = self._settings.events

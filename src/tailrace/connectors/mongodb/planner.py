@@ -231,7 +231,16 @@ class MongoSource(contracts.Source[MongoOffset, Position, int]):
         reader = LogReader(MongoFeed(self._feed(), since.log, ReaderSettings.of(config)), self._runtime)
         names, settings = self._namespaces.names, self._shape()
         reader.start()
-        return OpenedLog(config, settings, reader, names, self._kind, self.incremental, self._parallelism)
+        return OpenedLog(
+            config,
+            settings,
+            reader,
+            names,
+            self._kind,
+            self.incremental,
+            self._parallelism,
+            lambda: operation_time(self.connect()),
+        )
 
     def tasks(self, since: MongoOffset, until: MongoOffset) -> list[Task]:
         return self.snapshots.tasks(since, until)

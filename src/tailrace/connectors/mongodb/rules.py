@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tailrace.columns.blocks import EVERY
 from tailrace.config.connector import Draft
 from tailrace.config.rows import is_typed
 from tailrace.connectors.mongodb.values.shell_json import strict_json
@@ -95,7 +96,7 @@ def settle(draft: Draft) -> None:
         draft.faults.append("rows = typed is not supported in the 1.1 format, whose updates are patches of documents")
     if not values["topic.prefix"]:
         draft.faults.append("topic.prefix is missing, which in 1.x is mongodb.name")
-    draft.faults += [*_server(draft), *_capture(draft), *_documents(values)]
+    draft.faults += [*_server(draft), *_capture(draft), *_documents(values), *_tables(values)]
 
 
 def _server(draft: Draft) -> Iterator[str]:
@@ -158,6 +159,25 @@ def _capture(draft: Draft) -> Iterator[str]:
         yield "signal.data.collection needs event.format = 3: events of the format 1.1 have no mark for such reads"
     if event_format != "1.1" and values["source.struct.version"] == "v1":
         yield "source.struct.version = v1 needs event.format = 1.1"
+
+
+def _tables(values: Mapping[str, Any]) -> Iterator[str]:
+    """What blocks of documents, for a sink of tables, ask for."""
+    mode, blocks = values["capture.mode"], values["row.blocks"]
+    if blocks and "update_full" not in mode:
+        yield (
+            f"capture.mode = {mode} has no documents after updates, of which tables are made: set it to "
+            "change_streams_update_full, best with capture.mode.full.update.type = post_image"
+        )
+    elif blocks == EVERY and values["capture.mode.full.update.type"] != "post_image":
+        yield (
+            "capture.mode.full.update.type = lookup shows documents as they are later than the update: every version "
+            "of them needs post_image, and changeStreamPreAndPostImages of the collections"
+        )
+    if blocks and values["row.route"]:
+        yield "tables cannot be put into one (route.regex) where they are of documents"
+    if blocks and values["cursor.oversize.handling.mode"] == "skip":
+        yield "cursor.oversize.handling.mode = skip would leave changes out of the tables"
 
 
 def _documents(values: Mapping[str, Any]) -> Iterator[str]:

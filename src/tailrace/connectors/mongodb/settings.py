@@ -15,7 +15,7 @@ class MongoSettings:
 
     `events` are the settings of every connector; `replica_set` is what source blocks of the 1.1 format call `rs`.
     `excluded` and `renames` are the entries of field.exclude.list and field.renames; `old_source` asks for the source
-    block of source.struct.version=v1.
+    block of source.struct.version=v1, `looks_up` says that the document after an update is the one of a later moment.
     """
 
     events: EventSettings
@@ -23,6 +23,7 @@ class MongoSettings:
     excluded: tuple[str, ...] = ()
     renames: tuple[str, ...] = ()
     old_source: bool = False
+    looks_up: bool = True
 
     @property
     def legacy(self) -> bool:
@@ -38,4 +39,5 @@ class MongoSettings:
             tuple(config.get("field.exclude.list") or ()),
             tuple(config.get("field.renames") or ()),
             config.get("source.struct.version") == "v1",
+            config.get("capture.mode.full.update.type") != "post_image",
         )

@@ -26,6 +26,7 @@ def describe(end: Offsets, newest: Offsets) -> SourceStatus:
         lag_s=float(max(0, (head.time >> 32) - (read.time >> 32))) if read.time and head.time else None,
         snapshot=SnapshotStatus(done, total) if done < total else None,
         tables=tables(end, newest, list(counts.items()), done),
+        whole=offset.snapshot is None and offset.whole and not offset.shown,
     )
 
 

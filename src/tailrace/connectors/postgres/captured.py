@@ -43,7 +43,7 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
         if len(tables) == 1:
             with connection.transaction():
                 _hold(connection, tables[0], str(names[0][1]))
-                (lsn,) = connection.execute(_LSN).fetchone() or (0,)
+                lsn = end_of_log(connection)
                 found = catalog.schemas(tables)
         else:
             found = catalog.schemas(tables)
@@ -51,6 +51,12 @@ def _captured(config: Config, settings: EventSettings) -> Captured:
         admitted = tuple(admission.admit(found[oid]) for oid in tables if oid in found)
         # the next commit may begin where the log ends now
         return Captured(admitted, position_text(max(lsn - 1, 0)), FORM)
+
+
+def end_of_log(connection: psycopg.Connection[Any]) -> int:
+    """The LSN behind everything that is in the log, and so behind whatever can be seen."""
+    (lsn,) = connection.execute(_LSN).fetchone() or (0,)
+    return int(lsn)
 
 
 def _hold(connection: psycopg.Connection[Any], oid: int, name: str) -> None:

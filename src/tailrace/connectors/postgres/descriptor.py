@@ -32,6 +32,7 @@ CONNECTOR = Descriptor(
     captured=f"{_ROOM}.captured:captured",
     held=f"{_ROOM}.held:held",
     compared=f"{_ROOM}.compared:compared",
+    present=f"{_ROOM}.present:present",
     drivers=("psycopg", "adbc_driver_postgresql", "adbc_driver_manager"),
     loaded=(
         "adbc_driver_postgresql",

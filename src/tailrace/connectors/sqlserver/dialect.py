@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -47,6 +48,7 @@ _LARGE_FETCH = 500
 _ROWS_FETCH = 10_000
 _ISOLATION = "snapshot.isolation.mode"
 _LISTED = 1000
+_UNSENT = frozenset(("text", "ntext", "image", "xml"))
 _LARGE = frozenset(("text", "ntext", "image", "xml", "geometry", "geography", "json"))
 
 
@@ -59,7 +61,7 @@ class SqlServerDialect:
     width: int = WIDTH
     pairs: bool = False
     brackets: bool = True
-    unsent: frozenset[str] = frozenset(("text", "ntext", "image", "xml"))
+    unsent: frozenset[str] = _UNSENT
 
     @property
     def databases(self) -> tuple[str, ...]:
@@ -257,22 +259,33 @@ class SqlServerSession:
         span = self._span(capture, after, upto)
         if span is None:
             return
+        # of each column whose nulls may be no values its place, and its number in the mask
+        unsent = [
+            (place, capture.columns.index(column.name))
+            for place, column in enumerate(table.columns)
+            if column.type_name in _UNSENT
+        ]
+        masked = bool(unsent)
         if self._by_function:
-            statement, parameters = statements.changes_by_function(capture.name, table.columns), span
+            statement, parameters = statements.changes_by_function(capture.name, table.columns, masked), span
         else:
             by_command = self._has_command(capture)
-            statement = statements.changes(capture.change_schema, capture.change_table, table.columns, by_command)
+            statement = statements.changes(
+                capture.change_schema, capture.change_table, table.columns, by_command, masked
+            )
             parameters = (after, upto)
         found = self._batches(statement, parameters, self._fetch("query.fetch.size", table))
         with contextlib.closing(found):
             for batch in found:
                 start, sequence, operation, command, *values = batch.columns
+                mask, values = (values[0], values[1:]) if masked else (None, values)
                 yield ChangeRows(
                     positions(start),
                     positions(sequence),
                     operation.to_numpy(zero_copy_only=False).astype(np.uint8),
                     [texts(column) for column in values],
                     command.to_numpy(zero_copy_only=False).astype(np.int64),
+                    {} if mask is None else {place: has_bit(mask, number) for place, number in unsent},
                 )
         # The clean-up raises the low end before it deletes: what was still complete now was complete while it was read.
         self._span(capture, after, upto)
@@ -310,6 +323,10 @@ class SqlServerSession:
         whole = pa.Table.from_batches(found).combine_chunks()
         local = pc.cast(pc.cast(whole.column(1), pa.string()), pa.timestamp("us")).combine_chunks()
         return CommitTimes(positions(whole.column(0).combine_chunks()), self._utc(local))
+
+    def now_us(self) -> int:
+        local = pc.cast(pa.array([str(self.one(statements.NOW))]), pa.timestamp("us"))
+        return int(self._utc(local)[0])
 
     def _utc(self, local: pa.Array) -> Any:
         """Local times of the server as µs since 1970 UTC: by the zone that was given, else by its present offset."""
@@ -469,6 +486,11 @@ def _local_us(text: str | None) -> int:
     if not text:
         return 0
     return int(pc.cast(pa.scalar(text), pa.timestamp("us")).value)
+
+
+def has_bit(masks: pa.Array, number: int) -> npt.NDArray[np.bool_]:
+    """Whether each __$update_mask has the bit of a column, of which the first is the last byte's lowest."""
+    return np.array([bool(int.from_bytes(mask or b"", "big") >> number & 1) for mask in masks.to_pylist()], np.bool_)
 
 
 NOTHING = nothing(WIDTH)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.again import Again
 from tailrace.sinks.tables.batch import TableBatch, in_session
 from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.kept import Kept
-from tailrace.sinks.tables.statements import KEPT, Reduced
+from tailrace.sinks.tables.statements import KEPT, Reduced, unknown_column
 from tailrace.sinks.tables.target import Owner
 
 _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
@@ -17,14 +18,15 @@ _ROWS, _FILLED = "tailrace_rows", "tailrace_filled"
 class Latest(Kept):
     """One table, kept by appends of the initial snapshot and a MERGE for each batch after it.
 
-    `unknown` says what a value becomes that nobody has. Deleted rows stay where the owner keeps deletes.
+    `unknown` says what a value becomes that nobody has; `again` reads such values from the source. Deleted rows stay
+    where the owner keeps deletes.
     """
 
     mode = "latest"
 
-    def __init__(self, path: str, source: str, owner: Owner, unknown: str = "stop") -> None:
+    def __init__(self, path: str, source: str, owner: Owner, unknown: str = "stop", again: Again | None = None) -> None:
         super().__init__(path, source, owner, KEPT if owner.keeps_deletes else ())
-        self._unknown = unknown
+        self._unknown, self._again = unknown, again
 
     def marks(self, batch: TableBatch) -> Sequence[str]:
         return ("'false'", "op", "unix_micros(at) * 1000") if self.own else ()
@@ -34,8 +36,15 @@ class Latest(Kept):
         form, view = batch.form, _ROWS
         in_session(session, batch.reduced()).createOrReplaceTempView(_ROWS)
         if batch.moved:
-            session.sql(statements.moved(stored.name(), form, _ROWS)).createOrReplaceTempView(_FILLED)
+            doubtful = self._again is not None and self._again.is_doubtful(batch)
+            moved = statements.moved(stored.name(), form, _ROWS, self._unknown, doubtful)
+            session.sql(moved).createOrReplaceTempView(_FILLED)
             view = _FILLED
         emptied = batch.truncate is not None
         reduced = Reduced(form, view, batch.missing, bool(self.own), emptied, self._unknown)
-        stored.merge(reduced.merge(), once)
+        try:
+            stored.merge(reduced.merge(), once)
+        except Exception as error:
+            if self._again is None or unknown_column(str(error)) is None:
+                raise
+            self._again.merge(stored, batch, once, reduced, _ROWS)

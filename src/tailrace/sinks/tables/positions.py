@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 NAME = "tailrace_positions"
 """The name of the table, under the sink's path."""
+
+AGAIN = "tailrace.read-again"
+"""The property that holds `Positions.until`."""
 
 COLUMNS = (
     ("query", "string"),
@@ -61,6 +65,9 @@ class Positions:
         self.path, self._query, self._pipeline, self._format = path, query, pipeline, kind
         self._versions: dict[str, int] | None = None
         self._highest = ""
+        self._lock = Lock()
+        self.until = ""
+        """The position up to which rows that were read again may be newer than the log; after `open`."""
         self._session: SparkSession | None = None
 
     def open(self, spark: SparkSession, number: int) -> None:
@@ -75,6 +82,13 @@ class Positions:
         """Whether a table, by its path below the sink's, has been written; after `open`."""
         return self._versions is not None and table in self._versions
 
+    def keep(self, spark: SparkSession, position: str) -> None:
+        """Keep in the table up to where rows may be newer than the log; after `open`, by any thread."""
+        with self._lock:
+            if position > self.until:
+                self._format.table(spark.newSession(), self.path).announce((), {AGAIN: position})
+                self.until = position
+
     def add(self, spark: SparkSession, moment: Moment, whole: bool, versions: Mapping[str, int]) -> None:
         """Add the row of a batch, once, after `open`; `versions` are those of the tables that it has written."""
         assert self._versions is not None
@@ -83,7 +97,8 @@ class Positions:
             self._session.conf.set("spark.sql.shuffle.partitions", "1")
         session = self._session
         self._versions |= versions
-        # rows of a snapshot may be newer than the log that is read after it
+        # rows of a snapshot, and those that were read again, may be newer than the log that is read after them
+        whole = whole and moment.position > self.until
         whole, self._highest = whole and moment.position >= self._highest, max(moment.position, self._highest)
         schema = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
         row = (self._query, moment.batch, moment.position, moment.ordinal, moment.at, whole, self._versions)
@@ -107,6 +122,7 @@ class Positions:
             raise SinkError(
                 f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
             )
+        self.until = stored.properties().get(AGAIN, "")
         rows = stored.rows()
         found = rows.orderBy("batch", ascending=False).first()
         self._highest = rows.selectExpr("max(position) as highest").first()["highest"] or ""  # type: ignore[index]

@@ -112,7 +112,13 @@ class Reducing:
 def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
     """All rows of a partition. Behind a filter Spark calls columns not null that the schema lets be null."""
     schema = row_schema(target)
-    return pa.Table.from_batches((batch.cast(schema) for batch in batches), schema).combine_chunks()
+
+    def as_declared(batch: pa.RecordBatch) -> pa.RecordBatch:
+        # a cast does not take a variant that is null, even to its own type
+        columns = [_as(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.Table.from_batches(map(as_declared, batches), schema).combine_chunks()
 
 
 def reduced(rows: pa.Table, target: Form) -> pa.Table:

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
 from tailrace.config.config import Config
-from tailrace.connectors.registry import find
+from tailrace.connectors.present import Present
+from tailrace.connectors.registry import find, parse
 from tailrace.connectors.source_status import Describe
 from tailrace.errors import SinkError, TailraceError
+from tailrace.events.settings import EventSettings
 from tailrace.jar import Jar
 from tailrace.sinks.base import Settings, Sink
 from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
+from tailrace.sinks.tables.again import Again
 from tailrace.sinks.tables.batch import TableBatch
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
@@ -77,7 +80,8 @@ class TablesSink(Sink):
         if self.keeps_deletes and self.mode != "latest":
             raise given.wrong("upsert-keep-deletes", "is for the mode latest alone")
         self.at_once = given.number("tables.at.once", 4, least=1, most=64)
-        self.unknown = given.choice("unknown.values", "stop", ("stop", "null"))
+        self.unknown = given.choice("unknown.values", "stop", ("stop", "null", "reselect"))
+        self._source: Config | None = None
         stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
@@ -85,6 +89,10 @@ class TablesSink(Sink):
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
             raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
+        if self.unknown == "reselect" and (self.mode != "latest" or self.format.name != Delta.name):
+            raise given.wrong("unknown.values", f"can be reselect in the mode latest of {Delta.name} alone")
+        if self.unknown == "reselect" and self.names.routing is not None:
+            raise given.wrong("unknown.values", "cannot be reselect where tables are put into one")
 
     @property
     def folder(self) -> str:
@@ -93,10 +101,12 @@ class TablesSink(Sink):
     def adopt(self, source: Config) -> None:
         super().adopt(source)
         if not source.traits.gives_blocks:
+            raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
+        self._describe, self._source = find(source.connector).load_describe(), source
+        if self.unknown == "reselect" and not find(source.connector).present:
             raise SinkError(
-                f"The sink tables is not there for the connector {source.connector} yet.", "Use another sink."
+                f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
             )
-        self._describe = find(source.connector).load_describe()
         self._gathers = self.mode == "latest" and source.get("max.batch.size.in.bytes") is not None
         for name in ("transforms", "post.processors"):
             if source.get(name):
@@ -122,13 +132,23 @@ class TablesSink(Sink):
             "event.format": "3",
         }
 
+    def present(self) -> Present:
+        """A session with the source, which reads rows as they are now."""
+        assert self._source is not None
+        source = self._source
+        texts = {name: text for name, text in self.source_defaults().items() if not source.is_set(name)}
+        config = parse(source.connector, {**source.texts, **texts, **self.source_options()})
+        opening = find(source.connector).load_present()
+        assert opening is not None
+        return opening(config, EventSettings.from_options(config))
+
     def failure(self, text: str) -> TailraceError | None:
         unknown = unknown_column(text)
         if unknown is not None:
             return SinkError(
                 f"Neither the log nor the table has the value of the column {unknown} of a row.",
                 "Read the row's table by an incremental snapshot first, set its replica identity to FULL, or set "
-                "debezium.sink.tables.unknown.values = null.",
+                "debezium.sink.tables.unknown.values to reselect or null.",
             )
         if self.format.conflict.search(text):
             return SinkError(
@@ -171,6 +191,7 @@ class Writer:
         self._sessions: dict[str, SparkSession] = {}
         self._sources: dict[str, tuple[str, Table]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
+        self._again = Again(sink.present, self._positions) if sink.unknown == "reselect" else None
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
@@ -213,12 +234,12 @@ class Writer:
             self._registered.add(table.path)
 
     def _table(self, part: TableBatch) -> Kept:
-        path, source = self._sink.names.path(self._sink.path, part.table), ".".join(part.table)
+        path, source = self._sink.names.path(self._sink.path, part.table), ".".join(filter(None, part.table))
         self._sink.names.demand_alone(path, part.table, self._sources)
         if path not in self._tables:
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], Kept]] = {
-                "latest": lambda: Latest(path, source, self._owner, unknown),
+                "latest": lambda: Latest(path, source, self._owner, unknown, self._again),
                 "history": lambda: History(path, source, self._owner, unknown),
                 "log": lambda: Log(path, source, self._owner),
             }

@@ -243,12 +243,24 @@ def unknown_column(text: str) -> str | None:
     return None if found is None else found["column"]
 
 
-def moved(table: str, form: Form, view: str) -> str:
-    """The query that gives rows that had another key before the batch the values that the table has under that key."""
+def moved(table: str, form: Form, view: str, unknown: str = "null", doubtful: bool = False) -> str:
+    """The query that gives rows that had another key before the batch the values that the table has under that key.
+
+    Unless `unknown` is `null` it raises where the table has none. With `doubtful` those of the table
+    may be of later rows, and none is taken over.
+    """
     first = quoted(form.names[form.key[0]])
     joined = " and ".join(f"o.{quoted(form.names[index])} = s.origin.k{place}" for place, index in enumerate(form.key))
+    if doubtful:
+        joined = "false"
     parts = ["s.op", "s.position", "s.ordinal", "s.part", "s.at", f"if(o.{first} is null, s.missing, null) missing"]
     for place, name in enumerate(form.names):
         held = f"o.{first} is not null and array_contains(s.missing, {place})"
-        parts.append(f"if({held}, o.{quoted(name)}, s.c{place}) c{place}")
+        own = f"s.c{place}"
+        if unknown != "null" and place not in form.key:
+            # what the table has under the new key is another row's
+            told, kind = literal(f"{UNKNOWN} {json.dumps(name)}"), type_of(form.types[place])
+            strange = f"s.origin is not null and array_contains(s.missing, {place})"
+            own = f"if({strange}, cast(raise_error({told}) as {kind}), {own})"
+        parts.append(f"if({held}, o.{quoted(name)}, {own}) c{place}")
     return f"select {', '.join(parts)} from {view} s left join {table} o on {joined}"

@@ -5,7 +5,7 @@ All of it works on whole columns: neither a row nor a value becomes a Python obj
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,7 @@ def _joined(first: ChangeRows, second: ChangeRows) -> ChangeRows:
         np.concatenate([first.operation, second.operation]),
         [pa.concat_arrays([a, b]) for a, b in zip(first.columns, second.columns, strict=True)],
         None if first.command is None or second.command is None else np.concatenate([first.command, second.command]),
+        {place: np.concatenate([flags, second.touched[place]]) for place, flags in first.touched.items()},
     )
 
 
@@ -62,6 +63,7 @@ def _slice(rows: ChangeRows, low: int, high: int) -> ChangeRows:
         rows.operation[low:high],
         [column.slice(low, high - low) for column in rows.columns],
         None if rows.command is None else rows.command[low:high],
+        {place: flags[low:high] for place, flags in rows.touched.items()},
     )
 
 
@@ -76,6 +78,7 @@ def _without(rows: ChangeRows, skipped: tuple[int, ...]) -> ChangeRows:
         rows.operation[kept],
         [column.filter(mask) for column in rows.columns],
         None if rows.command is None else rows.command[kept],
+        {place: flags[kept] for place, flags in rows.touched.items()},
     )
 
 
@@ -151,6 +154,7 @@ class Assembly:
     `event_serial_no`); the ordinal is one less. `skipped` are operations whose rows are left out before anything is
     numbered, an update's two rows together. `unsent` names the types whose null, in either row of an update, counts as
     a value that the log did not carry: events show the placeholder, as Debezium 3 does, which takes a null for one.
+    With `exact` a null that an update has set is one.
     """
 
     table: TableSchema
@@ -158,6 +162,7 @@ class Assembly:
     pairs: bool
     skipped: tuple[int, ...] = ()
     unsent: frozenset[str] = frozenset()
+    exact: bool = False
     _commit: bytes = b""
     _change: bytes = b""
     _serial: int = 0
@@ -193,7 +198,8 @@ class Assembly:
         transaction = (np.searchsorted(starts, kept, side="right") - 1).astype(np.int32)
         before = _image(rows.columns, has_before, old) if has_before.any() else None
         after = _image(rows.columns, has_after, kept) if has_after.any() else None
-        self._mark((before, after), code == AFTER)
+        touched = {place: flags[kept] for place, flags in rows.touched.items()} if self.exact else {}
+        self._mark((before, after), code == AFTER, touched)
         return ChangeBatch(
             table=self.table,
             op=_OPS[code],
@@ -207,8 +213,12 @@ class Assembly:
             command=None if rows.command is None else rows.command[kept],
         )
 
-    def _mark(self, images: tuple[Image | None, Image | None], updates: Flags) -> None:
-        """Mark the nulls of `updates` that stand for a value that the log did not carry."""
+    def _mark(self, images: tuple[Image | None, Image | None], updates: Flags, touched: Mapping[int, Flags]) -> None:
+        """Mark the nulls of `updates` that stand for a value that the log did not carry.
+
+        A new row's is one where the update has not set the column; what an old row has is never known of a null.
+        """
+        _, after = images
         if not self.unsent or not updates.any():
             return
         for place, column in enumerate(self.table.columns):
@@ -217,7 +227,8 @@ class Assembly:
             for image in images:
                 if image is not None and image.columns[place].null_count:
                     nulls = image.columns[place].is_null().to_numpy(zero_copy_only=False)
-                    image.unavailable[place] = nulls & updates
+                    known = touched.get(place) if image is after else None
+                    image.unavailable[place] = nulls & updates if known is None else nulls & updates & ~known
 
     @staticmethod
     def _paired(operation: npt.NDArray[Any], new_commit: Flags) -> npt.NDArray[Any]:

@@ -119,7 +119,8 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
                 return Times.of(session.commit_times(part.span.after, part.span.upto), source.at_us)
 
         dialect = source.dialect
-        assembly = Assembly(part.table, source.retries.run(times, _closed), dialect.pairs, skipped, dialect.unsent)
+        known, exact = source.retries.run(times, _closed), bool(source.settings.blocks)
+        assembly = Assembly(part.table, known, dialect.pairs, skipped, dialect.unsent, exact)
         rows = changes(source.dialect, part.database, span, part.table, source.retries)
         first = 0
         for cut in whole(rows, source.dialect.pairs):

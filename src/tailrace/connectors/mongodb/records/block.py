@@ -27,6 +27,7 @@ from tailrace.connectors.mongodb.documents.shaped import Rules, Shaped, Source
 from tailrace.connectors.mongodb.documents.tree import LeafColumn, Manner, ShapeColumn
 from tailrace.connectors.mongodb.log.stretch import Flags
 from tailrace.connectors.mongodb.records import texts, typed
+from tailrace.connectors.mongodb.records.blocks import position_texts
 from tailrace.connectors.mongodb.records.envelope import source_layout
 from tailrace.connectors.mongodb.records.images import Images, Values
 from tailrace.connectors.mongodb.records.plan import TOMBSTONE, CollectionPlan
@@ -134,7 +135,7 @@ class Block:
             "database": lambda: repeated(database, count),
             "schema": lambda: pa.nulls(count, pa.string()),
             "table": lambda: repeated(collection, count),
-            "position": lambda: _positions(self.segment.time[own]),
+            "position": lambda: position_texts(self.segment.time[own]),
             "ordinal": lambda: pa.array(self.segment.number[own]),
             "transaction": self._transactions,
             "source_ts": lambda: pa.array(self._ns[self.change] // 1000).cast(pa.timestamp("us", tz="UTC")),
@@ -379,14 +380,3 @@ def _numbers(values: Int64s, known: npt.NDArray[np.bool_]) -> pa.Array | Same:
 @lru_cache(maxsize=8)
 def _marker_texts(events: EventSettings) -> pa.Array:
     return pa.array([marker_text(marker, events) for marker in Marker], pa.string())
-
-
-def _positions(time: Int64s) -> pa.Array:
-    """Timestamps as 16 hexadecimal digits, which sort in log order."""
-    digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-    shifts = np.arange(60, -1, -4, dtype=np.int64)
-    text = digits[(time[:, None] >> shifts) & 15]
-    offsets = np.arange(len(time) + 1, dtype=np.int32) * 16
-    return pa.Array.from_buffers(
-        pa.string(), len(time), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text))]
-    )

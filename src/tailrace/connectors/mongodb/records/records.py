@@ -13,6 +13,7 @@ import pyarrow as pa
 from tailrace.columns.batch import Int32s
 from tailrace.connectors.mongodb.log.stretch import Flags
 from tailrace.connectors.mongodb.records.block import Block
+from tailrace.connectors.mongodb.records.blocks import block_rows
 from tailrace.connectors.mongodb.records.images import Images, images
 from tailrace.connectors.mongodb.records.plan import CollectionPlan, collection_plan
 from tailrace.connectors.mongodb.records.quarantine import beyond, refused, unconvertible
@@ -38,6 +39,9 @@ def to_rows(segment: Segment, settings: MongoSettings) -> Iterator[pa.RecordBatc
 
 def numbered_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The same, and for each record the index of its change in `segment`."""
+    if settings.events.blocks:
+        yield from block_rows(segment, settings)
+        return
     skipped = [op for op in "cud" if op in settings.events.skipped_operations]
     kept = ~np.isin(segment.op, [ord(op) for op in skipped]) if skipped else None
     if not len(segment) or (kept is not None and not kept.any()):

@@ -106,6 +106,12 @@ class PostgresForm:
     def key(self, table: TableSchema, settings: EventSettings) -> tuple[ColumnPlan, ...]:
         return plan_key(table, settings)
 
+    def has_old_rows(self, table: TableSchema) -> bool:
+        return table.replica_identity == "f"
+
+    def late(self, table: TableSchema) -> frozenset[str]:
+        return frozenset(one.name for one in table.columns if one.default is not None or one.generated)
+
     def is_text(self, column: TableColumn) -> bool:
         return declared.is_text(column)
 

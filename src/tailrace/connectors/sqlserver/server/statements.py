@@ -73,6 +73,9 @@ TIMES = (
 )
 """Commit times (after, upto), in the server's local time. "cdc.lsn_time_mapping": tran_end_time, a datetime."""
 
+NOW = "select convert(varchar(23), getdate(), 121)"
+"""The server's local time, as precise as commit times are. "GETDATE (Transact-SQL)"."""
+
 OFFSET = "select datepart(tz, sysdatetimeoffset())"
 """Minutes between the server's local time and UTC, at present. "DATEPART (Transact-SQL)", "SYSDATETIMEOFFSET"."""
 
@@ -103,33 +106,36 @@ INDEX_COLUMNS = "select object_id, column_name from cdc.index_columns order by o
 """Columns of the index by which rows are identified. "cdc.index_columns"."""
 
 _START, _SEQUENCE, _OPERATION = "[__$start_lsn]", "[__$seqval]", "[__$operation]"
-_COMMAND = "[__$command_id]"
+_COMMAND, _MASK = "[__$command_id]", "[__$update_mask]"
 
 HAS_COMMAND = "select count(*) from sys.columns where object_id = ? and name = N'__$command_id'"
 """Whether a change table (its object id) numbers the operations of a transaction. "cdc.<capture_instance>_CT":
 __$command_id came with updates of the versions 2012 to 2016, so that a change table may be older."""
 
 
-def changes(change_schema: str, change_table: str, columns: Sequence[Column], by_command: bool) -> str:
+def changes(
+    change_schema: str, change_table: str, columns: Sequence[Column], by_command: bool, masked: bool = False
+) -> str:
     """The change rows of a change table in a range (after, upto). "cdc.<capture_instance>_CT": the leading columns;
     __$operation 1 is delete, 2 insert, 3 update (before), 4 update (after); __$seqval "should not be used for
     ordering", __$command_id should. With `by_command` it is a column, 0 for NULL, and the order is that of the change
-    table's clustered index."""
+    table's clustered index. With `masked` __$update_mask follows it."""
     where = f" where {_START} > ? and {_START} <= ?"
-    return _changes(quoted(change_schema, change_table), columns, where, by_command)
+    return _changes(quoted(change_schema, change_table), columns, where, by_command, masked)
 
 
-def changes_by_function(instance: str, columns: Sequence[Column]) -> str:
+def changes_by_function(instance: str, columns: Sequence[Column], masked: bool = False) -> str:
     """The same through the function of a capture instance (from, to: both are included).
     "cdc.fn_cdc_get_all_changes_<capture_instance>": row filter option all update old; both ends must lie within what
     the instance holds, else error 313. It does not give __$command_id."""
     function = quoted("cdc", f"fn_cdc_get_all_changes_{instance}")
-    return _changes(f"{function}(?, ?, N'all update old')", columns, "", by_command=False)
+    return _changes(f"{function}(?, ?, N'all update old')", columns, "", False, masked)
 
 
-def _changes(source: str, columns: Sequence[Column], where: str, by_command: bool) -> str:
+def _changes(source: str, columns: Sequence[Column], where: str, by_command: bool, masked: bool) -> str:
     command = f"isnull({_COMMAND}, 0)" if by_command else "0"
-    listed = ", ".join([_START, _SEQUENCE, _OPERATION, command, *(selected(column) for column in columns)])
+    first = [_START, _SEQUENCE, _OPERATION, command, *([_MASK] if masked else [])]
+    listed = ", ".join([*first, *(selected(column) for column in columns)])
     order = [_START, *([_COMMAND] if by_command else []), _SEQUENCE, _OPERATION]
     return f"select {listed} from {source}{where} order by {', '.join(order)}"
 

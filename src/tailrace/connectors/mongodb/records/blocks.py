@@ -1,0 +1,129 @@
+"""From a segment to blocks: documents as variants under their keys, many in one row, for tables. Worker.
+
+A table of a collection has two columns: `_id`, the text that keys of events have, and `document`. Only what is left of
+a key's changes becomes variants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tailrace.columns.batch import Int32s
+from tailrace.columns.blocks import LAST, Form, Head
+from tailrace.columns.reduction import groups, lasts
+from tailrace.columns.typed import VARIANT
+from tailrace.connectors.mongodb.log.position import Position
+from tailrace.connectors.mongodb.records import texts, typed
+from tailrace.connectors.mongodb.records.envelope import table_id
+from tailrace.connectors.mongodb.records.images import Images, Values, images
+from tailrace.connectors.mongodb.records.segment import Segment
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.mongodb.values.field_filters import field_filter
+from tailrace.errors import ConversionError
+from tailrace.events.blocks import block_row
+from tailrace.values.fragments import json_array
+
+FORM = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
+"""What every collection's table has."""
+
+_MOST_BYTES = 32 << 20
+_DELETE, _UPDATE = ord("d"), ord("u")
+_LETTERS = pa.array([chr(code) for code in range(128)], pa.string())
+
+
+def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
+    """The changes of `segment` as blocks, rows of `settings.events.row_schema`, each with the index of its last change.
+
+    Raises DecodeError, and ConversionError where an update comes without the document after it.
+    """
+    if not len(segment):
+        return
+    found = images(segment)
+    op = _operations(segment, found, settings)
+    keys = json_array(texts.values(segment.data, found.key, texts.key_form(settings)))
+    left = np.arange(len(segment))
+    if settings.events.blocks == LAST:
+        left = lasts(groups([keys]))
+    size = np.cumsum(segment.sizes()[left])
+    low = 0
+    while low < len(left):
+        limit = _MOST_BYTES + (int(size[low - 1]) if low else 0)
+        high = max(int(np.searchsorted(size, limit, side="right")), low + 1)
+        rows = _rows(segment, found, op, keys, left[low:high], settings)
+        yield _block(segment, rows, settings), np.full(1, len(segment) - 1, np.int32)
+        low = high
+
+
+def position_texts(time: npt.NDArray[np.int64]) -> pa.Array:
+    """Timestamps as 16 hexadecimal digits, which sort in log order."""
+    digits = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+    shifts = np.arange(60, -1, -4, dtype=np.int64)
+    text = digits[(time[:, None] >> shifts) & 15]
+    offsets = np.arange(len(time) + 1, dtype=np.int32) * 16
+    return pa.Array.from_buffers(
+        pa.string(), len(time), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(text))]
+    )
+
+
+def _operations(segment: Segment, found: Images, settings: MongoSettings) -> npt.NDArray[np.uint8]:
+    """The operations, where an update of a document that was deleted before it was looked up is a delete."""
+    lost = (segment.op == _UPDATE) & (found.after.places < 0)
+    if not lost.any():
+        return segment.op
+    if not settings.looks_up:
+        first = int(np.flatnonzero(lost)[0])
+        place = Position(int(segment.time[first]), int(segment.number[first]))
+        raise ConversionError(
+            f"An update of {'.'.join(segment.namespace)} comes without the document after it, at {place}.",
+            "Turn changeStreamPreAndPostImages on for the collection and read it anew by an incremental snapshot, or "
+            "set capture.mode.full.update.type = lookup.",
+        )
+    return np.where(lost, _DELETE, segment.op).astype(np.uint8)
+
+
+def _rows(
+    segment: Segment,
+    found: Images,
+    op: npt.NDArray[np.uint8],
+    keys: pa.Array,
+    left: npt.NDArray[np.int64],
+    settings: MongoSettings,
+) -> pa.RecordBatch:
+    count = len(left)
+    edits = field_filter(settings.excluded, settings.renames, *segment.namespace)
+    after = found.after.where(op != _DELETE)
+    documents = Values(after.places[left], after.kinds[left])
+    shown = typed.documents(segment.data, documents, None if edits is None else edits.documents)
+    ids = [json.loads(text) for text in keys.take(pa.array(left)).to_pylist()]
+    ms = np.where(found.has_wall, found.wall_ms, (segment.time >> 32) * 1000)[left]
+    us = np.full(count, segment.read_ns // 1000, np.int64) if segment.read_ns else ms * 1000
+    origin = FORM.schema.field("origin").type
+    return pa.RecordBatch.from_arrays(
+        [
+            _LETTERS.take(pa.array(op[left])),
+            position_texts(segment.time[left]),
+            pa.array(segment.number[left], pa.int64()),
+            pa.array(np.zeros(count, np.int8)),
+            pa.array(us).cast(pa.timestamp("us", tz="UTC")),
+            pa.nulls(count, FORM.schema.field("missing").type),
+            pa.nulls(count, origin),
+            pa.array(ids, pa.string()),
+            shown,
+        ],
+        schema=FORM.schema,
+    )
+
+
+def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings) -> pa.RecordBatch:
+    table = table_id(segment.namespace)
+    first, last = ((str(rows["position"][row]), int(rows["ordinal"][row].as_py())) for row in (0, rows.num_rows - 1))
+    # Chunks are not read at one moment, so that one of them may show a document that another has shown already: no
+    # snapshot is named, which lets the rows be merged.
+    head = Head(table.database, table.schema, table.table, FORM, rows.num_rows, first, last)
+    return block_row(head, rows, int(pc.max(rows["at"]).value), settings.events)

@@ -1,0 +1,149 @@
+"""Values that neither the log nor a table has, read again from the source. Driver and workers.
+
+What is read is a row as it is now, which may be newer than the batch. So the position behind all that was read is kept
+by the table of positions (`Positions.until`), from before the rows are written. Up to there
+
+- no moment is whole,
+- a row that changes its key takes no value over from the table, where that may be another row's: it is read anew.
+
+A row that is not found has been deleted or has another key by now, which the log shows later: it is left out until
+then. So whatever comes between, the tables equal the source once the log has passed that position.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tailrace.columns.blocks import FIXED, Form
+from tailrace.sinks.tables import statements
+from tailrace.sinks.tables.batch import TableBatch, in_session
+from tailrace.sinks.tables.formats.base import Once, Stored
+from tailrace.sinks.tables.positions import Positions
+from tailrace.sinks.tables.rows import row_schema
+from tailrace.sinks.tables.statements import Reduced, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tailrace.connectors.present import Present, PresentTable
+
+log = logging.getLogger("tailrace")
+
+_TOLD, _KEPT, _FILLED, _ALL = "tailrace_told", "tailrace_known", "tailrace_read_again", "tailrace_completed"
+_LEFT = "s.op, s.position, s.ordinal, s.part, s.at, s.missing"
+
+
+class Again:
+    """Reads values again for all tables of a sink. `open_present` opens a session with the source."""
+
+    def __init__(self, open_present: Callable[[], Present], positions: Positions) -> None:
+        self._open, self._positions = open_present, positions
+
+    def is_doubtful(self, batch: TableBatch) -> bool:
+        """Whether rows of the table may be newer than a change of the batch, and so be other rows of the same key."""
+        return min(head.first for head in batch.heads)[0] <= self._positions.until
+
+    def merge(self, stored: Stored, batch: TableBatch, once: Once, reduced: Reduced, rows: str) -> None:
+        """Bring a batch in some of whose rows miss values that nobody has. `rows` is the view of its reduced rows."""
+        form, session, table = batch.form, stored.session, stored.name()
+        marked = session.sql(told(table, reduced, rows, self.is_doubtful(batch))).persist()
+        try:
+            marked.createOrReplaceTempView(_TOLD)
+            lost = session.table(_TOLD).where("lost").drop("lost")
+            wanted = lost.count()
+            filled = self._filled(session, batch, lost)
+            try:
+                found = filled.count()
+                filled.createOrReplaceTempView(_FILLED)
+                session.table(_TOLD).where("not lost").drop("lost").createOrReplaceTempView(_KEPT)
+                columns = ", ".join(f"s.c{place}" for place in range(len(form.names)))
+                completed = session.sql(f"select {_LEFT}, {columns} from {_FILLED} s")
+                known = session.sql(statements.moved(table, form, _KEPT))
+                known.unionByName(completed).createOrReplaceTempView(_ALL)
+                note = json.loads(once.metadata)
+                note["tailrace"]["read_again"] = found
+                stored.merge(replace(reduced, view=_ALL).merge(), replace(once, metadata=json.dumps(note)))
+            finally:
+                filled.unpersist()
+        finally:
+            marked.unpersist()
+        log.warning(
+            "%d rows of %s were read again from the source, of %d that miss values: tables are at one moment again "
+            "behind %s",
+            found, ".".join(filter(None, batch.table)), wanted, self._positions.until,
+        )  # fmt: skip
+
+    def _filled(self, session: SparkSession, batch: TableBatch, lost: DataFrame) -> DataFrame:
+        """Rows with the values that are read for them, kept in memory, and the position behind those in the table of
+        positions. Whoever asks lets the rows go."""
+        present = self._open()
+        try:
+            reading = Filling(batch.form, present.table(batch.table))
+            filled = in_session(session, lost.mapInArrow(reading, _declared(batch.form))).persist()
+            filled.count()
+            self._positions.keep(session, present.position())
+            return filled
+        finally:
+            present.close()
+
+
+def told(table: str, reduced: Reduced, rows: str, doubtful: bool) -> str:
+    """The query for the rows of a batch and, as `lost`, whether nobody has what one misses."""
+    form = reduced.form
+    first = quoted(form.names[form.key[0]])
+    joined = " and ".join(
+        f"o.{quoted(form.names[index])} = coalesce(s.origin.k{place}, s.c{index})"
+        for place, index in enumerate(form.key)
+    )
+    nobody = "true" if reduced.emptied else f"(o.{first} is null{' or s.origin is not null' if doubtful else ''})"
+    return (
+        f"select s.*, s.missing is not null and s.op <> 'd' and {nobody} as lost "
+        f"from {rows} s left join {table} o on {joined}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """Gives rows the values that they miss, of the source's table as it is now, and leaves out those that are not
+    there. Worker."""
+
+    form: Form
+    table: PresentTable
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for misses, places in _by_missing(batch).items():
+                yield from self._filled(batch.take(pa.array(places)), list(misses))
+
+    def _filled(self, rows: pa.RecordBatch, misses: list[int]) -> Iterator[pa.RecordBatch]:
+        form = self.form
+        keys = [rows[f"c{index}"] for index in form.key]
+        names = [form.names[place] for place in misses]
+        schema = row_schema(form)
+        for places, values in self.table.values([form.names[index] for index in form.key], keys, names):
+            part = rows.take(pa.array(places, pa.int64()))
+            columns = {field.name: part[field.name] for field in schema}
+            columns |= {f"c{place}": column for place, column in zip(misses, values, strict=True)}
+            columns["missing"] = pa.nulls(len(part), FIXED[-1].type)
+            columns["origin"] = pa.nulls(len(part), schema.field("origin").type)
+            yield pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
+
+
+def _by_missing(batch: pa.RecordBatch) -> dict[tuple[int, ...], list[int]]:
+    """The rows by the columns that they miss."""
+    found: dict[tuple[int, ...], list[int]] = {}
+    for row, missed in enumerate(batch["missing"].to_pylist()):
+        found.setdefault(tuple(missed or ()), []).append(row)
+    return found
+
+
+def _declared(form: Form) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(row_schema(form), prefer_timestamp_ntz=True)

@@ -1,0 +1,74 @@
+"""Blocks of change tables: key changes, values that were left out, and updates without old rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tailrace.columns.batch import Int64s
+from tailrace.columns.blocks import Head, read
+from tailrace.connectors.changetables.dialect import AFTER, BEFORE, DELETE, INSERT, ChangeRows, CommitTimes
+from tailrace.connectors.changetables.log.rows import Assembly, Times
+from tailrace.connectors.registry import parse
+from tailrace.connectors.sqlserver.form import FORM
+from tailrace.errors import ConversionError
+from tailrace.events.records import to_rows
+from tailrace.events.settings import EventSettings
+from tests.unit.changetables.test_rows import TABLE, rows
+
+SOURCE = {
+    "database.hostname": "h", "database.user": "u", "database.password": "p", "database.names": "db",
+    "topic.prefix": "p", "row.blocks": "last",
+}  # fmt: skip
+TIMES: Int64s = np.zeros(1, np.int64)
+
+
+def blocks(given: ChangeRows, **options: str) -> tuple[Head, list[dict[str, Any]]]:
+    """The one block of the changes."""
+    times = Times.of(CommitTimes(given.commit.slice(0, 1), TIMES), 0)
+    batch = Assembly(TABLE, times, False, (), frozenset(("text",)), exact=True).batch(given)
+    assert batch is not None
+    config = parse("sqlserver", {**SOURCE, **options})
+    (block,) = to_rows(batch, EventSettings.from_options(config, "run"), FORM)
+    return Head.of(block["key"][0].as_py()), read(block["value"][0].as_py()).to_pylist()
+
+
+def keyed(given: ChangeRows, *keys: bytes) -> ChangeRows:
+    """The same rows with these keys."""
+    return replace(given, columns=[pa.array(keys, pa.binary()), *given.columns[1:]])
+
+
+def test_a_value_that_was_left_out_is_missing_and_a_null_is_null() -> None:
+    given = rows((BEFORE, None, b"a"), (AFTER, None, b"b"))
+    head, (row,) = blocks(given)
+    assert (row["op"], row["c0"], row["c1"], row["c2"], row["missing"]) == ("u", 1, None, "b", [1])
+    assert head.missing
+    _, (row,) = blocks(replace(given, touched={1: given.operation == AFTER}))
+    assert (row["c1"], row["c2"], row["missing"]) == (None, "b", None)
+
+
+def test_a_change_of_the_key_takes_along_what_the_log_has_of_the_old_row() -> None:
+    given = keyed(rows((BEFORE, b"text", b"a"), (AFTER, None, b"b")), b"1", b"2")
+    _, (old, new) = blocks(given)
+    assert (old["op"], old["c0"]) == ("d", 1)
+    assert (new["op"], new["c0"], new["c1"], new["missing"], new["part"]) == ("c", 2, "text", None, 1)
+
+
+def test_a_deleted_row_has_its_values() -> None:
+    _, (row,) = blocks(rows((DELETE, b"text", b"a")))
+    assert (row["op"], row["c0"], row["c1"], row["c2"]) == ("d", 1, "text", "a")
+
+
+def test_a_column_may_be_captured_later_than_it_was_made() -> None:
+    head, _ = blocks(rows((INSERT, b"x", b"y")))
+    assert head.form.added == (0, 1, 2)
+    assert head.first[0] == "01" + "01"
+
+
+def test_an_update_without_its_old_row_ends_the_query() -> None:
+    with pytest.raises(ConversionError, match=r"does not carry the old row of an update of dbo\.a"):
+        blocks(rows((AFTER, b"x", b"y")))

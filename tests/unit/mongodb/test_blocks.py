@@ -1,0 +1,83 @@
+"""Documents as blocks for tables: what is left of a key's changes, and updates whose document is not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tailrace.columns.blocks import Head, read
+from tailrace.connectors.mongodb.documents.extended import Document
+from tailrace.connectors.mongodb.records.records import to_rows
+from tailrace.connectors.mongodb.records.segment import STREAM, Segment
+from tailrace.connectors.mongodb.settings import MongoSettings
+from tailrace.connectors.registry import parse
+from tailrace.errors import ConfigError, ConversionError
+from tailrace.events.settings import EventSettings
+from tests.unit.mongodb.changes import change, segment
+
+SOURCE = {"mongodb.connection.string": "mongodb://h/?replicaSet=r", "topic.prefix": "p"}
+IMAGES = {"capture.mode": "change_streams_update_full", "capture.mode.full.update.type": "post_image"}
+
+
+def rows(given: Segment, **options: str) -> list[tuple[Any, ...]]:
+    """Operation, key, whether there is a document, and ordinal of each row of the blocks."""
+    config = parse("mongodb", {**SOURCE, "row.blocks": "last", **options})
+    settings = MongoSettings.of(config, EventSettings.from_options(config, "run"), "r")
+    found = []
+    for batch in to_rows(given, settings):
+        for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
+            head, table = Head.of(key), read(value)
+            assert (head.schema, head.table, head.rows, head.snapshot) == ("inventory", "customers", len(table), "")
+            found += [(row["op"], row["c0"], row["c1"] is not None, row["ordinal"]) for row in table.to_pylist()]
+    return found
+
+
+def document(key: Any, **fields: Any) -> Document:
+    return Document(_id=key, **fields)
+
+
+CHANGES = segment(
+    [
+        change("c", 1, after=document(1, v=1)),
+        change("c", "x", after=document("x")),
+        change("u", 1, after=document(1, v=2)),
+        change("d", "x"),
+        change("u", 2),
+    ],
+    "ccudu",
+    STREAM,
+)
+
+
+def test_the_last_change_of_each_key_is_left() -> None:
+    # the document of the update was deleted before it could be looked up
+    assert rows(CHANGES) == [("u", "1", True, 2), ("d", '"x"', False, 3), ("d", "2", False, 4)]
+
+
+def test_every_change_is_there_where_documents_are_as_they_were() -> None:
+    found = rows(segment([change("c", 1, after=document(1)), change("u", 1, after=document(1))], "cu", STREAM),
+                 **IMAGES, **{"row.blocks": "every"})  # fmt: skip
+    assert [row[0] for row in found] == ["c", "u"]
+
+
+def test_an_update_without_the_document_after_it_ends_the_query() -> None:
+    with pytest.raises(ConversionError, match="changeStreamPreAndPostImages"):
+        rows(CHANGES, **IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"capture.mode": "change_streams"}, "capture.mode = change_streams has no documents"),
+        ({"capture.mode": "change_streams_with_pre_image"}, "has no documents"),
+        ({"row.blocks": "every"}, "needs post_image"),
+        (
+            {"cursor.oversize.handling.mode": "skip", "cursor.oversize.skip.threshold": "9"},
+            "cursor.oversize.handling.mode = skip would leave changes out",
+        ),
+    ],
+)
+def test_modes_without_documents_are_refused(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said.replace(".", r"\.")):
+        parse("mongodb", {**SOURCE, "row.blocks": "last", **options})

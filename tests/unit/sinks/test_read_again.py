@@ -1,0 +1,61 @@
+"""Values that are read again for tables, without Spark and without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tailrace.columns.blocks import Form
+from tailrace.connectors.present import Values
+from tailrace.sinks.tables.again import Filling, told
+from tailrace.sinks.tables.rows import row_schema
+from tailrace.sinks.tables.statements import Reduced, moved
+
+FORM = Form(("id", "v", "big", "doc"), (pa.int64(), pa.string(), pa.string(), pa.string()), (0,))
+
+
+class Held:
+    """A table whose rows are the keys of `known`."""
+
+    def __init__(self, known: Sequence[int]) -> None:
+        self.known, self.asked = known, list[tuple[list[int], list[str]]]()
+
+    def values(self, key: Sequence[str], keys: Sequence[pa.Array], columns: Sequence[str]) -> Iterator[Values]:
+        assert key == ["id"]
+        wanted: list[int] = keys[0].to_pylist()
+        self.asked.append((wanted, list(columns)))
+        for place, number in reversed(list(enumerate(wanted))):
+            if number in self.known:
+                yield [place], [pa.array([f"{name} of {number}"]) for name in columns]
+
+
+def row(key: int, *misses: int) -> dict[str, Any]:
+    told = {"position": "0A", "ordinal": 0, "part": 0, "since": "0A", "missing": list(misses), "origin": {"k0": 7}}
+    return {"op": "u", **told, "c0": key, "c1": "v", "c2": None, "c3": "own"}
+
+
+def test_rows_get_what_they_miss_and_those_that_are_gone_are_left_out() -> None:
+    held = Held([1, 3])
+    batch = pa.RecordBatch.from_pylist([row(1, 2), row(2, 2), row(3, 2, 3)], row_schema(FORM))
+    found = [one for part in Filling(FORM, held)(iter([batch])) for one in part.to_pylist()]
+    assert {one["c0"]: (one["c1"], one["c2"], one["c3"]) for one in found} == {
+        1: ("v", "big of 1", "own"),
+        3: ("v", "big of 3", "doc of 3"),
+    }
+    assert {(one["missing"], one["origin"]) for one in found} == {(None, None)}
+    assert held.asked == [([1, 2], ["big"]), ([3], ["big", "doc"])]
+
+
+def test_what_a_row_misses_is_lost_where_its_old_key_is_not_there_or_may_be_of_a_later_row() -> None:
+    text = told("lake", Reduced(FORM, "rows", missing=True), "rows", True)
+    assert "(o.`id` is null or s.origin is not null) as lost" in text
+    assert "o.`id` = coalesce(s.origin.k0, s.c0)" in text
+    assert "s.op <> 'd' and true as lost" in told("lake", Reduced(FORM, "rows", emptied=True), "rows", False)
+
+
+def test_a_moved_row_takes_nothing_over_where_it_may_be_of_another_row() -> None:
+    assert "left join lake o on false" in moved("lake", FORM, "rows", "reselect", True)
+    assert "raise_error" in moved("lake", FORM, "rows", "stop")
+    assert "raise_error" not in moved("lake", FORM, "rows", "null")
