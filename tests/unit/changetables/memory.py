@@ -312,6 +312,10 @@ class MemorySession:
                 np.array([change.command for change in part], np.int64),
             )
 
+    def now_us(self) -> int:
+        self.called("now_us")
+        return max((at_us for _, at_us in self.server.commits), default=0)
+
     def commit_times(self, after: Position, upto: Position) -> CommitTimes:
         self.called("commit_times")
         low, high = number_of(after), number_of(upto)

@@ -479,3 +479,24 @@ def test_what_a_batch_has_no_room_for_gathers_no_longer(dispatch_clock: StillClo
     for number in range(5):
         database.commit(("dbo.a", "c", None, (str(number), "x")))
     assert [event.after for event in query.drain(max_rows=2)] == [(str(number), "x") for number in range(5)]
+
+
+def test_a_moment_is_whole_behind_what_the_snapshot_may_have_shown() -> None:
+    """The rows of tables are newer than the position of their snapshot until a later commit is read."""
+    database = server(eager=False)
+    database.commit(("dbo.a", "c", None, ("1", "x")))
+    database.capture()
+    query = Query(database, row__blocks="last")
+    # the snapshot shows it, and the log has it later
+    database.commit(("dbo.a", "u", ("1", "x"), ("1", "y")))
+    query.batch()
+    database.capture()
+    query.drain()
+    assert query.offsets[-1]["shown_us"] == {"db": 4_000_000}
+    database.commit(("dbo.a", "u", ("1", "y"), ("1", "z")))
+    database.capture()
+    query.drain()
+    assert "shown_us" not in query.offsets[-1]
+    events = Query(database)
+    events.drain()
+    assert all("shown_us" not in offset for offset in events.offsets)
