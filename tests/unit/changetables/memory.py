@@ -229,10 +229,6 @@ class MemorySession:
     def check(self) -> None:
         self.called("check")
 
-    def now_us(self) -> int:
-        self.called("now_us")
-        return max((commit for commit, _ in self.server.commits), default=0) * 1_000_000
-
     def newest(self) -> Newest | None:
         self.called("newest")
         if self.server.behind:

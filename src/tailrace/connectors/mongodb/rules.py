@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tailrace.columns.blocks import EVERY
 from tailrace.config.connector import Draft
 from tailrace.config.rows import is_typed
 from tailrace.connectors.mongodb.values.shell_json import strict_json
@@ -164,7 +163,12 @@ def _capture(draft: Draft) -> Iterator[str]:
 def _tables(values: Mapping[str, Any]) -> Iterator[str]:
     """What blocks of documents, for a sink of tables, ask for."""
     mode, blocks = values["capture.mode"], values["row.blocks"]
-    if blocks and "update_full" not in mode:
+    if not blocks:
+        return
+    # numpy and pyarrow, for those alone who have blocks
+    from tailrace.columns.blocks import EVERY
+
+    if "update_full" not in mode:
         yield (
             f"capture.mode = {mode} has no documents after updates, of which tables are made: set it to "
             "change_streams_update_full, best with capture.mode.full.update.type = post_image"
@@ -174,9 +178,9 @@ def _tables(values: Mapping[str, Any]) -> Iterator[str]:
             "capture.mode.full.update.type = lookup shows documents as they are later than the update: every version "
             "of them needs post_image, and changeStreamPreAndPostImages of the collections"
         )
-    if blocks and values["row.route"]:
+    if values["row.route"]:
         yield "tables cannot be put into one (route.regex) where they are of documents"
-    if blocks and values["cursor.oversize.handling.mode"] == "skip":
+    if values["cursor.oversize.handling.mode"] == "skip":
         yield "cursor.oversize.handling.mode = skip would leave changes out of the tables"
 
 
