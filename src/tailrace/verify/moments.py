@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +11,7 @@ from tailrace.errors import SinkError
 from tailrace.sinks.storage import HadoopStorage
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.positions import NAME
+from tailrace.sinks.tables.target import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,10 +49,10 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
             "max(position) as highest",
         )
     )
-    (told,) = found.collect()
-    row, highest = told["whole"], told["highest"]
+    (ends,) = found.collect()
+    row, highest = ends["whole"], ends["highest"]
     if highest is not None and highest <= committed:
-        row = told["newest"]
+        row = ends["newest"]
     if row is None:
         raise SinkError(
             f"{place} has no moment at which the tables are whole: the initial snapshot is not done, or the log behind "
@@ -89,8 +89,4 @@ def latest_version(spark: SparkSession, path: str) -> int:
 
 def batch_of(metadata: str | None) -> int:
     """The batch that a commit says it is of; -1 where it says none."""
-    try:
-        told = json.loads(metadata or "null")
-        return int(told["tailrace"]["batch"])
-    except (ValueError, TypeError, KeyError):
-        return -1
+    return int((told(metadata) or {}).get("batch", -1))

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.functions import expr
 
-from tailrace.columns.blocks import Form
+from tailrace.columns.blocks import DOCUMENTS, Form
 from tailrace.columns.table import TableSchema
 from tailrace.errors import SinkError
 from tailrace.events.blocks import storable, stored
@@ -38,10 +38,18 @@ _GROUPS = 3
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table as the sink writes it: its form, and how the texts of its key's columns become values."""
+    """A table as the sink writes it: its form, and how the texts of its key's columns become values.
+
+    `key` is empty for documents, whose keys are the texts themselves.
+    """
 
     form: Form
     key: tuple[ColumnPlan, ...]
+
+    @classmethod
+    def of_documents(cls) -> Shape:
+        """What every table of documents is."""
+        return cls(DOCUMENTS, ())
 
     @classmethod
     def of(cls, table: TableSchema, settings: EventSettings, form: SourceForm) -> Shape:
@@ -73,12 +81,19 @@ class Shape:
         return [self.form.names[place] for place in self.form.key]
 
     @property
-    def schema(self) -> pa.Schema:
-        """The schema of frames."""
-        return pa.schema(list(zip(self.columns, self.form.types, strict=True)))
+    def sources(self) -> list[str]:
+        """What the source calls the key's columns."""
+        return [column.source_name for column in self.key] or self.names
+
+    @property
+    def schema(self) -> str:
+        """The columns of frames, as SQL declares them."""
+        return _declared(self.columns, self.form.types)
 
     def values(self, texts: Sequence[Sequence[bytes]]) -> list[list[Any]]:
         """The values of the texts of each of the key's columns; without texts none."""
+        if not self.key:
+            return [[text.decode() for text in of_column] for of_column in texts or [()]]
         found = []
         for column, of_column in zip(self.key, texts or [()] * len(self.key), strict=True):
             found.append(stored(typed(column, pa.array(of_column, pa.binary()))[0]).to_pylist())
@@ -152,14 +167,13 @@ class SourceRows:
         return found.groupBy("chunk").agg(*map(expr, ("sum(n) as n", "bit_xor(x) as x", "sum(s) as s")))
 
     def rows(self, chunks: Sequence[int]) -> DataFrame:
-        types = [type_of(self.shape.form.types[place]) for place in self.shape.form.key]
-        keys = [f"{name} {kind}" for name, kind in zip(self.shape.keys, types, strict=True)]
+        types = [self.shape.form.types[place] for place in self.shape.form.key]
         choosing = Choosing(self.reading, self.shape.form.key, tuple(chunks))
-        return self._frame(choosing, ", ".join([*keys, "h bigint"]))
+        return self._frame(choosing, f"{_declared(self.shape.keys, types)}, h bigint")
 
     def frame(self) -> DataFrame:
         """The rows themselves."""
-        return self._frame(self.reading, spark_schema(self.shape))
+        return self._frame(self.reading, self.shape.schema)
 
     def _frame(self, function: Any, schema: Any) -> DataFrame:
         count = len(self.reading.groups)
@@ -176,11 +190,8 @@ def source_side(spark: SparkSession, tasks: Sequence[Task], shape: Shape) -> Sid
     return found if all(map(is_hashed, shape.form.types)) else FrameSide(found.frame(), shape.keys)
 
 
-def spark_schema(shape: Shape) -> Any:
-    """The columns of a frame, as Spark has them."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(shape.schema, prefer_timestamp_ntz=True)
+def _declared(names: Sequence[str], types: Sequence[pa.DataType]) -> str:
+    return ", ".join(f"{name} {type_of(kind)}" for name, kind in zip(names, types, strict=True))
 
 
 def table_rows(spark: SparkSession, path: str, version: int | None, shape: Shape, where: str) -> DataFrame:
@@ -189,7 +200,7 @@ def table_rows(spark: SparkSession, path: str, version: int | None, shape: Shape
     Raises SinkError where it lacks a column of the source's, or has one of another type.
     """
     if version is None:
-        return spark.createDataFrame([], spark_schema(shape))
+        return spark.createDataFrame([], shape.schema)
     found = spark.read.format("delta").option("versionAsOf", version).load(path)
     has = {field.name: field.dataType.simpleString() for field in found.schema.fields}
     for name, kind in zip(shape.form.names, shape.form.types, strict=True):

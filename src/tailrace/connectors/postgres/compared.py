@@ -7,6 +7,7 @@ one that is in the snapshot and not in the tables.
 
 from __future__ import annotations
 
+import datetime
 import secrets
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -76,8 +77,12 @@ class ComparedSnapshot(HeldSnapshot):
         found = connections.explained(lambda: _touched(self._changes(after, upto), table))()
         return Touched((), True) if found is None else Touched(tuple(zip(*sorted(found), strict=True)))
 
-    def condition(self, names: Sequence[str], keys: Sequence[Sequence[str]]) -> str:
-        rows = (", ".join(map(literal, key)) for key in keys)
+    def is_told(self) -> bool:
+        # the snapshot shows nothing behind its position
+        return True
+
+    def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
+        rows = (", ".join(literal(_text(value)) for value in key) for key in keys)
         listed = ", ".join(rows) if len(names) == 1 else ", ".join(f"({row})" for row in rows)
         columns = ", ".join(map(quoted, names))
         return f"{columns} in ({listed})" if len(names) == 1 else f"({columns}) in ({listed})"
@@ -110,6 +115,15 @@ class ComparedSnapshot(HeldSnapshot):
 def compared(config: Config, settings: EventSettings) -> ComparedSnapshot:
     """See tailrace.connectors.held.Comparing."""
     return connections.explained(lambda: ComparedSnapshot(config, settings))()
+
+
+def _text(value: Any) -> str:
+    """A value as the server reads it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | bytearray):
+        return "\\x" + bytes(value).hex()
+    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
 
 
 def _single(tasks: Sequence[Task]) -> Iterator[SnapshotTask]:
