@@ -50,8 +50,13 @@ class Touched:
 class Compared(Protocol):
     """The rows of a source, to be compared with what a pipeline has made of them. Driver.
 
-    They may be read over some time. A row that no change touches meanwhile is as it was at `position`.
+    They may be read over some time. A row that no change touches meanwhile is as it was at `position`. Before `take`
+    only `committed` is known.
     """
+
+    def take(self) -> None:
+        """Take the position, and plan what reads the rows. Raises TailraceError."""
+        ...
 
     @property
     def position(self) -> str:

@@ -24,9 +24,9 @@ from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables.names import Names
 from tailrace.sinks.tables.statements import DELETED
 from tailrace.spark.lock import is_held
-from tailrace.verify.comparison import FrameSide, Key, Side, comparable, compare
+from tailrace.verify.comparison import Key, Side, comparable, compare, counting_session
 from tailrace.verify.moments import Newest, newest, version_at
-from tailrace.verify.rows import Shape, source_side, table_rows
+from tailrace.verify.rows import Shape, source_side, table_side
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,7 +93,7 @@ class Verification:
 
         Raises ConfigError or SinkError where this configuration cannot be verified.
         """
-        self._spark, self.sink = spark, sink
+        self._spark, self._counting, self.sink = spark, counting_session(spark), sink
         self._connector, self._checkpoint = connector, checkpoint
         source = registry.parse(connector, options)
         demand(connector, sink, source)
@@ -123,17 +123,18 @@ class Verification:
 
     def newest(self, verified: Verified) -> Newest:
         """The newest moment, which is that of `verified` or behind it."""
-        return newest(self._spark, self.sink.path, verified.moment.position)
+        return newest(self._counting, self.sink.path, verified.moment.position)
 
     def _look(self, names: Sequence[str], before: Verified | None, is_over: Callable[[], bool]) -> Verified:
         """One look at the tables called so; of those that were looked at before, at the keys that are not decided."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
-            tables = list(self._named(snapshot, names))
             # behind the copy of the log's position, so that the copy has all that is between; the source is read
             # meanwhile
             with ThreadPoolExecutor(1) as other, ThreadPoolExecutor(_AT_ONCE) as pool:
-                moment = other.submit(newest, self._spark, self.sink.path, snapshot.committed)
+                moment = other.submit(newest, self._counting, self.sink.path, snapshot.committed)
+                snapshot.take()
+                tables = list(self._named(snapshot, names))
                 results = list(pool.map(lambda table: self._compared(snapshot, table, moment), tables))
             is_told = not any(result.differing for result in results) or self._told(snapshot, is_over)
             for table, result in zip(tables, results, strict=True):
@@ -188,11 +189,11 @@ class Verification:
         result = TableResult(table.id, self._path(table.id), shape, snapshot.condition)
 
         def side() -> Side:
-            result.version = version_at(self._spark, result.path, moment.result(), self._name(result.path))
+            result.version = version_at(self._counting, result.path, moment.result(), self._name(result.path))
             where = f"{DELETED} = 'false'" if self.sink.keeps_deletes else _CURRENT[self.sink.mode]
-            return FrameSide(table_rows(self._spark, result.path, result.version, shape, where), shape.keys)
+            return table_side(self._spark, self._counting, result.path, result.version, shape, where)
 
-        source = source_side(self._spark, snapshot.of_table(table), shape)
+        source = source_side(self._spark, self._counting, snapshot.of_table(table), shape)
         result.rows, result.differing = compare(source, side, shape.keys)
         return result
 

@@ -86,7 +86,9 @@ def test_what_is_not_captured_yet_is_not_certain(
     spark: SparkSession, sqlserver_database: TestDatabase, tmp_path: Path
 ) -> None:
     database = sqlserver_database
-    database.execute("CREATE TABLE dbo.t (id INT NOT NULL PRIMARY KEY, v INT)", "INSERT INTO dbo.t VALUES (1, 1), (2, 2)")
+    database.execute(
+        "CREATE TABLE dbo.t (id INT NOT NULL PRIMARY KEY, v INT)", "INSERT INTO dbo.t VALUES (1, 1), (2, 2)"
+    )
     database.enable("dbo.t")
     database.capture()
     made = Shop(spark, tmp_path, of_sql_server(database))

@@ -32,7 +32,7 @@ def test_documents(spark: SparkSession, mongo_database: MongoDatabase, tmp_path:
     for statement in (
         f"delete from {c} where _id in ('2', '3')",
         f"update {c} set document = parse_json('{{\"_id\": 4}}') where _id = '4'",
-        f"update {c} set document = parse_json('{{\"_id\": \"{number}\", \"v\": \"1.0\"}}') where _id = '{key}'",
+        f'update {c} set document = parse_json(\'{{"_id": "{number}", "v": "1.0"}}\') where _id = \'{key}\'',
         f"insert into {c} select '\"new\"', document from {c} where _id = '5'",
     ):
         spark.sql(statement)

@@ -45,8 +45,8 @@ class ComparedTables:
     def __init__(
         self, config: Config, settings: EventSettings, name: Callable[[str], str], value: Callable[[Any], str]
     ) -> None:
-        """Plans the reading. Raises TailraceError."""
-        self._name, self._value = name, value
+        """Connects to nothing yet. Raises ConfigError."""
+        self._config, self._name, self._value = config, name, value
         dialect = parts.dialect(config)
         self.form: SourceForm | None = parts.form(config.connector)
         if len(dialect.databases) > 1:
@@ -63,20 +63,19 @@ class ComparedTables:
         self._source = Source(dialect, settings, Retries.of(config), THREADS.time_ns() // 1000)
         # when all was read, by the server's clock, and the id of the row that marks it
         self._over_us, self._mark = 0, ""
-        try:
-            # asked before any row is read: what is captured by now is in the rows
-            self._reached = self._database.begin()
-            self.position = self._reached.position.hex().upper() + _LAST
-            self._plan(config, lambda table: settings.shaping.read(admission.admit(table)))
-        except BaseException:
-            self.close()
-            raise
+        self._admission = admission
 
-    def _plan(self, config: Config, shown: Callable[[TableSchema], TableSchema]) -> None:
+    def _shown(self, table: TableSchema) -> TableSchema:
+        return self._source.settings.shaping.read(self._admission.admit(table))
+
+    def take(self) -> None:
+        # asked before any row is read: what is captured by now is in the rows
+        self._reached = self._database.begin()
+        self.position = self._reached.position.hex().upper() + _LAST
         databases, reached = {self._of: self._database}, {self._of: self._reached}
-        snapshots = TableSnapshots(config, databases, shown, os.cpu_count() or 1)
+        snapshots = TableSnapshots(self._config, databases, self._shown, os.cpu_count() or 1)
         eras = {str(era.table.id): era for era in self._reached.eras.at(self._reached.position)}
-        self.tables = tuple(shown(eras[name].table) for name in selected(config, list(eras)))
+        self.tables = tuple(self._shown(eras[name].table) for name in selected(self._config, list(eras)))
         progress = snapshots.begin(reached)
         self._tasks: list[SnapshotTask] = []
         while not progress.is_complete:

@@ -53,14 +53,13 @@ class ComparedDocuments:
     committed = ""
 
     def __init__(self, config: Config, settings: EventSettings) -> None:
-        """Plans the reading. Raises PyMongo's errors and TailraceError."""
+        """Connects. Raises PyMongo's errors and TailraceError."""
         self._config = config
         self._captured = CollectionFilter(config)
         self._namespaces = Namespaces(self._captured)
         self._streams = config["capture.mode"] != "oplog"
         self._read_upto = 0
-        address = Address.of(config)
-        self._client = connect(address)
+        self._client = connect(Address.of(config))
         try:
             name = str(self._client.admin.command("hello").get("setName") or "")
             if is_sharded(self._client):
@@ -69,23 +68,30 @@ class ComparedDocuments:
                     "and no router says up to which time all shards were read then.",
                     "Compare those of a replica set.",
                 )
-            self._settings = MongoSettings.of(config, settings, name)
-            self._majority = Majority(lambda: self._client)
-            at = Position(operation_time(self._client)) if self._streams else self._majority.newest()
-            existing = chunks.collections(self._client, self._captured, self._settings.legacy)
-            names = chunks.chosen(config, existing, self._captured)
-            after = self._majority.after(names, at)
-            planned = chunks.plan(self._client, names, after=after).chunks
-            size = config["snapshot.fetch.size"]
-            self._tasks = [
-                chunks.SnapshotTask(address, replace(chunk, last=False), "", at, number, size, self._settings, after)
-                for number, chunk in enumerate(planned)
-            ]
-            self.position = _text(at.time)
-            self.tables = tuple(TableSchema(table_id(name), (), ()) for name in names)
         except BaseException:
             self.close()
             raise
+        self._settings = MongoSettings.of(config, settings, name)
+        self._majority = Majority(lambda: self._client)
+
+    def take(self) -> None:
+        explained(self._plan)()
+
+    def _plan(self) -> None:
+        config, client = self._config, self._client
+        at = Position(operation_time(client)) if self._streams else self._majority.newest()
+        existing = chunks.collections(client, self._captured, self._settings.legacy)
+        names = chunks.chosen(config, existing, self._captured)
+        after = self._majority.after(names, at)
+        planned = chunks.plan(client, names, after=after).chunks
+        address, size = Address.of(config), config["snapshot.fetch.size"]
+        self._tasks = [
+            # a chunk that is the last one would otherwise give a document of another
+            chunks.SnapshotTask(address, replace(chunk, last=False), "", at, number, size, self._settings, after)
+            for number, chunk in enumerate(planned)
+        ]
+        self.position = _text(at.time)
+        self.tables = tuple(TableSchema(table_id(name), (), ()) for name in names)
 
     def of_table(self, table: TableSchema) -> Sequence[Task]:
         return [task for task in self._tasks if table_id(task.chunk.namespace) == table.id]
