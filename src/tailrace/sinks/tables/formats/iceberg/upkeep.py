@@ -8,12 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tailrace.sinks.tables.formats.iceberg.library import MAINTAINED, WRITER, Files
+from tailrace.sinks.tables.formats.iceberg.library import MAINTAINED, WRITER, Files, Library
 
 if TYPE_CHECKING:
-    from tailrace.sinks.tables.formats.iceberg.table import IcebergTable
+    from pyspark.sql import DataFrame, SparkSession
 
 _TARGET = 128 << 20
 """Bytes of a file that is neither small nor large; what one commit writes anew is hardly more."""
@@ -23,7 +23,24 @@ _WORN = 0.05
 _MARK = {MAINTAINED: "true"}
 
 
-def compacted(table: IcebergTable) -> str:
+class Table(Protocol):
+    """What maintenance needs of a table; see `IcebergTable`."""
+
+    session: SparkSession
+    library: Library
+
+    def now(self) -> Files: ...
+
+    def live(self, files: Files, schema: str) -> DataFrame: ...
+
+    def deleted(self, files: Files) -> DataFrame | None: ...
+
+    def write_rows(self, rows: DataFrame) -> list[Any]: ...
+
+    def write_places(self, places: DataFrame) -> list[Any]: ...
+
+
+def compacted(table: Table) -> str:
     """Put small files together, write those anew of which many rows are gone, and make one file of all deletes; what
     was done. Raises Iceberg's ValidationException where the pipeline has written to the same files meanwhile."""
     base = table.now()
@@ -40,7 +57,7 @@ def compacted(table: IcebergTable) -> str:
     return f"{removed} files made into {added}, {deletes[0]} of deletes into {deletes[1]}"
 
 
-def _groups(table: IcebergTable, base: Files) -> Iterator[list[Any]]:
+def _groups(table: Table, base: Files) -> Iterator[list[Any]]:
     """The files of rows to write anew, those of each commit."""
     if base.snapshot is None:
         return
@@ -60,7 +77,7 @@ def _groups(table: IcebergTable, base: Files) -> Iterator[list[Any]]:
         yield found
 
 
-def _one_of_deletes(table: IcebergTable) -> tuple[int, int]:
+def _one_of_deletes(table: Table) -> tuple[int, int]:
     """Make one file of all files of deletes, without those in files that are no more; how many they were, and are."""
     base = table.now()
     places = table.deleted(base)
@@ -76,7 +93,7 @@ def _one_of_deletes(table: IcebergTable) -> tuple[int, int]:
     return len(old), len(new)
 
 
-def cleaned(table: IcebergTable, version: int | None, hours: int) -> str:
+def cleaned(table: Table, version: int | None, hours: int) -> str:
     """Expire the snapshots that are older than `hours`, but for those from `version` on and from the newest of the
     pipeline on, which tells its batch; remove files that no kept one names. What was done."""
     table.library.refresh()
