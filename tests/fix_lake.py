@@ -78,7 +78,7 @@ class Lake:
 
     def moments(self) -> list[bool]:
         """Of the recorded moments whether they are whole, in their order."""
-        found = self.spark.read.format("delta").load(str(self.path / NAME)).orderBy("batch")
+        found = self.frame(NAME).orderBy("batch")
         return [row.whole for row in found.collect()]
 
     def equals(self, *tables: str) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.delta import DeltaTable
+from tailrace.sinks.tables.formats.known import FORMATS
 from tailrace.sinks.tables.positions import Positions, read_at
 from tailrace.sinks.tables.sink import TablesSink, Writer
 from tests.fix_lake import Lake
@@ -186,8 +187,9 @@ def test_a_value_that_nobody_has_stops(lake: Callable[..., Lake], database: Data
     assert made.rows("public.t") == [(1, 10, None)]
 
 
+@pytest.mark.parametrize("kind", sorted(FORMATS))
 def test_a_value_that_nobody_has_is_read_again(
-    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch
+    lake: Callable[..., Lake], database: Database, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Rows that the table lacks, read when one of them has another key already and another one's key is a third row's:
     once the log has shown that too, the table equals the source, and nothing more is asked."""
@@ -211,13 +213,13 @@ def test_a_value_that_nobody_has_is_read_again(
         "alter table t alter column big set storage external",
         f"insert into t select i, i, {BIG} from generate_series(1, 6) i",
     )
-    made = lake(source_snapshot_mode="no_data", sink_tables_unknown_values="reselect")
+    made = lake(source_snapshot_mode="no_data", sink_tables_unknown_values="reselect", sink_tables_format=kind)
     made.run()
     database.execute("update t set v = v + 10", "update t set id = 20 where id = 4", "delete from t where id = 3")
     made.run()
     assert len(asked) == 1
-    found = made.spark.sql(f"describe history delta.`{made.path}/public.t` limit 1").collect()
-    assert json.loads(found[0]["userMetadata"])["tailrace"]["read_again"] == 4
+    (commit,) = FORMATS[kind].table(made.spark, f"{made.path}/public.t").commits(1)
+    assert json.loads(commit.metadata or "")["tailrace"]["read_again"] == 4
     # 5 is left out, and what 6 has is another row's, which no moment may show
     assert made.rows("public.t", "id") == [(1,), (2,), (20,), (6,)]
     assert not made.moments()[-1]

@@ -173,7 +173,12 @@ def test_files_stay_that_a_moment_needs(spark: SparkSession, monkeypatch: pytest
     """VACUUM reaches back as far as the version behind the oldest that is needed, and not at all beyond a week."""
     said: list[str] = []
     session = spark.newSession()
-    monkeypatch.setattr(session, "sql", lambda statement: said.append(statement) or Session(0))
+
+    def sql(statement: str) -> Session:
+        said.append(statement)
+        return Session(0)
+
+    monkeypatch.setattr(session, "sql", sql)
     for age, hours in ((30.5, 32), (0.1, 24), (None, 24), (400, 0)):
         since = None if age is None else time.time() - age * 3600
         monkeypatch.setattr(DeltaTable, "_written", lambda *told, since=since: since)

@@ -238,8 +238,7 @@ def test_what_the_source_cannot_give_is_refused() -> None:
     with pytest.raises(SinkError, match="reselect is not there for the connector mongodb"):
         sinks.open("tables", reselects, parse("mongodb", mongo))
     for more, said in (
-        ({"mode": "history"}, "in the mode latest of delta alone"),
-        ({"format": "iceberg"}, "in the mode latest of delta alone"),
+        ({"mode": "history"}, "in the mode latest alone"),
         ({"route.regex": "a", "route.replacement": "b"}, "where tables are put into one"),
     ):
         with pytest.raises(SinkError, match=said):

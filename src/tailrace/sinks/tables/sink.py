@@ -85,8 +85,8 @@ class TablesSink(Sink):
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
             raise given.wrong("catalog.name.format", f"is for the format {Delta.name} alone")
-        if self.unknown == "reselect" and (self.mode != "latest" or self.format.name != Delta.name):
-            raise given.wrong("unknown.values", f"can be reselect in the mode latest of {Delta.name} alone")
+        if self.unknown == "reselect" and self.mode != "latest":
+            raise given.wrong("unknown.values", "can be reselect in the mode latest alone")
         if self.unknown == "reselect" and self.names.routing is not None:
             raise given.wrong("unknown.values", "cannot be reselect where tables are put into one")
 
