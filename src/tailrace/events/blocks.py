@@ -61,7 +61,7 @@ def block_rows(
     shape = work.shape()
     place = None if truncate is None else work.place(truncate)
     table = _target(batch, settings, truncate is not None)
-    if table != batch.table.id and settings.routing is not None:
+    if table is not None and settings.routing is not None:
         rows, shape = settings.routing.merged(rows, shape, batch.table.id)
     count = max(-(-rows.nbytes // _MOST_BYTES), 1)
     size = max(-(-rows.num_rows // count), 1)
@@ -70,12 +70,10 @@ def block_rows(
         yield _block(batch, table, rows.slice(low, size), shape, place, settings), last
 
 
-def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> TableId:
-    """The table whose rows these are, which is another one where several are put into one."""
+def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> TableId | None:
+    """The table that these rows are put into together with those of others; None where they have their own."""
     found = None if settings.routing is None else settings.routing.target(batch.table.id)
-    if found is None:
-        return batch.table.id
-    if truncated:
+    if found is not None and truncated:
         raise ConversionError(
             f"{batch.table.id} was truncated, and its rows are in one table with those of others.",
             "Delete them in place of that, or leave truncates out by skipped.operations = t.",
@@ -347,7 +345,7 @@ def _listed(flags: list[Flags], count: int) -> pa.Array:
 
 def _block(
     batch: ChangeBatch,
-    table: TableId,
+    routed: TableId | None,
     rows: pa.RecordBatch,
     form: Form,
     truncate: Place | None,
@@ -363,7 +361,9 @@ def _block(
     if batch.marker is not None and len(batch) and batch.marker[0] not in (Marker.FALSE, Marker.INCREMENTAL):
         snapshot = f"{first[0]}@{int(batch.transactions.commit_us[0])}"
     missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
-    head = Head(table.database, table.schema, table.table, form, count, first, last, snapshot, truncate, missing, moved)
+    table = batch.table.id if routed is None else routed
+    named = table.database, table.schema, table.table
+    head = Head(*named, form, count, first, last, snapshot, truncate, missing, moved, routed is not None)
     return block_row(head, rows, int(batch.transactions.commit_us[batch.transaction[-1]]), settings)
 
 

@@ -18,6 +18,7 @@ from tailrace.connectors.sqlserver.form import FORM
 from tailrace.errors import ConversionError
 from tailrace.events.records import to_rows
 from tailrace.events.settings import EventSettings
+from tailrace.events.shards import Routing
 from tests.unit.changetables.test_rows import TABLE, rows
 
 SOURCE = {
@@ -72,3 +73,12 @@ def test_a_column_may_be_captured_later_than_it_was_made() -> None:
 def test_an_update_without_its_old_row_ends_the_query() -> None:
     with pytest.raises(ConversionError, match=r"does not carry the old row of an update of dbo\.a"):
         blocks(rows((AFTER, b"x", b"y")))
+
+
+@pytest.mark.parametrize("replacement", ["$1.a", "$1.b"])
+def test_a_table_that_is_routed_is_told_apart_from_others_even_under_its_own_name(replacement: str) -> None:
+    given = rows((INSERT, b"x", b"y"))
+    head, (row,) = blocks(given, **{"row.route": Routing(r"(.*)\.[ab]", replacement, "shard").text()})
+    assert (head.table, head.routed) == (replacement[-1], True)
+    assert (head.form.names[-1], row["c3"]) == ("shard", "db.dbo.a")
+    assert not blocks(given)[0].routed

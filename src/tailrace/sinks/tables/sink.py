@@ -30,7 +30,7 @@ from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
-from tailrace.sinks.tables.names import OPTIONS, Names, Table
+from tailrace.sinks.tables.names import OPTIONS, Known, Names, Table
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
@@ -189,7 +189,7 @@ class Writer:
         self._tables: dict[str, Kept] = {}
         self._registered: set[str] = set()
         self._sessions: dict[str, SparkSession] = {}
-        self._sources: dict[str, tuple[str, Table]] = {}
+        self._sources: Known = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
         self._again = Again(sink.present, self._positions) if sink.unknown == "reselect" else None
 
@@ -235,7 +235,8 @@ class Writer:
 
     def _table(self, part: TableBatch) -> Kept:
         path, source = self._sink.names.path(self._sink.path, part.table), ".".join(filter(None, part.table))
-        self._sink.names.demand_alone(path, part.table, self._sources)
+        for routed in {head.routed for head in part.heads}:
+            self._sink.names.demand_alone(path, part.table, self._sources, routed)
         if path not in self._tables:
             unknown = self._sink.unknown
             kept: dict[str, Callable[[], Kept]] = {
