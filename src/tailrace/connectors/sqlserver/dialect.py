@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tailrace.buffers import text_buffers
 from tailrace.columns import TableId, TableSchema
 from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
@@ -490,7 +491,12 @@ def _local_us(text: str | None) -> int:
 
 def has_bit(masks: pa.Array, number: int) -> npt.NDArray[np.bool_]:
     """Whether each __$update_mask has the bit of a column, of which the first is the last byte's lowest."""
-    return np.array([bool(int.from_bytes(mask or b"", "big") >> number & 1) for mask in masks.to_pylist()], np.bool_)
+    data, bounds = text_buffers(pc.fill_null(masks.cast(pa.binary()), b""))
+    places = bounds[1:] - 1 - number // 8
+    inside = places >= bounds[:-1]
+    found: npt.NDArray[np.bool_] = np.zeros(len(masks), np.bool_)
+    found[inside] = data[places[inside]] >> number % 8 & 1
+    return found
 
 
 NOTHING = nothing(WIDTH)

@@ -30,7 +30,7 @@ from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
-from tailrace.sinks.tables.names import OPTIONS, Known, Names, Table
+from tailrace.sinks.tables.names import OPTIONS, Known, Names
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
