@@ -30,6 +30,8 @@ def _flat(values: pa.Array) -> pa.Array:
     """Values of a type that can be told apart in one pass: nested ones become numbers, of lists those of their parts
     as bytes."""
     kind = values.type
+    if pa.types.is_map(kind):
+        return _flat(values.cast(pa.list_(pa.struct([kind.key_field, kind.item_field]))))
     if pa.types.is_floating(kind):
         # the two zeros are one key
         return pc.add(values, pa.scalar(0, kind))
