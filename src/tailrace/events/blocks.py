@@ -44,8 +44,8 @@ def block_rows(
 ) -> Iterator[tuple[pa.RecordBatch, Int32s]]:
     """The changes of `batch` as blocks, rows of `settings.row_schema`, and for each the index of its last change.
 
-    Raises ConversionError where a change lacks its key, or where a value has no form in its column's type, unless
-    `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
+    Raises ConversionError where a change lacks its key, or where a value has no form in its column's type, unless it is
+    no part of a key and `event.converting.failure.handling.mode` is another one than `fail`: then it is null.
     """
     work = _Work(batch, plan, settings, form)
     if settings.blocks == ROWS:
@@ -302,10 +302,11 @@ class _Work:
         """The values of texts, which changes have in a column."""
         values, lost = typed(column, texts, None)
         unfit = (lost | np.asarray(values.is_null())) & np.asarray(texts.is_valid())
-        if unfit.any() and self.settings.converting_failure_mode == "fail":
-            raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form)
-        values = pc.if_else(texts.is_valid(), values, pa.scalar(None, values.type)) if texts.null_count else values
-        return stored(values)
+        is_key = bool(self.key_places) and any(own.index == column.index for own in self.plan.key)
+        if unfit.any() and (is_key or self.settings.converting_failure_mode == "fail"):
+            raise conversion_error(self.batch, int(change[np.flatnonzero(unfit)[0]]), column, self.form, is_key)
+        known = np.asarray(texts.is_valid()) & ~unfit
+        return stored(values if known.all() else pc.if_else(pa.array(known), values, pa.scalar(None, values.type)))
 
     def _origins(
         self, entries: _Entries, group: Int64s | None, previous: Int64s, left: Int64s, wanted: Flags | None
