@@ -70,7 +70,8 @@ class Transform(Protocol):
     `event.format` and gives the transform for that form of events. One that adds headers to the record that it is
     given, and not to a copy, as some of Debezium's do, has a method `shared`; see behind_delete. One that depends on
     whether the converter shows nulls as defaults has a method `with_nulls`, which takes that. One whose topic
-    depends on the table too has a method `route_of` beside `route`, which takes topic and table.
+    depends on the table too, or is one of several, has a method `routes` beside `route`, which takes topic and table
+    and gives all topics that records may go to.
     """
 
     def __hash__(self) -> int: ...
@@ -104,12 +105,17 @@ def behind_delete(tombstone: RecordLayout, delete: RecordLayout, transforms: Ite
     return replace(tombstone, headers=delete.headers)
 
 
-def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> str:
-    """The topic of a table's events after all transforms, as far as it depends on topic and table alone."""
+def routed(topic: str, table: TableId, transforms: Iterable[Transform]) -> tuple[str, ...]:
+    """The topics of a table's events after all transforms, as far as they depend on topic and table alone.
+
+    The first is that of events which each transform takes.
+    """
+    found: tuple[str, ...] = (topic,)
     for transform in transforms:
-        of_table = getattr(transform, "route_of", None)
-        topic = transform.route(topic) if of_table is None else of_table(topic, table)
-    return topic
+        routes = getattr(transform, "routes", None)
+        made = ((transform.route(one),) if routes is None else routes(one, table) for one in found)
+        found = tuple(dict.fromkeys(one for several in made for one in several))
+    return found
 
 
 def rewritten(record: Rewritten, transforms: Sequence[Transform]) -> Rewritten:

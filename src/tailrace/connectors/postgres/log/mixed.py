@@ -27,6 +27,7 @@ from tailrace.connectors.postgres.protocol.decoder import decode
 from tailrace.connectors.postgres.protocol.kernel import frozen, pooled, uint16, uint32
 from tailrace.connectors.postgres.protocol.segment import MixedSegment, Segment
 from tailrace.errors import DecodeError
+from tailrace.events import names
 from tailrace.events.pool import Pool, Pooled
 from tailrace.events.records import rows_of_tables
 from tailrace.events.settings import EventSettings
@@ -53,7 +54,8 @@ def records(
         return
     pool = _pool(settings)
     tables = pool.tables(segment.tables)
-    for fits, members in _groups(tables):
+    shared = names.shared(settings, (table.id for table in segment.tables))
+    for fits, members in _groups(tables, [shared[table.id] for table in segment.tables]):
         part = _only(segment, members)
         if not fits:
             yield apart(part)
@@ -73,14 +75,14 @@ def _pool(settings: EventSettings) -> Pool:
     return Pool(settings, FORM)
 
 
-def _groups(tables: Sequence[Pooled]) -> list[tuple[bool, list[int]]]:
+def _groups(tables: Sequence[Pooled], shared: Sequence[str]) -> list[tuple[bool, list[int]]]:
     """The tables by number, in groups that are converted together, and, the others, that are not.
 
-    Tables that share a topic are in one group. Others are, as long as they have at most MOST_PLACES places.
+    Tables that share a topic, `shared`, are in one group. Others are, as long as they have at most MOST_PLACES places.
     """
     topics: dict[str, list[int]] = {}
-    for number, found in enumerate(tables):
-        topics.setdefault(found.plan.topic, []).append(number)
+    for number, topic in enumerate(shared):
+        topics.setdefault(topic, []).append(number)
     groups: list[tuple[bool, list[int]]] = []
     places: set[int] = set()
     for members in topics.values():
