@@ -108,7 +108,8 @@ class LogTask:
 
 def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
     """The changes of one table, span after span."""
-    from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, whole
+    from tailrace.connectors.changetables.log.rows import Assembly, Times, skipped_rows, together, whole
+    from tailrace.events.table_plan import table_plan
 
     skipped = skipped_rows(source.settings.skipped_operations, source.dialect.pairs)
     for part in parts:
@@ -123,7 +124,12 @@ def change_batches(source: Source, parts: list[Part]) -> Iterator[ChangeBatch]:
         assembly = Assembly(part.table, known, dialect.pairs, skipped, dialect.unsent, exact)
         rows = changes(source.dialect, part.database, span, part.table, source.retries)
         first = 0
-        for cut in whole(rows, source.dialect.pairs):
+        cuts = whole(rows, dialect.pairs)
+        if source.settings.blocks and dialect.pairs:
+            # rows may take over keys from one another anywhere in a transaction
+            key = [column.index for column in table_plan(part.table, source.settings, source.form).key]
+            cuts = together(cuts, key)
+        for cut in cuts:
             batch = assembly.batch(cut)
             if batch is not None and source.skips_unchanged:
                 batch = changed(batch, source.settings)
