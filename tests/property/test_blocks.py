@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tailrace.columns import Column, Transactions
+from tailrace.columns import Column, Marker, Transactions
 from tailrace.columns.blocks import EVERY, LAST, Head
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.events.records import to_rows
@@ -59,6 +59,12 @@ class Source:
         self.rows.clear()
         self.changes.append((("t", None, None), True))
 
+    def read(self, key: int, number: int | None) -> None:
+        """An incremental snapshot reads a row; with a number one that the log has not shown as it is."""
+        if number is not None:
+            self.rows[key] = (number, f"big {number}")
+        self._log("r", None, key)
+
     def _log(self, op: str, old: int | None, key: int, touches: bool = True) -> None:
         number, big = self.rows[key]
         before = None if old is None else (None, str(old), None)
@@ -70,7 +76,8 @@ class Source:
 def blocks(source: Source, low: int, high: int, chosen: EventSettings) -> list[dict[str, Any]]:
     """The blocks of some changes, as the tasks give them."""
     part = source.changes[low:high]
-    made = batch(TABLE, [change for change, _ in part])
+    marks = [Marker.INCREMENTAL if change[0] == "r" else Marker.FALSE for change, _ in part]
+    made = batch(TABLE, [change for change, _ in part], marks)
     made.transactions = Transactions(*(700 + low + np.arange(high - low) for _ in range(4)))
     made.transactions.commit_lsn = FIRST + 10 * np.arange(low, high)
     if made.after is not None:
@@ -108,12 +115,14 @@ def merged(rows: Rows, found: Sequence[dict[str, Any]]) -> Rows:
     return after
 
 
-def drawn(draw: Callable[..., Any]) -> Source:
+def drawn(draw: Callable[..., Any], reads: bool = False) -> Source:
     source, keys = Source(), st.integers(0, 4)
     for number in range(draw(st.integers(1, 25))):
         key, other, touches = draw(keys), draw(keys), draw(st.booleans())
         if draw(st.integers(0, 14)) == 0:
             source.truncate()
+        elif reads and draw(st.integers(0, 3)) == 0:
+            source.read(key, None if key in source.rows and draw(st.booleans()) else number)
         elif key not in source.rows:
             source.insert(key, number)
         elif other not in source.rows and draw(st.booleans()):
@@ -176,7 +185,16 @@ def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Ver
     """What the MERGE of versions does: see sinks.tables.versions."""
     form = Head.of(found[-1]["key"]).form
     opened = pa.Table.from_batches(Opening(form)(iter([pa.RecordBatch.from_pylist(list(found))])), row_schema(form))
-    rows = [row for part in Lasting(form)(iter(opened.to_batches())) for row in part.to_pylist()]
+    now = {key: (number, key, big) for key, number, big, _, end in table if end is None}
+
+    def alike(row: dict[str, Any]) -> list[int] | None:
+        if row["op"] != "r" or row["c1"] not in now:
+            return None
+        return [place for place, value in enumerate(now[row["c1"]]) if value == row[f"c{place}"]]
+
+    known = pa.array([alike(row) for row in opened.to_pylist()], pa.list_(pa.int32()))
+    given = opened.append_column("alike", known).combine_chunks().to_batches()
+    rows = [row for part in Lasting(form)(iter(given)) for row in part.to_pylist()]
     current = {key: big for key, _, big, _, end in table if end is None}
     truncate = min((row["position"] for row in rows if row["op"] == "t"), default=None)
     ends = {row["c1"]: row["position"] for row in rows if row["opens"]}
@@ -195,7 +213,7 @@ def versioned(table: list[Version], found: Sequence[dict[str, Any]]) -> list[Ver
 @settings(max_examples=200, deadline=None)
 def test_versions_are_the_same_whatever_the_cuts(data: st.DataObject) -> None:
     chosen = event_settings("server", "golden", blocks=EVERY, skipped_operations=frozenset())
-    source = drawn(data.draw)
+    source = drawn(data.draw, reads=True)
     count = len(source.changes)
     cuts = sorted(data.draw(st.sets(st.integers(1, count), max_size=8)) | {count})
     table: list[Version] = []
@@ -230,6 +248,13 @@ def wanted_versions(source: Source) -> list[Version]:
         elif op == "u":
             assert after is not None
             big = end(int(str(after[1])), at)
+        elif op == "r":
+            assert after is not None
+            key = int(str(after[1]))
+            if current.get(key, ())[:2] == (int(str(after[0])), after[2]):
+                continue
+            if key in current:
+                end(key, at)
         if after is not None:
             current[int(str(after[1]))] = (int(str(after[0])), after[2] if carried else big, at)
     return found + [(key, number, big, start, None) for key, (number, big, start) in current.items()]

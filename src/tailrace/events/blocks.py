@@ -23,6 +23,7 @@ from tailrace.columns.row import rows_of
 from tailrace.columns.table import TableId
 from tailrace.errors import ConversionError
 from tailrace.events.form import Records, SourceForm
+from tailrace.events.passing import standing
 from tailrace.events.quarantine import conversion_error
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import TablePlan
@@ -180,9 +181,9 @@ class _Work:
     def rows(self, entries: _Entries) -> pa.RecordBatch:
         """The rows of a block: those of the entries that are left."""
         group, previous = self._chains(entries)
-        left = np.arange(len(entries))
+        left = np.arange(len(entries)) if group is None else self._standing(entries, group)
         if group is not None and self.settings.blocks == LAST:
-            left = lasts(group)
+            left = left[lasts(group[left])]
         kept = entries.chosen(left)
         missing: list[Flags] = []
         columns = []
@@ -225,6 +226,33 @@ class _Work:
         moved = np.flatnonzero(entries.part == 1)
         previous[moved] = moved - 1
         return group, previous
+
+    def _standing(self, entries: _Entries, group: Int64s) -> Int64s:
+        """The entries without those by which rows take over a key from one another."""
+        batch, moved = self.batch, entries.part == 1
+        if not moved.any() or batch.before is None or batch.after is None or not self.form.has_old_rows(batch.table):
+            return np.arange(len(entries))
+        old, new = batch.before, batch.after
+
+        def same(puts: Int64s, takes: Int64s) -> Flags:
+            found = np.ones(len(puts), np.bool_)
+            come, gone = pa.array(entries.change[puts]), pa.array(entries.change[takes])
+            for column in self.plan.columns:
+                values, own = old.columns[column.index], new.columns[column.index].take(come)
+                kept, unknown = new.unavailable[column.index], old.unavailable[column.index]
+                if kept is not None:
+                    own = pc.if_else(pa.array(kept[come]), values.take(come), own)
+                other = values.take(gone)
+                differs = pc.coalesce(pc.not_equal(own, other), pc.xor(own.is_null(), other.is_null()))
+                found &= ~np.asarray(differs) | (False if unknown is None else unknown[come] | unknown[gone])
+            return found
+
+        takes = entries.op == _DELETE
+        scope = group * (int(batch.transaction.max()) + 1) + batch.transaction[entries.change]
+        # a truncate is of no key
+        scope[entries.op == _TRUNCATE] = NONE - 1 - np.flatnonzero(entries.op == _TRUNCATE)
+        puts = ~takes & (entries.op != _TRUNCATE)
+        return np.flatnonzero(standing(scope, puts, takes, moved, same))
 
     def _demand_keys(self, values: pa.Array, entries: _Entries) -> None:
         """Raise ConversionError where a change does not tell the key of its row."""
