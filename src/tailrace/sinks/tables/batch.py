@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from tailrace.sinks.tables.statements import literal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ROWS_OF_A_TASK = 100_000
+_ROWS_OF_A_TASK = 50_000
 CHANGES = "-"
 """In the place of a snapshot's name: changes of the log."""
 
@@ -107,11 +108,41 @@ class TableBatch:
         keys = [f"c{index}" for index in self.form.key]
         together = self.moved or self.truncate is not None
         tasks = 1 if together else self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
-        return rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, *keys)
+        if tasks > 1:
+            return rows.repartition(tasks, *keys)
+        # one task with the bytes of all may be larger than a message to an executor
+        return rows.coalesce(1) if _is_here(rows.sparkSession) else rows.repartition(1)
 
 
 def _key(form: Form) -> frozenset[int | str]:
     return frozenset(form.number(place) or form.names[place] for place in form.key)
+
+
+@contextmanager
+def computed(batch: DataFrame) -> Iterator[DataFrame]:
+    """The rows of a batch, which are computed once however often they are read."""
+    from pyspark import StorageLevel
+
+    if not _is_here(batch.sparkSession):
+        # an executor may be lost, and its part computed anew
+        kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            yield kept
+        finally:
+            kept.unpersist()
+        return
+    # The plan of a batch has the bytes of the log in it, and Spark writes them into the tasks of each job that reads
+    # the plan, though its rows are kept: a MERGE of 190 MB of the log took half a JVM of 2 GB. Here the plan ends.
+    kept = batch.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield kept
+    finally:
+        kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+
+def _is_here(spark: SparkSession) -> bool:
+    context: Any = spark.sparkContext._jsc
+    return bool(context.sc().isLocal())
 
 
 def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:

@@ -22,7 +22,7 @@ from tailrace.sinks.claim import identity
 from tailrace.sinks.interruption import briefly
 from tailrace.sinks.storage import HadoopStorage, reaching
 from tailrace.sinks.tables.again import Again
-from tailrace.sinks.tables.batch import TableBatch
+from tailrace.sinks.tables.batch import TableBatch, computed
 from tailrace.sinks.tables.evolution import CHOICES, SENSELESS, Policies
 from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.sinks.tables.formats.known import FORMATS
@@ -195,11 +195,8 @@ class Writer:
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
-        from pyspark import StorageLevel
-
         self._positions.open(batch.sparkSession, number)
-        kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
-        try:
+        with computed(batch) as kept:
             told = kept.select("key", "position", "ordinal", "source_ts").collect()
             heads: dict[tuple[str, str, str], list[Head]] = {}
             for row in told:
@@ -209,8 +206,6 @@ class Writer:
             if moment is not None:
                 versions = self._write([TableBatch(number, of, tuple(found), kept) for of, found in heads.items()])
                 self._positions.add(batch.sparkSession, moment, self._is_whole(number), versions)
-        finally:
-            kept.unpersist()
 
     def _write(self, parts: Sequence[TableBatch]) -> dict[str, int]:
         """Write the tables of a batch; their versions, by their paths below the sink's."""
