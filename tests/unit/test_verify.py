@@ -82,7 +82,7 @@ def test_what_does_not_tell_its_key_may_be_any_row(messages: list[pgoutput.AnyMe
 def test_a_condition_names_keys_whatever_is_in_them() -> None:
     of = object.__new__(ComparedSnapshot)
     assert of.condition(['a"b'], [["it's"], ["\\"]]) == "\"a\"\"b\" in ('it''s', E'\\\\')"
-    assert of.condition(["a", "b"], [["1", "x"], ["2", "y"]]) == "(\"a\", \"b\") in (('1', 'x'), ('2', 'y'))"
+    assert of.condition(["a", "b"], [[1, True], [b"\0\x7f", 2.5]]) == "(\"a\", \"b\") in (('1', 'true'), (E'\\\\x007f', '2.5'))"
 
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=300)
@@ -137,8 +137,9 @@ def test_the_sink_tables_is_one_whose_tables_are_compared() -> None:
     source = parse("postgres", dict.fromkeys(("database.hostname", "database.user", "database.dbname"), "x"))
     with pytest.raises(SinkError, match=r"of the modes latest and history, not of log"):
         demand("postgres", log, source)
-    with pytest.raises(ConfigError, match=r"not there for MongoDB yet"):
-        demand("mongodb", sink, source)
+    several = Config({**source, "snapshot.select.statement.overrides": ["public.t"]}, {})
+    with pytest.raises(ConfigError, match=r"snapshot\.select\.statement\.overrides leaves rows"):
+        demand("postgres", sink, several)
 
 
 def test_commits_say_of_which_batch_they_are() -> None:

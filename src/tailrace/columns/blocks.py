@@ -26,6 +26,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tailrace.columns.typed import VARIANT
+
 BLOCK = "block"
 """The word of the row's column `op`."""
 
@@ -75,6 +77,10 @@ class Form:
         key = pa.struct([pa.field(f"k{place}", self.types[index]) for place, index in enumerate(self.key)])
         own = (pa.field(f"c{index}", kind) for index, kind in enumerate(self.types))
         return pa.schema([*FIXED, pa.field("origin", key), *own])
+
+
+DOCUMENTS = Form(("_id", "document"), (pa.string(), VARIANT), (0,))
+"""That of every collection of documents: under the text that keys of events have, the document."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def run(configured: RunConfig, arguments: argparse.Namespace, master: str | None
 def verify(spark: SparkSession, configured: RunConfig, sink: Lake, arguments: argparse.Namespace) -> int:
     """The same in a session that is there, which stays."""
     options = Pipeline(configured, spark).options()
-    verification = Verification(spark, sink, configured.source.connector, options)
+    verification = Verification(spark, sink, configured.source.connector, options, configured.checkpoint)
     verified = verification.run(arguments.table, arguments.wait)
     print(*lines(verified, arguments.limit), sep="\n", flush=True)
     if arguments.report:

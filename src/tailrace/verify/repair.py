@@ -6,7 +6,6 @@ table itself, in one commit, which a pipeline that writes at the same time would
 
 from __future__ import annotations
 
-import datetime
 import json
 import time
 import uuid
@@ -123,29 +122,28 @@ def _demand_running(pipeline: Pipeline | None) -> None:
 def signals(table: TableResult, keys: Sequence[Key]) -> Iterator[Signal]:
     """Signals that ask for the rows of these keys, each with as many as it may hold."""
     empty = len(_data(table, []))
-    kept: list[list[str]] = []
+    kept: list[Key] = []
     size = empty
     for key in keys:
-        texts = [_text(value) for value in key]
         # with the comma and the blank before it
-        length = len(_data(table, [texts])) - empty + 2
+        length = len(_data(table, [key])) - empty + 2
         if kept and size + length > _LONGEST:
             yield _signal(table, kept)
             kept, size = [], empty
-        kept.append(texts)
+        kept.append(key)
         size += length
     if kept:
         yield _signal(table, kept)
 
 
-def _signal(table: TableResult, keys: Sequence[Sequence[str]]) -> Signal:
+def _signal(table: TableResult, keys: Sequence[Key]) -> Signal:
     return Signal(str(uuid.uuid4()), "execute-snapshot", _data(table, keys))
 
 
-def _data(table: TableResult, keys: Sequence[Sequence[str]]) -> str:
+def _data(table: TableResult, keys: Sequence[Key]) -> str:
     """The data of a signal."""
     name = ".".join('"' + part.replace('"', '""') + '"' for part in (table.table.schema, table.table.table))
-    condition = table.condition([column.source_name for column in table.shape.key], keys)
+    condition = table.condition(table.shape.sources, keys)
     data = {
         "type": "incremental",
         "data-collections": [name],
@@ -163,15 +161,6 @@ def _demand_mendable(table: TableResult) -> None:
                 f"The rows of {table.table} cannot be asked for by their keys: {column.name} is of the type {kind}.",
                 "Read the table by an incremental snapshot.",
             )
-
-
-def _text(value: Any) -> str:
-    """A value as servers read it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, bytes | bytearray):
-        return "\\x" + bytes(value).hex()
-    return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
 
 
 def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verified) -> None:

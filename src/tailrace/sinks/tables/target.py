@@ -111,11 +111,11 @@ class Target:
             # somebody else's rows, or too many other commits: what is known of the pipeline's own holds no more
             self._written = "" if is_all else _FOREIGN
             for commit in commits:
-                told = _told(commit.metadata)
-                if told is not None:
-                    self._newest = int(told.get("batch", 0))
+                own = told(commit.metadata)
+                if own is not None:
+                    self._newest = int(own.get("batch", 0))
                     self._demand_order(number, self._newest)
-                    self._written = str(told.get("snapshot", ""))
+                    self._written = str(own.get("snapshot", ""))
                     break
                 if commit.changes:
                     self._written = _FOREIGN
@@ -150,7 +150,7 @@ class Target:
         for limit in (1, _COMMITS):
             commits = self.stored.commits(limit)
             for commit in commits:
-                if _told(commit.metadata) is not None:
+                if told(commit.metadata) is not None:
                     return commit.version
         return commits[0].version if commits else 0
 
@@ -264,10 +264,11 @@ def metadata(batch: int, snapshot: str) -> str:
     return json.dumps({"tailrace": {"batch": batch, "snapshot": snapshot}})
 
 
-def _told(text: str | None) -> dict[str, Any] | None:
+def told(text: str | None) -> dict[str, Any] | None:
+    """What a commit says of itself by `metadata`; None where it says nothing."""
     try:
         found = json.loads(text or "null")
     except ValueError:
         return None
-    told = found.get("tailrace") if isinstance(found, dict) else None
-    return told if isinstance(told, dict) else None
+    own = found.get("tailrace") if isinstance(found, dict) else None
+    return own if isinstance(own, dict) else None
