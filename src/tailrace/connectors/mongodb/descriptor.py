@@ -36,4 +36,5 @@ CONNECTOR = Descriptor(
     loaded=("bson", f"{_ROOM}.records.records", f"{_ROOM}.records.tasks"),
     requirement="tailrace[mongodb]",
     documents=f"{_ROOM}.documents.entrance",
+    held=f"{_ROOM}.held:held",
 )
