@@ -31,6 +31,9 @@ from tailrace.columns.typed import VARIANT
 BLOCK = "block"
 """The word of the row's column `op`."""
 
+COUNTED = "cast(get_json_object(cast(key as string), '$.changes') as bigint)"
+"""How many changes a row that is a block was made of, for Spark."""
+
 LAST, EVERY = "last", "every"
 """What a block holds: the last change of each key, or every change."""
 
@@ -90,7 +93,8 @@ class Head:
     `first` and `last` are the places of its first and last change, `rows` their number. `snapshot` names the snapshot
     that its rows are of, "" for changes of the log and of incremental snapshots; `truncate` is the place of the last
     truncate among the changes that the block was made of. `moved` says that some row has an `origin`, `routed` that
-    several tables of the source are put into the one that is named.
+    several tables of the source are put into the one that is named. `changes` is the number of changes that it was made
+    of, before all but the last ones were left out; where they were made into several blocks, the first one has it.
     """
 
     database: str
@@ -105,6 +109,7 @@ class Head:
     missing: bool = False
     moved: bool = False
     routed: bool = False
+    changes: int = 0
 
     def text(self) -> bytes:
         """The head as the row's key."""
@@ -120,6 +125,7 @@ class Head:
                 "missing": self.missing,
                 "moved": self.moved,
                 "routed": self.routed,
+                "changes": self.changes,
             }
         ).encode()
 
@@ -142,6 +148,7 @@ class Head:
             missing=told["missing"],
             moved=told["moved"],
             routed=told["routed"],
+            changes=told["changes"],
         )
 
 

@@ -68,7 +68,8 @@ def block_rows(
     size = max(-(-rows.num_rows // count), 1)
     last = np.full(1, len(batch) - 1, np.int32)
     for low in range(0, max(rows.num_rows, 1), size):
-        yield _block(batch, table, rows.slice(low, size), shape, place, settings), last
+        changes = 0 if low else len(batch)
+        yield _block(batch, table, rows.slice(low, size), shape, place, settings, changes), last
 
 
 def _target(batch: ChangeBatch, settings: EventSettings, truncated: bool) -> TableId | None:
@@ -379,6 +380,7 @@ def _block(
     form: Form,
     truncate: Place | None,
     settings: EventSettings,
+    changes: int,
 ) -> pa.RecordBatch:
     """Rows as one row of the row schema."""
     count = rows.num_rows
@@ -392,7 +394,7 @@ def _block(
     missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
     table = batch.table.id if routed is None else routed
     named = table.database, table.schema, table.table
-    head = Head(*named, form, count, first, last, snapshot, truncate, missing, moved, routed is not None)
+    head = Head(*named, form, count, first, last, snapshot, truncate, missing, moved, routed is not None, changes)
     return block_row(head, rows, int(batch.transactions.commit_us[batch.transaction[-1]]), settings)
 
 

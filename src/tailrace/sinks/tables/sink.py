@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
+from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, LAST, Head
 from tailrace.config.config import Config
 from tailrace.connectors.present import Present
 from tailrace.connectors.registry import find, parse
@@ -59,6 +59,7 @@ class TablesSink(Sink):
 
     name = "tables"
     columns = ("key", "value", "op", "database", "schema", "table", "position", "ordinal", "source_ts")
+    changes = COUNTED
     order = "key"
     delivery = "exactly once"
     jars: tuple[Jar, ...] = Delta.jars

@@ -56,7 +56,7 @@ def block_rows(segment: Segment, settings: MongoSettings) -> Iterator[tuple[pa.R
         limit = _MOST_BYTES + (int(size[low - 1]) if low else 0)
         high = max(int(np.searchsorted(size, limit, side="right")), low + 1)
         rows = _rows(segment, found, op, keys, left[low:high], settings)
-        yield _block(segment, rows, settings), np.full(1, len(segment) - 1, np.int32)
+        yield _block(segment, rows, settings, 0 if low else len(segment)), np.full(1, len(segment) - 1, np.int32)
         low = high
 
 
@@ -125,10 +125,10 @@ def _own(
     return [pa.array(ids, pa.string()), shown]
 
 
-def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings) -> pa.RecordBatch:
+def _block(segment: Segment, rows: pa.RecordBatch, settings: MongoSettings, changes: int) -> pa.RecordBatch:
     table = table_id(segment.namespace)
     first, last = ((str(rows["position"][row]), int(rows["ordinal"][row].as_py())) for row in (0, rows.num_rows - 1))
     # Chunks are not read at one moment, so that one of them may show a document that another has shown already: no
     # snapshot is named, which lets the rows be merged.
-    head = Head(table.database, table.schema, table.table, DOCUMENTS, rows.num_rows, first, last)
+    head = Head(table.database, table.schema, table.table, DOCUMENTS, rows.num_rows, first, last, changes=changes)
     return block_row(head, rows, int(pc.max(rows["at"]).value), settings.events)
