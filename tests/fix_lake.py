@@ -54,7 +54,9 @@ class Lake:
         try:
             query = pipeline.start(available_now=True)
             assert query.awaitTermination(400)
-            described = [Status.of(json.loads(one.json), lambda end, newest: SourceStatus()) for one in query.recentProgress]
+            described = [
+                Status.of(json.loads(one.json), lambda end, newest: SourceStatus()) for one in query.recentProgress
+            ]
             self.counted = sum(status.events for status in described)
         except Exception as error:
             known = pipeline.cause(error)
