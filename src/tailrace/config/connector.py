@@ -193,6 +193,15 @@ FLOW = (
 )  # fmt: skip
 
 
+SPOOLED = (
+    *FLOW,
+    Option("max.batch.size.in.bytes", Kind.INTEGER, "Most bytes of the log in a batch.", 48 * 1024 * 1024,
+           check=at_least(1024)),
+    Option("max.queue.size", Kind.INTEGER, "Most changes that wait.", 8192, check=at_least(1),
+           notice="the spool is bounded in bytes: max.queue.size.in.bytes"),
+)  # fmt: skip
+"""FLOW where a spool holds what was read."""
+
 OWN = (
     Option("tailrace.unknown.options", Kind.TEXT,
            "What follows a name that is no option: an error, or a warning, for the time of a migration.", "error",

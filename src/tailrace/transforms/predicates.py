@@ -112,9 +112,6 @@ class Conditional:
         """See tailrace.records.hypertables."""
         return replace(self, transform=self.transform.knowing(hypertables))  # type: ignore[attr-defined]
 
-    def route(self, topic: str) -> str:
-        return topic if self.predicate.of_topic(topic) == self.negate else self.transform.route(topic)
-
     def routes(self, topic: str, table: TableId) -> tuple[str, ...]:
         """See tailrace.records.transform.Transform."""
         answer = self.predicate.of_topic(topic)

@@ -31,9 +31,6 @@ class TimescaleDb:
         """The transform for tasks: with these chunks, and without the log-in."""
         return replace(self, asks=replace(self.asks, login=()), hypertables=hypertables)
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def routes(self, topic: str, table: TableId) -> tuple[str]:
         """See tailrace.records.transform.Transform."""
         found = self._of(table.schema, table.table)

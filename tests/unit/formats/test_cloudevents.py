@@ -37,9 +37,6 @@ class FromHeaders:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    def route(self, topic: str) -> str:
-        return topic
-
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         if not isinstance(record.value, Struct):
             return record
@@ -109,9 +106,6 @@ class Named:
 
     def __init__(self, name: object) -> None:
         self.name = name
-
-    def route(self, topic: str) -> str:
-        return topic
 
     def rewrite(self, record: RecordLayout) -> RecordLayout:
         header = Header("dataSchemaName", Constant(self.name, STRING))

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tailrace.buffers import move
-from tailrace.columns.batch import Bytes, Image, Int32s, Int64s, Transactions
+from tailrace.columns.batch import Bytes, Image, Int32s, Int64s
 from tailrace.columns.table import Column, TableId, TableSchema
 from tailrace.compiled import kernel
 from tailrace.connectors.postgres.log.form import FORM
@@ -221,7 +221,7 @@ def _renumbered(segment: MixedSegment, members: Sequence[int]) -> Int32s:
 def apart(segment: MixedSegment) -> list[Segment]:
     """The messages as segments of one table each, with their places among all."""
     found: list[Segment] = []
-    every, total, order = segment.transactions, segment.total_order, segment.table_order
+    total, order = segment.total_order, segment.table_order
     for number in np.unique(segment.table).tolist():
         rows = np.flatnonzero(segment.table == number)
         data, offsets = scan.gather(segment.data, segment.offsets, rows)
@@ -234,9 +234,7 @@ def apart(segment: MixedSegment) -> list[Segment]:
                 lsn=segment.lsn[rows],
                 transaction=transaction.astype(np.int32),
                 ordinal=segment.ordinal[rows],
-                transactions=Transactions(
-                    every.xid[used], every.commit_lsn[used], every.commit_us[used], every.previous_end[used]
-                ),
+                transactions=segment.transactions.part(used),
                 total_order=None if total is None else total[rows],
                 table_order=None if order is None else order[rows],
                 place=rows,
