@@ -26,7 +26,7 @@ from tailrace.sinks.tables.batch import TableBatch, in_session
 from tailrace.sinks.tables.formats.base import Once, Stored
 from tailrace.sinks.tables.positions import Positions
 from tailrace.sinks.tables.rows import row_schema
-from tailrace.sinks.tables.statements import Reduced, quoted
+from tailrace.sinks.tables.statements import GONE, Reduced, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +103,7 @@ def told(table: str, reduced: Reduced, rows: str, doubtful: bool) -> str:
     )
     nobody = "true" if reduced.emptied else f"(o.{first} is null{' or s.origin is not null' if doubtful else ''})"
     return (
-        f"select s.*, s.missing is not null and s.op <> 'd' and {nobody} as lost "
+        f"select s.*, s.missing is not null and not {GONE} and {nobody} as lost "
         f"from {rows} s left join {table} o on {joined}"
     )
 

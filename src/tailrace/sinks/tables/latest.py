@@ -34,7 +34,7 @@ class Latest(Kept):
     def merge(self, stored: Stored, batch: TableBatch, once: Once) -> None:
         session = stored.session
         form, view = batch.form, _ROWS
-        in_session(session, batch.reduced()).createOrReplaceTempView(_ROWS)
+        in_session(session, batch.reduced(bool(self.own))).createOrReplaceTempView(_ROWS)
         if batch.moved:
             doubtful = self._again is not None and self._again.is_doubtful(batch)
             moved = statements.moved(stored.name(), form, _ROWS, self._unknown, doubtful)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.columns.blocks import BLOCK, EVERY, LAST, Head
+from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, Head
 from tailrace.config.config import Config
 from tailrace.connectors.present import Present
 from tailrace.connectors.registry import find, parse
@@ -121,7 +121,8 @@ class TablesSink(Sink):
             )
 
     def source_options(self) -> dict[str, str]:
-        blocks = {"row.blocks": LAST if self.mode == "latest" else EVERY}
+        held = EVERY if self.mode != "latest" else KEPT if self.keeps_deletes else LAST
+        blocks = {"row.blocks": held}
         return blocks if self.names.routing is None else {**blocks, "row.route": self.names.routing.text()}
 
     def source_defaults(self) -> dict[str, str]:
