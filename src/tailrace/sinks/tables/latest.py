@@ -45,6 +45,6 @@ class Latest(Kept):
         try:
             stored.merge(reduced.merge(), once)
         except Exception as error:
-            if self._again is None or unknown_column(str(error)) is None:
+            if self._again is None or not self._again.reads(batch) or unknown_column(str(error)) is None:
                 raise
             self._again.merge(stored, batch, once, reduced, _ROWS)

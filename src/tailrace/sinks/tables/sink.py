@@ -85,6 +85,7 @@ class TablesSink(Sink):
         stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
+        self.can_read_again = False
         self._gathers = False
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
@@ -103,7 +104,11 @@ class TablesSink(Sink):
         if not source.traits.gives_blocks:
             raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
         self._describe, self._source = find(source.connector).load_describe(), source
-        if self.unknown == "reselect" and not find(source.connector).present:
+        present = bool(find(source.connector).present)
+        self.can_read_again = (
+            present and self.mode == "latest" and self.format.name == Delta.name and self.names.routing is None
+        )
+        if self.unknown == "reselect" and not present:
             raise SinkError(
                 f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
             )
@@ -192,7 +197,9 @@ class Writer:
         self._sessions: dict[str, SparkSession] = {}
         self._sources: dict[str, tuple[str, Table]] = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
-        self._again = Again(sink.present, self._positions) if sink.unknown == "reselect" else None
+        self._again = None
+        if sink.can_read_again and sink.unknown != "null":
+            self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
