@@ -10,7 +10,8 @@ position   string          as the row schema has it
 ordinal    int64           as the row schema has it
 part       int8            1 for the new key of a key change, else 0: (position, ordinal, part) orders the changes
 at         timestamp       commit time, UTC, µs
-missing    list<int32>     columns whose values neither the log nor an earlier change of the block had; null: none
+missing    list<int32>     columns whose values neither the log nor an earlier change of the block had; null: none.
+                           Rows that are gone have such a list where these are KEPT
 origin     struct          the key that a row with missing values had before the block, where it was another one
 c0, c1, …  of the columns  the row after the change; of a delete its key, and what else the log has of it
 ========== =============== =======================================================================================
@@ -34,8 +35,9 @@ BLOCK = "block"
 COUNTED = "cast(get_json_object(cast(key as string), '$.changes') as bigint)"
 """How many changes a row that is a block was made of, for Spark."""
 
-LAST, EVERY = "last", "every"
-"""What a block holds: the last change of each key, or every change."""
+LAST, EVERY, KEPT = "last", "every", "kept"
+"""What a block holds: the last change of each key, or every change; or the last ones where deleted rows are kept, with
+the values that they had: then rows that a truncate has removed are among them, as `t`."""
 
 ROWS = "rows"
 """In the place of these: no blocks, but the rows' own columns as they stand in blocks, called c0, c1, …"""

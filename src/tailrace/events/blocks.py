@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tailrace.assembly.programs import KINDS
 from tailrace.columns import ChangeBatch, Marker
 from tailrace.columns.batch import Image, Int32s, Int64s
-from tailrace.columns.blocks import BLOCK, LAST, ROWS, Form, Head, Place, written
+from tailrace.columns.blocks import BLOCK, EVERY, KEPT, LAST, ROWS, Form, Head, Place, written
 from tailrace.columns.reduction import NONE, before, groups, lasts, listed, roots, sources
 from tailrace.columns.row import rows_of
 from tailrace.columns.table import TableId
@@ -56,9 +56,11 @@ def block_rows(
     truncate = entries.last_truncate()
     if truncate is not None and settings.blocks == LAST:
         entries = entries.chosen(np.flatnonzero(entries.change > truncate))
+    if settings.blocks == KEPT:
+        entries = entries.chosen(np.flatnonzero(entries.op != _TRUNCATE))
     if not len(entries) and truncate is None:
         return
-    rows = work.rows(entries)
+    rows = work.rows(entries, NONE if truncate is None else truncate)
     shape = work.shape()
     place = None if truncate is None else work.place(truncate)
     table = _target(batch, settings, truncate is not None)
@@ -179,24 +181,26 @@ class _Work:
             self.batch.table.oid,
         )
 
-    def rows(self, entries: _Entries) -> pa.RecordBatch:
-        """The rows of a block: those of the entries that are left."""
+    def rows(self, entries: _Entries, truncate: int) -> pa.RecordBatch:
+        """The rows of a block: those of the entries that are left. `truncate` is the last one's index, or NONE."""
         group, previous = self._chains(entries)
         left = np.arange(len(entries)) if group is None else self._standing(entries, group)
-        if group is not None and self.settings.blocks == LAST:
+        if group is not None and self.settings.blocks != EVERY:
             left = left[lasts(group[left])]
         kept = entries.chosen(left)
+        keeps = self.settings.blocks == KEPT
         missing: list[Flags] = []
         columns = []
         for column in self.plan.columns:
             found = self._sources(column, entries, previous)[left]
-            missing.append((found == NONE) & (kept.op != _DELETE) & (kept.op != _TRUNCATE))
+            missing.append((found == NONE) & (keeps | ((kept.op != _DELETE) & (kept.op != _TRUNCATE))))
             columns.append(self._values(column, entries, found))
         origin = self._origins(entries, group, previous, left, np.any(missing, axis=0) if missing else None)
         own = {f"c{place}": values for place, values in enumerate(columns)}
+        op = np.where(kept.change < truncate, _TRUNCATE, kept.op).astype(np.uint8) if keeps else kept.op
         return pa.RecordBatch.from_pydict(
             {
-                "op": _LETTERS.take(pa.array(kept.op)),
+                "op": _LETTERS.take(pa.array(op)),
                 "position": self._positions(kept.change),
                 "ordinal": pa.array(self.batch.ordinal[kept.change], pa.int64()),
                 "part": pa.array(kept.part.astype(np.int8)),

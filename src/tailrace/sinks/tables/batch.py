@@ -90,18 +90,22 @@ class TableBatch:
         blocks = self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
         return blocks.mapInArrow(Opening(form), _declared(form))
 
-    def reduced(self) -> DataFrame:
-        """The last row of each key, without those that the last truncate has removed."""
+    def reduced(self, keeps_deletes: bool) -> DataFrame:
+        """The last row of each key, without those that the last truncate has removed, or with these as `t`."""
         rows, form = self.opened(), self.form
-        if self.truncate is not None and len(self.heads) > 1:
-            position, ordinal = literal(self.truncate[0]), self.truncate[1]
-            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
-            rows = rows.where(
-                f"op <> 'r' and (position > {position} or (position = {position} and ordinal > {ordinal}))"
-            )
         if len(self.heads) == 1:
             return rows
-        return self.parted(rows).mapInArrow(Reducing(form), _declared(form))
+        behind = None
+        if self.truncate is not None:
+            position, ordinal = literal(self.truncate[0]), self.truncate[1]
+            behind = f"(position > {position} or (position = {position} and ordinal > {ordinal}))"
+            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
+            rows = rows.where("op <> 'r'" if keeps_deletes else f"op <> 'r' and {behind}")
+        rows = self.parted(rows).mapInArrow(Reducing(form, keeps_deletes), _declared(form))
+        if behind is None or not keeps_deletes:
+            return rows
+        op, *others = rows.columns
+        return rows.selectExpr(f"if({behind}, {op}, 't') {op}", *others)
 
     def parted(self, rows: DataFrame) -> DataFrame:
         """Rows with all that belongs together in one partition."""

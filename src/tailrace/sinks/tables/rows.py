@@ -98,15 +98,17 @@ def _is_own(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Reducing:
-    """Leaves the last row of each key of all rows of a partition, with values that it misses from those before it."""
+    """Leaves the last row of each key of all rows of a partition, with values that it misses from those before it;
+    with `keeps_deletes` rows that are gone, too."""
 
     target: Form
+    keeps_deletes: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = gathered(batches, self.target)
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
-            yield from reduced(rows.sort_by(order).combine_chunks(), self.target).to_batches()
+            yield from reduced(rows.sort_by(order).combine_chunks(), self.target, self.keeps_deletes).to_batches()
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
@@ -121,8 +123,8 @@ def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:
     return pa.Table.from_batches(map(as_declared, batches), schema).combine_chunks()
 
 
-def reduced(rows: pa.Table, target: Form) -> pa.Table:
-    """The last row of each key, of rows in order."""
+def reduced(rows: pa.Table, target: Form, keeps_deletes: bool = False) -> pa.Table:
+    """The last row of each key, of rows in order; `keeps_deletes` as in Reducing."""
     keys = [rows[f"c{index}"].combine_chunks() for index in target.key]
     group = groups(keys)
     left = lasts(group)
@@ -131,7 +133,7 @@ def reduced(rows: pa.Table, target: Form) -> pa.Table:
     previous = before(group)
     origins = rows["origin"].combine_chunks()
     link(rows, keys, origins, previous)
-    misses, unknown, found = missed(rows, target, previous)
+    misses, unknown, found = missed(rows, target, previous, keeps_deletes)
     columns: dict[str, pa.Array] = {}
     for index in np.flatnonzero(misses.any(axis=1)).tolist():
         places = found[index][left]
@@ -145,12 +147,15 @@ def reduced(rows: pa.Table, target: Form) -> pa.Table:
     return pa.table([whole[name] for name in rows.schema.names], schema=rows.schema)
 
 
-def missed(rows: pa.Table, target: Form, previous: Int64s) -> tuple[Flags, Flags, dict[int, Int64s]]:
+def missed(
+    rows: pa.Table, target: Form, previous: Int64s, keeps_deletes: bool = False
+) -> tuple[Flags, Flags, dict[int, Int64s]]:
     """Which columns the rows miss, and which of these no row before has either; for each column that some row misses,
-    the rows that the values are in."""
+    the rows that the values are in. Of rows that are gone nothing is known and nothing wanted, unless deletes are kept.
+    """
     misses = flagged(rows["missing"].combine_chunks(), len(target.names))
     ops = rows["op"].combine_chunks()
-    gone = np.asarray(pc.is_in(ops, pa.array(["d", "t"])))
+    gone = np.zeros(len(ops), np.bool_) if keeps_deletes else np.asarray(pc.is_in(ops, pa.array(["d", "t"])))
     unknown: Flags = np.zeros_like(misses)
     found = {}
     for index in np.flatnonzero(misses.any(axis=1)).tolist():

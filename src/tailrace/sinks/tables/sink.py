@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, LAST, Head
+from tailrace.columns.blocks import BLOCK, COUNTED, EVERY, KEPT, LAST, Head
 from tailrace.config.config import Config
 from tailrace.connectors.present import Present
 from tailrace.connectors.registry import find, parse
@@ -86,6 +86,7 @@ class TablesSink(Sink):
         stops = given.choice("added.default", "stop", ("stop", "null")) == "stop"
         self.policies = Policies(**{kind: _policy(given, kind) for kind in CHOICES}, stops_at_defaults=stops)
         self._describe: Describe | None = None
+        self.can_read_again = False
         self._gathers = False
         self.names = Names.of(given)
         if self.names.catalog and self.format.name != Delta.name:
@@ -104,7 +105,11 @@ class TablesSink(Sink):
         if not source.traits.gives_blocks:
             raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
         self._describe, self._source = find(source.connector).load_describe(), source
-        if self.unknown == "reselect" and not find(source.connector).present:
+        present = bool(find(source.connector).present)
+        self.can_read_again = (
+            present and self.mode == "latest" and self.format.name == Delta.name and self.names.routing is None
+        )
+        if self.unknown == "reselect" and not present:
             raise SinkError(
                 f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
             )
@@ -122,7 +127,8 @@ class TablesSink(Sink):
             )
 
     def source_options(self) -> dict[str, str]:
-        blocks = {"row.blocks": LAST if self.mode == "latest" else EVERY}
+        held = EVERY if self.mode != "latest" else KEPT if self.keeps_deletes else LAST
+        blocks = {"row.blocks": held}
         return blocks if self.names.routing is None else {**blocks, "row.route": self.names.routing.text()}
 
     def source_defaults(self) -> dict[str, str]:
@@ -192,7 +198,9 @@ class Writer:
         self._sessions: dict[str, SparkSession] = {}
         self._sources: Known = {}
         self._positions = Positions(f"{sink.path}/{NAME}", query, pipeline, sink.format)
-        self._again = Again(sink.present, self._positions) if sink.unknown == "reselect" else None
+        self._again = None
+        if sink.can_read_again and sink.unknown != "null":
+            self._again = Again(sink.present, self._positions, sink.unknown == "reselect")
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""

@@ -197,7 +197,8 @@ def news(table: str, form: Form, view: str) -> str:
     older = "(s.position < p.__valid_from or (s.position = p.__valid_from and s.ordinal <= p.__valid_from_ordinal))"
     return (
         f"select s.*, {alike} alike from {view} s "
-        f"left join {table} p on p.__valid_to is null and {_joined(form, True, 'p')} where p.{first} is null or not {older}"
+        f"left join {table} p on p.__valid_to is null and {_joined(form, True, 'p')} "
+        f"where p.{first} is null or not {older}"
     )
 
 
