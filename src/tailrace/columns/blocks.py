@@ -83,7 +83,8 @@ class Head:
 
     `first` and `last` are the places of its first and last change, `rows` their number. `snapshot` names the snapshot
     that its rows are of, "" for changes of the log and of incremental snapshots; `truncate` is the place of the last
-    truncate among the changes that the block was made of. `moved` says that some row has an `origin`.
+    truncate among the changes that the block was made of. `moved` says that some row has an `origin`, `apart` that no
+    other task of the batch has changes of its keys.
     """
 
     database: str
@@ -97,6 +98,7 @@ class Head:
     truncate: Place | None = None
     missing: bool = False
     moved: bool = False
+    apart: bool = False
 
     def text(self) -> bytes:
         """The head as the row's key."""
@@ -111,6 +113,7 @@ class Head:
                 "truncate": self.truncate,
                 "missing": self.missing,
                 "moved": self.moved,
+                "apart": self.apart,
             }
         ).encode()
 
@@ -132,6 +135,7 @@ class Head:
             truncate=None if truncate is None else (truncate[0], truncate[1]),
             missing=told["missing"],
             moved=told["moved"],
+            apart=told["apart"],
         )
 
 

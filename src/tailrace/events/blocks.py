@@ -363,7 +363,20 @@ def _block(
     if batch.marker is not None and len(batch) and batch.marker[0] not in (Marker.FALSE, Marker.INCREMENTAL):
         snapshot = f"{first[0]}@{int(batch.transactions.commit_us[0])}"
     missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
-    head = Head(table.database, table.schema, table.table, form, count, first, last, snapshot, truncate, missing, moved)
+    head = Head(
+        table.database,
+        table.schema,
+        table.table,
+        form,
+        count,
+        first,
+        last,
+        snapshot,
+        truncate,
+        missing,
+        moved,
+        settings.apart,
+    )
     return block_row(head, rows, int(batch.transactions.commit_us[batch.transaction[-1]]), settings)
 
 
