@@ -95,8 +95,9 @@ class Head:
     `first` and `last` are the places of its first and last change, `rows` their number. `snapshot` names the snapshot
     that its rows are of, "" for changes of the log and of incremental snapshots; `truncate` is the place of the last
     truncate among the changes that the block was made of. `moved` says that some row has an `origin`, `routed` that
-    several tables of the source are put into the one that is named. `changes` is the number of changes that it was made
-    of, before all but the last ones were left out; where they were made into several blocks, the first one has it.
+    several tables of the source are put into the one that is named, `apart` that no other task of the batch has changes
+    of its keys. `changes` is the number of changes that it was made of, before all but the last ones were left out;
+    where they were made into several blocks, the first one has it.
     """
 
     database: str
@@ -111,6 +112,7 @@ class Head:
     missing: bool = False
     moved: bool = False
     routed: bool = False
+    apart: bool = False
     changes: int = 0
 
     def text(self) -> bytes:
@@ -128,6 +130,7 @@ class Head:
                 "moved": self.moved,
                 "routed": self.routed,
                 "changes": self.changes,
+                "apart": self.apart,
             }
         ).encode()
 
@@ -151,6 +154,7 @@ class Head:
             moved=told["moved"],
             routed=told["routed"],
             changes=told["changes"],
+            apart=told["apart"],
         )
 
 

@@ -397,8 +397,22 @@ def _block(
         snapshot = f"{first[0]}@{int(batch.transactions.commit_us[0])}"
     missing, moved = rows["missing"].null_count < count, rows["origin"].null_count < count
     table = batch.table.id if routed is None else routed
-    named = table.database, table.schema, table.table
-    head = Head(*named, form, count, first, last, snapshot, truncate, missing, moved, routed is not None, changes)
+    head = Head(
+        table.database,
+        table.schema,
+        table.table,
+        form,
+        count,
+        first,
+        last,
+        snapshot,
+        truncate,
+        missing,
+        moved,
+        routed is not None,
+        settings.apart,
+        changes,
+    )
     return block_row(head, rows, int(batch.transactions.commit_us[batch.transaction[-1]]), settings)
 
 

@@ -259,7 +259,7 @@ class LogEngine(Generic[O, P, T]):
         return MERGE_FILL_SECONDS if self._merges else FILL_SECONDS
 
     def _is_filling(self, opened: OpenLog[O, P, T], limits: Limits) -> bool:
-        return opened.is_filling(limits.bytes * (2 if self._merges else 1))
+        return opened.is_filling(2 * limits.bytes, self._target) if self._merges else opened.is_filling(limits.bytes)
 
     def _idle(self, opened: OpenLog[O, P, T], start: P) -> P:
         """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""

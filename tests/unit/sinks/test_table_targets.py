@@ -67,6 +67,7 @@ def target(
 ) -> Target:
     monkeypatch.setattr(DeltaTable, "is_there", lambda self: bool(columns))
     monkeypatch.setattr(DeltaTable, "columns", lambda self: dict(columns))
+    monkeypatch.setattr(DeltaTable, "_read", lambda self, most: None)
     return Target(DeltaTable(cast(SparkSession, spark), "/lake/s.t"), "d.s.t", Owner("one", "latest", policies))
 
 

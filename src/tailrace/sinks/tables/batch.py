@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, Form, Head, Place
-from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
+from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, row_schema
 from tailrace.sinks.tables.statements import literal
 
 if TYPE_CHECKING:
@@ -84,15 +84,20 @@ class TableBatch:
 
     def opened(self) -> DataFrame:
         """The rows."""
+        return self._blocks().mapInArrow(Opening(self.form), _declared(self.form))
+
+    def _blocks(self) -> DataFrame:
         database, schema, table = map(literal, self.table)
         named = f"database = {database} and schema = {schema} and table = {table}"
-        form = self.form
-        blocks = self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
-        return blocks.mapInArrow(Opening(form), _declared(form))
+        return self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
 
     def reduced(self, keeps_deletes: bool) -> DataFrame:
         """The last row of each key, without those that the last truncate has removed, or with these as `t`."""
-        rows, form = self.opened(), self.form
+        form = self.form
+        if all(head.apart for head in self.heads) and self.truncate is None:
+            rows = self._blocks().mapInArrow(OpeningApart(form, keeps_deletes), _declared(form))
+            return self._at_most(rows, self._tasks(rows))
+        rows = self.opened()
         if len(self.heads) == 1:
             return rows
         behind = None
@@ -111,11 +116,16 @@ class TableBatch:
         """Rows with all that belongs together in one partition."""
         keys = [f"c{index}" for index in self.form.key]
         together = self.moved or self.truncate is not None
-        tasks = 1 if together else self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
-        if tasks > 1:
-            return rows.repartition(tasks, *keys)
-        # one task with the bytes of all may be larger than a message to an executor
-        return rows.coalesce(1) if _is_here(rows.sparkSession) else rows.repartition(1)
+        tasks = 1 if together else self._tasks(rows)
+        return rows.repartition(tasks, *keys) if tasks > 1 else self._at_most(rows, tasks)
+
+    def _tasks(self, rows: DataFrame) -> int:
+        return self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
+
+    def _at_most(self, rows: DataFrame, tasks: int) -> DataFrame:
+        """Rows in no more than so many tasks."""
+        # one task with the log's bytes of several may be larger than a message to an executor
+        return rows.coalesce(tasks) if _is_here(rows.sparkSession) else rows.repartition(tasks)
 
 
 def _key(form: Form) -> frozenset[int | str]:

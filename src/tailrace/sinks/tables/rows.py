@@ -37,9 +37,14 @@ class Opening:
     target: Form
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in self.blocks(batches):
+            yield from rows.to_batches()
+
+    def blocks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+        """The rows of each block."""
         for batch in batches:
             for key, value in zip(batch["key"].to_pylist(), batch["value"].to_pylist(), strict=True):
-                yield from self._opened(Head.of(key), read(value)).to_batches()
+                yield self._opened(Head.of(key), read(value))
 
     def _opened(self, head: Head, rows: pa.Table) -> pa.Table:
         schema, form = row_schema(self.target), head.form
@@ -109,6 +114,21 @@ class Reducing:
         if rows.num_rows:
             order = [(name, "ascending") for name in ("position", "ordinal", "part")]
             yield from reduced(rows.sort_by(order).combine_chunks(), self.target, self.keeps_deletes).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningApart:
+    """Opens blocks and leaves the last row of each key, where no other partition has rows of the same keys;
+    with `keeps_deletes` rows that are gone, too."""
+
+    target: Form
+    keeps_deletes: bool = False
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = list(Opening(self.target).blocks(batches))
+        whole = (part for rows in found for part in rows.to_batches())
+        # a block has one row of a key
+        yield from whole if len(found) < 2 else Reducing(self.target, self.keeps_deletes)(whole)
 
 
 def gathered(batches: Iterator[pa.RecordBatch], target: Form) -> pa.Table:

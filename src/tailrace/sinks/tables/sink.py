@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
-_BATCH_BYTES = 192 << 20
+_BATCH_BYTES = 256 << 20
 """Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
 changes of a key one leaves the tasks."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
