@@ -59,7 +59,7 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
         raise SinkError(
             f"{place} has no moment at which the tables are whole: the initial snapshot is not done, or the log behind "
             "it is not read yet.",
-            "Let the pipeline run on for a minute.",
+            "Let the pipeline run on until it has read changes that were made after the snapshot.",
         )
     position = row["position"] if row["whole"] else highest
     return Newest(row["batch"], position, row["ordinal"], row["committed_at"], dict(row["versions"]))

@@ -16,16 +16,16 @@ from tests.integration.mongodb.test_tables import documents, shop
 from tests.integration.test_verify import found
 
 
-@pytest.mark.parametrize("mode", ["change_streams_update_full", "oplog"])
-def test_documents(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path, mode: str) -> None:
+def test_documents(spark: SparkSession, mongo_database: MongoDatabase, tmp_path: Path) -> None:
     number, kept, name = bson.ObjectId(), mongo_database["c"], mongo_database.name
     kept.insert_many([{"_id": number, "v": 1.0}, {"_id": "it's"}, *({"_id": i, "v": {"a": [i]}} for i in range(20))])
     made = shop(spark, tmp_path, mongo_database)
-    made.entries["debezium.source.capture.mode"] = mode
     made.set(source_signal_data_collection=f"{name}.signals")
     made.run()
-    kept.update_one({"_id": 1}, {"$set": {"v": 2}})
-    made.run()
+    # the first moment that is whole is behind what the snapshot may have shown
+    for value in (1, 2):
+        kept.update_one({"_id": 1}, {"$set": {"v": value}})
+        made.run()
     assert found(verification(made)[0].run((), 0)) == {}
     c = f"delta.`{made.path}/{name}.c`"
     key = json.dumps({"$oid": str(number)})

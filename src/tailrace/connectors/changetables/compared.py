@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,7 +25,7 @@ from tailrace.connectors.changetables.position import Newest, following, precedi
 from tailrace.connectors.changetables.snapshot.initial import TableSnapshots
 from tailrace.connectors.changetables.snapshot.windows import signal_table
 from tailrace.connectors.held import Touched
-from tailrace.errors import ConfigError
+from tailrace.errors import ConfigError, TailraceError
 from tailrace.events.admission import Admission
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
@@ -112,7 +113,7 @@ class ComparedTables:
         return mark
 
     def _is_marked(self, newest: Newest) -> bool:
-        """Whether the row of the signal table is captured; then it is deleted."""
+        """Whether the row of the signal table is captured."""
         assert self._signals is not None
         session, captures = self._database.session, self._captures(self._signals)
         wanted = self._mark.encode()
@@ -120,7 +121,6 @@ class ComparedTables:
             only = replace(one.table, columns=one.table.columns[:1], key=())
             rows = session.changes(one.capture, only, max(self._reached.position, preceding(one.capture.start)), newest)
             if any((text or b"").strip() == wanted for fetched in rows for text in fetched.columns[0].to_pylist()):
-                session.delete_signal(self._signals, self._mark)
                 return True
         return False
 
@@ -156,4 +156,8 @@ class ComparedTables:
         return " or ".join(f"({row})" for row in rows)
 
     def close(self) -> None:
+        if self._mark and self._signals is not None:
+            # a row that stays would be of no harm
+            with suppress(TailraceError):
+                self._database.session.delete_signal(self._signals, self._mark)
         self._database.lose()

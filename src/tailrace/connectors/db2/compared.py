@@ -14,7 +14,7 @@ from tailrace.events.settings import EventSettings
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:
     """See tailrace.connectors.held.Comparing."""
-    return ComparedTables(config, settings, quoted, _value)
+    return ComparedTables(config, settings, *WRITTEN)
 
 
 def _value(value: Any) -> str:
@@ -24,5 +24,9 @@ def _value(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return f"X'{bytes(value).hex().upper()}'"
     if isinstance(value, int | Decimal):
-        return format(value, "f") if isinstance(value, Decimal) else str(value)
+        return format(value, "f" if isinstance(value, Decimal) else "d")
     return literal(value.isoformat(" ") if isinstance(value, datetime) else str(value))
+
+
+WRITTEN = quoted, _value
+"""How a name and a value are written."""

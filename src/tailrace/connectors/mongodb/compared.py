@@ -19,15 +19,14 @@ from tailrace.connectors.held import Touched
 from tailrace.connectors.mongodb.log.change_stream import ChangeStreamFeed, StreamSettings
 from tailrace.connectors.mongodb.log.majority import Majority
 from tailrace.connectors.mongodb.log.namespaces import CollectionFilter, Namespaces
-from tailrace.connectors.mongodb.log.oplog import OplogFeed, operation_time
-from tailrace.connectors.mongodb.log.position import WHOLE, Position
-from tailrace.connectors.mongodb.log.reader import Source
+from tailrace.connectors.mongodb.log.oplog import operation_time
+from tailrace.connectors.mongodb.log.position import Position
 from tailrace.connectors.mongodb.log.stretch import Namespace
 from tailrace.connectors.mongodb.records import texts
 from tailrace.connectors.mongodb.records.blocks import position_texts
 from tailrace.connectors.mongodb.records.envelope import table_id
 from tailrace.connectors.mongodb.records.images import images
-from tailrace.connectors.mongodb.records.segment import OPLOG, STREAM, segments
+from tailrace.connectors.mongodb.records.segment import STREAM, segments
 from tailrace.connectors.mongodb.server.connection import Address, connect
 from tailrace.connectors.mongodb.server.faults import explained
 from tailrace.connectors.mongodb.server.routers import is_sharded
@@ -57,7 +56,6 @@ class ComparedDocuments:
         self._config = config
         self._captured = CollectionFilter(config)
         self._namespaces = Namespaces(self._captured)
-        self._streams = config["capture.mode"] != "oplog"
         self._read_upto = 0
         self._client = connect(Address.of(config))
         try:
@@ -79,7 +77,7 @@ class ComparedDocuments:
 
     def _plan(self) -> None:
         config, client = self._config, self._client
-        at = Position(operation_time(client)) if self._streams else self._majority.newest()
+        at = Position(operation_time(client))
         existing = chunks.collections(client, self._captured, self._settings.legacy)
         names = chunks.chosen(config, existing, self._captured)
         after = self._majority.after(names, at)
@@ -107,8 +105,7 @@ class ComparedDocuments:
     def touched(self, table: TableSchema, after: str, upto: str) -> Touched:
         rows = explained(lambda: self._rows((table.id.schema, table.id.table), int(after, 16), int(upto, 16)))()
         found: set[bytes] = set()
-        kind = STREAM if self._streams else OPLOG
-        for parts in segments(rows, self._namespaces.names, kind).values():
+        for parts in segments(rows, self._namespaces.names, STREAM).values():
             for part in parts:
                 keys = texts.values(part.data, images(part).key, texts.key_form(self._settings))
                 found |= {json.loads(text).encode() for text in json_array(keys).to_pylist()}
@@ -117,9 +114,10 @@ class ComparedDocuments:
     def _rows(self, name: Namespace, after: int, upto: int) -> list[Rows]:
         """The changes of a collection behind a timestamp, up to another one and to where documents were read."""
         most = max(upto, self._read_upto)
-        # of a stream that begins there without a token, the changes of that very time come as well
-        feed = self._feed()
-        feed.open(Position(after) if self._streams else Position(after, WHOLE))
+        stream = StreamSettings.of(self._config, self._captured)
+        feed = ChangeStreamFeed(lambda: self._client, self._namespaces, stream, await_ms=_AWAIT_MS)
+        # without a token a stream begins with the changes of that very time
+        feed.open(Position(after))
         found: list[Rows] = []
         try:
             reached = 0
@@ -135,13 +133,6 @@ class ComparedDocuments:
         finally:
             feed.close()
         return found
-
-    def _feed(self) -> Source:
-        if self._streams:
-            stream = StreamSettings.of(self._config, self._captured)
-            return ChangeStreamFeed(lambda: self._client, self._namespaces, stream, await_ms=_AWAIT_MS)
-        seen = self._majority.is_seen()
-        return OplogFeed(self._client, self._namespaces, await_ms=_AWAIT_MS, majority=seen)
 
     def condition(self, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> str:
         return json.dumps({"_id": {"$in": [json.loads(text) for (text,) in keys]}})

@@ -14,7 +14,7 @@ from tailrace.events.settings import EventSettings
 
 def compared(config: Config, settings: EventSettings) -> ComparedTables:
     """See tailrace.connectors.held.Comparing."""
-    return ComparedTables(config, settings, quoted, _value)
+    return ComparedTables(config, settings, *WRITTEN)
 
 
 def _value(value: Any) -> str:
@@ -24,7 +24,11 @@ def _value(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return f"0x{bytes(value).hex()}"
     if isinstance(value, int | Decimal):
-        return str(value)
+        return format(value, "f" if isinstance(value, Decimal) else "d")
     # ISO 8601 with a T, which no setting of the language changes
     text = value.isoformat() if isinstance(value, date) else str(value)
     return "N'" + text.replace("'", "''") + "'"
+
+
+WRITTEN = quoted, _value
+"""How a name and a value are written."""
