@@ -40,4 +40,5 @@ CONNECTOR = Descriptor(
     form=f"{_ROOM}.form:FORM",
     listed=f"{_ROOM}.listed",
     captured=f"{_CHANGE_TABLES}.captured:captured",
+    held=f"{_CHANGE_TABLES}.held:held",
 )
