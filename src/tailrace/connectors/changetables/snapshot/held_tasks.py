@@ -156,15 +156,15 @@ class HeldTask:
         described = self._run(lambda session: session.describe([era.capture for era in eras.values()]))
         for one, era in zip(described, eras.values(), strict=True):
             if replace(one.table, version=era.table.version) != era.table:
-                raise PositionLost(
-                    f"The table {era.table.id} was altered while it was read.", "Load again: that takes a new moment."
-                )
+                raise _altered(era.table.id)
 
     def _past(self, part: HeldPart, upto: Position) -> Past:
         dialect, retries = self.source.dialect, self.source.retries
         undoing = Undoing(part.table, part.era.table.key, dialect.unsent)
-        (span,) = Eras((part.era,)).spans(self.position, upto)
-        return undoing.past(changes(dialect, self.database, span, part.table, retries, masked=True))
+        spans = Eras((part.era,)).spans(self.position, upto)
+        if not spans or spans[0].upto < upto:
+            raise _altered(part.table.id)
+        return undoing.past(changes(dialect, self.database, spans[0], part.table, retries, masked=True))
 
     def _rows(self, part: HeldPart, file: IO[bytes], past: Past) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -184,6 +184,10 @@ class HeldTask:
             ordinal += len(batch)
             if len(batch):
                 yield from to_rows(batch, self.source.settings, self.source.form)
+
+
+def _altered(table: TableId) -> PositionLost:
+    return PositionLost(f"The table {table} was altered while it was read.", "Load again: that takes a new moment.")
 
 
 def is_ordered(table: TableSchema, key: Sequence[str]) -> bool:
