@@ -175,9 +175,7 @@ def test_tasks_read_the_moment_of_the_opening_however_late(mongo_database: Mongo
     assert len(documents(task)) == 10
 
 
-def test_chunks_are_tasks(
-    mongo_database: MongoDatabase, past: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_are_tasks(mongo_database: MongoDatabase, past: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunks, "CHUNK_DOCUMENTS", 20)
     mongo_database["c"].insert_many([{"_id": number} for number in range(100)])
     snapshot = opened(mongo_database, past.server, **{"event.order.segments": "1"})
