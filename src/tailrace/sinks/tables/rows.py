@@ -53,7 +53,7 @@ class Opening:
         for field in schema:
             if field.name == _SINCE.name:
                 columns[field.name] = pa.repeat(place_text(head.first), rows.num_rows)
-            elif field.name in rows.schema.names and not _is_own(field.name):
+            elif field.name in rows.schema.names and not is_value(field.name):
                 columns[field.name] = rows[field.name]
         if places != tuple(range(len(form.names))) or form.key != self.target.key or form.types != self.target.types:
             columns["missing"] = _renumbered(rows["missing"], places) if head.missing else rows["missing"]
@@ -97,7 +97,8 @@ def _as(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.
     return values if values.type.equals(kind) else values.cast(kind)
 
 
-def _is_own(name: str) -> bool:
+def is_value(name: str) -> bool:
+    """Whether a column of a block's rows has values of a column of the source's."""
     return name[0] == "c" and name[1:].isdigit()
 
 

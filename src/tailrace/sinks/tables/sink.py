@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,7 +29,7 @@ from tailrace.sinks.tables.history import History
 from tailrace.sinks.tables.kept import Kept
 from tailrace.sinks.tables.latest import Latest
 from tailrace.sinks.tables.log import Log
-from tailrace.sinks.tables.names import OPTIONS, Known, Names
+from tailrace.sinks.tables.names import OPTIONS, Known, Names, absolute
 from tailrace.sinks.tables.positions import NAME, Moment, Positions
 from tailrace.sinks.tables.rebuild import demand_sound
 from tailrace.sinks.tables.statements import unknown_column
@@ -46,7 +45,6 @@ _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": 
 _BATCH_BYTES = 256 << 20
 """Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
 changes of a key one leaves the tasks."""
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class TablesSink(Sink):
@@ -71,9 +69,7 @@ class TablesSink(Sink):
             ("path", "mode", "upsert-keep-deletes", *OPTIONS, "tables.at.once", "unknown.values", "added.default",
              "format", *(f"schema.{kind}" for kind in CHOICES))
         )  # fmt: skip
-        path = given.required("path").rstrip("/") or "/"
-        # table formats take no path that is relative
-        self.path = path if _SCHEME.match(path) else str(Path(path).absolute())
+        self.path = absolute(given.required("path"))
         self.format = FORMATS[given.choice("format", Delta.name, tuple(FORMATS))]
         self.jars, self.settings = self.format.jars, self.format.settings
         self.mode = given.choice("mode", "latest", _MODES)

@@ -156,23 +156,24 @@ class Merge:
     """The rows of the view `view`, `s`, against those of the table, `t`; no two rows of `s` may be `on` one of `t`.
 
     The first of the clauses `matched` that holds says what becomes of a row of the table that has a row of the view,
-    `inserted` which other rows of the view become rows of the table, `beyond` what becomes of the other rows of the
-    table (None: they stay).
+    `inserted` which other rows of the view become rows of the table (None: none), `beyond` what becomes of the other
+    rows of the table (None: they stay).
     """
 
     view: str
     on: str
     matched: tuple[Clause, ...]
-    inserted: Clause
+    inserted: Clause | None
     beyond: Clause | None = None
 
     def statement(self, table: str) -> str:
         """The MERGE of SQL; `table` is the table's name there."""
         parts = [f"merge into {table} t using {self.view} s on {self.on}"]
         parts += [f"when matched{_and(clause)} then {_done(clause)}" for clause in self.matched]
-        values = self.inserted.values or {}
-        listed = f"({', '.join(map(quoted, values))}) values ({', '.join(values.values())})"
-        parts.append(f"when not matched{_and(self.inserted)} then insert {listed}")
+        if self.inserted is not None:
+            values = self.inserted.values or {}
+            listed = f"({', '.join(map(quoted, values))}) values ({', '.join(values.values())})"
+            parts.append(f"when not matched{_and(self.inserted)} then insert {listed}")
         if self.beyond is not None:
             parts.append(f"when not matched by source{_and(self.beyond)} then {_done(self.beyond)}")
         return " ".join(parts)
