@@ -19,7 +19,8 @@ from tailrace import signalling, sinks
 from tailrace.config.files import RunConfig
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import Pipeline
-from tailrace.sinks.tables.statements import DELETED, OP, at_path, literal, quoted
+from tailrace.sinks.tables.formats.known import found_at
+from tailrace.sinks.tables.statements import DELETED, OP, Clause, Merge, literal, quoted
 from tailrace.snapshot.signals import Signal
 from tailrace.values.arrow import arrow_type_of
 from tailrace.verify.check import Lake, TableResult, Verification, Verified
@@ -213,22 +214,21 @@ def remove(spark: SparkSession, sink: Lake, table: TableResult, verified: Verifi
             f"The table {table.path} has more than what was compared: a batch that is not whole, or somebody's write.",
             "Let the pipeline go on to the end of what it reads, then repair again.",
         )
-    current, ended = "", "delete"
+    current, ended = "", Clause()
     if sink.keeps_deletes:
-        current, ended = f" and t.{DELETED} = 'false'", f"update set t.{DELETED} = 'true', t.{OP} = 'd'"
+        current, ended = f" and t.{DELETED} = 'false'", Clause("", {DELETED: "'true'", OP: "'d'"})
     elif sink.mode == "history":
         at = f"timestamp_micros({round(verified.moment.at.timestamp() * 1_000_000)})"
         current = " and t.__valid_to is null"
-        ended = (
-            f"update set t.__valid_to = {literal(verified.moment.position)}, "
-            f"t.__valid_to_ordinal = {verified.moment.ordinal}, t.__valid_to_at = {at}"
-        )
+        place = {"__valid_to": literal(verified.moment.position), "__valid_to_ordinal": str(verified.moment.ordinal)}
+        ended = Clause("", place | {"__valid_to_at": at})
+    session = spark.newSession()
+    stored = found_at(session, table.path).table(session, table.path)
     for kind, keys in wrong.items():
         if keys:
-            _keys_frame(spark, table, keys).createOrReplaceTempView(_VIEW)
+            _keys_frame(session, table, keys).createOrReplaceTempView(_VIEW)
             on = " and ".join(f"t.{quoted(name)} <=> s.k{place}" for place, name in enumerate(table.shape.names))
-            what = ended if kind == EXTRA else "delete"
-            spark.sql(f"merge into {at_path(table.path)} t using {_VIEW} s on {on}{current} when matched then {what}")
+            stored.mend(Merge(_VIEW, f"{on}{current}", (ended if kind == EXTRA else Clause(),), None))
 
 
 def _keys_frame(spark: SparkSession, table: TableResult, keys: Sequence[Key]) -> Any:
