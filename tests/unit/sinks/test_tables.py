@@ -268,7 +268,7 @@ def test_what_the_sink_asks_of_the_source() -> None:
     assert sink.source_defaults()["skipped.operations"] == "none"
     assert "max.batch.size.in.bytes" not in sink.source_defaults()
     latest = sinks.open("tables", {"path": "/x/"}, parse("postgres", POSTGRES))
-    assert latest.source_defaults()["max.batch.size.in.bytes"] == str(256 << 20)
+    assert latest.source_defaults()["max.batch.size.in.bytes"] == str(128 << 20)
     assert sink.folder == "/x"
     lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
                         'the value of column "big" SQLSTATE: P0001')  # fmt: skip

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _MODES = ("latest", "history", "log")
 _WHOLE = {"event.processing.failure.handling.mode": "fail", "errors.tolerance": "none"}
 """Options that would leave changes out, and the words under which they do not."""
-_BATCH_BYTES = 256 << 20
+_BATCH_BYTES = 128 << 20
 """Most of the log in a batch of `latest`: a MERGE of many changes takes hardly longer than one of few, and of the
 changes of a key one leaves the tasks."""
 
@@ -200,17 +200,26 @@ class Writer:
 
     def write(self, batch: DataFrame, number: int) -> None:
         """The function of foreachBatch. Raises SinkError where a table cannot be written."""
-        self._positions.open(batch.sparkSession, number)
-        with computed(batch) as kept:
-            told = kept.select("key", "position", "ordinal", "source_ts").collect()
-            heads: dict[tuple[str, str, str], list[Head]] = {}
-            for row in told:
-                head = Head.of(bytes(row["key"]))
-                heads.setdefault((head.database, head.schema, head.table), []).append(head)
-            moment = Moment.of(number, told)
-            if moment is not None:
-                versions = self._write([TableBatch(number, of, tuple(found), kept) for of, found in heads.items()])
-                self._positions.add(batch.sparkSession, moment, self._is_whole(number), versions)
+        from pyspark import inheritable_thread_target
+
+        spark = batch.sparkSession
+        with ThreadPoolExecutor(1) as pool:
+            # a new query reads the table of positions for a second, and tasks decode the batch meanwhile
+            opened = pool.submit(inheritable_thread_target(spark)(self._positions.open), spark, number)
+            with computed(batch) as kept:
+                opened.result()
+                self._write_computed(kept, number)
+
+    def _write_computed(self, kept: DataFrame, number: int) -> None:
+        told = kept.select("key", "position", "ordinal", "source_ts").collect()
+        heads: dict[tuple[str, str, str], list[Head]] = {}
+        for row in told:
+            head = Head.of(bytes(row["key"]))
+            heads.setdefault((head.database, head.schema, head.table), []).append(head)
+        moment = Moment.of(number, told)
+        if moment is not None:
+            versions = self._write([TableBatch(number, of, tuple(found), kept) for of, found in heads.items()])
+            self._positions.add(kept.sparkSession, moment, self._is_whole(number), versions)
 
     def _write(self, parts: Sequence[TableBatch]) -> dict[str, int]:
         """Write the tables of a batch; their versions, by their paths below the sink's."""
