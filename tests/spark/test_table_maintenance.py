@@ -55,6 +55,9 @@ def test_a_pipeline_does_not_fail_for_maintenance_that_runs_beside_it(spark: Spa
     # a pipeline that is started again finds its own last batch behind what maintenance has committed
     spark.sql(f"optimize delta.`{lake.path}/s.t`")
     assert "OPTIMIZE" in operations(spark, f"{lake.path}/s.t")
+    # what the files of the log say is what Delta says
+    history = spark.sql(f"describe history delta.`{lake.path}/s.t`").select("version", "operation", "userMetadata")
+    assert DeltaTable(spark, f"{lake.path}/s.t")._read(50) == [tuple(row) for row in history.collect()]
     with pytest.raises(SinkError, match="holds batch 2, and its checkpoint is at batch 1"):
         Lake(spark, place, "latest").write(1, blocks[0])
 

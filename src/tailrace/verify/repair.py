@@ -10,11 +10,12 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tailrace import signalling
+from tailrace import signalling, sinks
 from tailrace.config.files import RunConfig
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import Pipeline
@@ -33,6 +34,7 @@ _LONGEST = 2000
 """Most characters of a signal's data: the column of most signal tables has 2048."""
 _PAUSE_S = 0.5
 _VIEW = "tailrace_keys"
+_UNKNOWN = "unknown.values"
 
 
 class Repair:
@@ -41,7 +43,27 @@ class Repair:
     def __init__(
         self, spark: SparkSession, run: RunConfig, verification: Verification, say: Callable[[str], None]
     ) -> None:
-        self._spark, self._run, self._verification, self._say = spark, run, verification, say
+        self._spark, self._verification, self._say = spark, verification, say
+        self._run = reading_again(run)
+
+    def caught_up(self, verified: Verified) -> Verified:
+        """Read what a stopped pipeline has not read yet, where keys are not decided for it, and compare anew.
+
+        Raises TailraceError.
+        """
+        if verified.is_running or not any(table.undecided for table in verified.tables):
+            return verified
+        pipeline = Pipeline(self._run, self._spark)
+        try:
+            pipeline.start(available_now=True).awaitTermination()
+        except Exception as error:
+            known = pipeline.cause(error)
+            if known is None:
+                raise
+            raise known from None
+        finally:
+            pipeline.stop()
+        return self._verification.run([str(table.table) for table in verified.tables], 0)
 
     def run(self, verified: Verified, wait_s: float) -> Verified:
         """Mend what differs, and compare again until the tables show it, for `wait_s` seconds at most.
@@ -108,6 +130,20 @@ class Repair:
         seen = {str(table.table): table for table in after.tables}
         tables = tuple(seen.get(str(table.table), table) for table in before.tables)
         return Verified(tables, after.position, after.moment, after.is_running)
+
+
+def reading_again(run: RunConfig) -> RunConfig:
+    """The configuration with which tables are mended: a value that a damaged row has lost is read from the source,
+    where that is possible, and does not end the pipeline before the row is mended."""
+    options = run.sink.options
+    again = replace(run, sink=replace(run.sink, options={**options, _UNKNOWN: "reselect"}))
+    if options.get(_UNKNOWN, "stop") != "stop":
+        return run
+    try:
+        sinks.open(again.sink.name, again.sink.options, again.source)
+    except SinkError:
+        return run
+    return again
 
 
 def _demand_running(pipeline: Pipeline | None) -> None:

@@ -16,7 +16,7 @@ from tailrace.columns.batch import position_text
 from tailrace.columns.table import TableSchema
 from tailrace.config import Config
 from tailrace.connectors.held import Touched
-from tailrace.connectors.postgres.held import HeldSnapshot, held
+from tailrace.connectors.postgres.held import HeldSnapshot
 from tailrace.connectors.postgres.log.form import FORM
 from tailrace.connectors.postgres.protocol import pgoutput
 from tailrace.connectors.postgres.protocol.position import lsn_text
@@ -70,7 +70,8 @@ class ComparedSnapshot:
             raise
 
     def take(self) -> None:
-        self._held = held(self._config, self._settings)
+        taken = connections.explained(lambda: HeldSnapshot(self._config, self._settings, is_told_apart=False))
+        self._held = taken()
         self.position, self.tables = self._held.position, self._held.tables
 
     def of_table(self, table: TableSchema) -> Sequence[Task]:
