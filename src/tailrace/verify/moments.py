@@ -9,10 +9,9 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tailrace.errors import SinkError
-from tailrace.sinks.tables.formats.base import has_files
+from tailrace.sinks.tables.formats.base import has_files, told
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import NAME
-from tailrace.sinks.tables.target import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

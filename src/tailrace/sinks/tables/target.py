@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tailrace.columns.blocks import Form, Place
 from tailrace.errors import SinkError
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import DEFAULTS, Alteration, Policies, Record, Unfollowed, demand_names
-from tailrace.sinks.tables.formats.base import Columns, Commit, Stored, TableFormat
+from tailrace.sinks.tables.formats.base import Columns, Commit, Stored, TableFormat, told
 from tailrace.sinks.tables.formats.delta import Delta
 
 if TYPE_CHECKING:
@@ -280,13 +280,3 @@ _COMMITS = 20
 def metadata(batch: int, snapshot: str, run: str = "") -> str:
     """What a commit to a table says of itself; `run` is that of its Target."""
     return json.dumps({"tailrace": {"batch": batch, "snapshot": snapshot} | ({"run": run} if run else {})})
-
-
-def told(text: str | None) -> dict[str, Any] | None:
-    """What a commit says of itself by `metadata`; None where it says nothing."""
-    try:
-        found = json.loads(text or "null")
-    except ValueError:
-        return None
-    own = found.get("tailrace") if isinstance(found, dict) else None
-    return own if isinstance(own, dict) else None

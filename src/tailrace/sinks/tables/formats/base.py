@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -160,6 +161,16 @@ class TableFormat(ABC):
     @abstractmethod
     def table(self, session: SparkSession, path: str) -> Stored:
         """The table at a path."""
+
+
+def told(text: str | None) -> dict[str, Any] | None:
+    """What a commit says of itself by `target.metadata`; None where it says nothing."""
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return None
+    own = found.get("tailrace") if isinstance(found, dict) else None
+    return own if isinstance(own, dict) else None
 
 
 def has_files(spark: SparkSession, path: str) -> bool:

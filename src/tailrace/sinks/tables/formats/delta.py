@@ -14,7 +14,7 @@ from tailrace.errors import SinkError
 from tailrace.jar import Jar
 from tailrace.sinks.tables import statements
 from tailrace.sinks.tables.evolution import Step
-from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat
+from tailrace.sinks.tables.formats.base import Columns, Commit, Once, Stored, TableFormat, told
 from tailrace.sinks.tables.statements import Merge
 
 if TYPE_CHECKING:
@@ -169,11 +169,10 @@ class DeltaTable(Stored):
     def _was_maintained(self) -> bool:
         """Whether the last that has happened was maintenance, behind a commit of a pipeline: a MERGE that has lost
         against it can be run again."""
-        told = [(operation, metadata or "") for _, operation, metadata in self._told(50)]
-        others = [commit for commit in told if commit[0] not in IDLE]
-        is_maintained = bool(told) and told[0][0] in IDLE
-        own = bool(others) and (others[0][0] in _OWN or '"tailrace"' in others[0][1])
-        return is_maintained and own
+        commits = [(operation, metadata) for _, operation, metadata in self._told(50)]
+        others = [commit for commit in commits if commit[0] not in IDLE]
+        is_maintained = bool(commits) and commits[0][0] in IDLE
+        return is_maintained and bool(others) and (others[0][0] in _OWN or told(others[0][1]) is not None)
 
     def mend(self, merge: Merge) -> None:
         self.session.sql(merge.statement(self.name()))
