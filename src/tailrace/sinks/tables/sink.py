@@ -102,9 +102,7 @@ class TablesSink(Sink):
             raise SinkError(f"The connector {source.connector} gives no rows for tables.", "Use another sink.")
         self._describe, self._source = find(source.connector).load_describe(), source
         present = bool(find(source.connector).present)
-        self.can_read_again = (
-            present and self.mode == "latest" and self.format.name == Delta.name and self.names.routing is None
-        )
+        self.can_read_again = present and self.mode == "latest" and self.names.routing is None
         if self.unknown == "reselect" and not present:
             raise SinkError(
                 f"unknown.values = reselect is not there for the connector {source.connector}.", "Set it to stop."
