@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 
 class Held(Protocol):
-    """A snapshot that is kept open for the tasks that read it."""
+    """Rows at one position of the log, for the tasks that read them."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether the snapshot is kept open here, as long as tasks read it; else the server has it by itself."""
+        ...
 
     @property
     def tasks(self) -> Sequence[Task]:
@@ -26,7 +31,7 @@ class Held(Protocol):
         ...
 
     def is_read(self) -> bool:
-        """Whether a task reads it now. Raises TailraceError where it is lost."""
+        """Whether a task reads now what is kept open here. Raises TailraceError where it is lost."""
         ...
 
     def close(self) -> None: ...

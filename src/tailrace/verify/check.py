@@ -42,7 +42,7 @@ _CURRENT = {"latest": "true", "history": "__valid_to is null"}
 
 @runtime_checkable
 class Lake(Protocol):
-    """A sink that keeps a table of Delta Lake for each captured table, under `path`; `names` says where."""
+    """A sink that keeps a table of Delta Lake or Iceberg for each captured table, under `path`; `names` says where."""
 
     path: str
     mode: str

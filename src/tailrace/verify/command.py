@@ -51,11 +51,11 @@ def verify(spark: SparkSession, configured: RunConfig, sink: Lake, arguments: ar
     print(*lines(verified, arguments.limit), sep="\n", flush=True)
     if arguments.report:
         write(Path(arguments.report), verified)
-    if arguments.repair and any(table.differing for table in verified.tables):
+    if arguments.repair and not verified.is_clean:
         from tailrace.verify.repair import Repair
 
         repair = Repair(spark, configured, verification, lambda line: print(line, flush=True))
-        verified = repair.run(verified, arguments.wait)
+        verified = repair.run(repair.caught_up(verified), arguments.wait)
         print("after the repair:", *lines(verified, arguments.limit), sep="\n", flush=True)
     return 0 if verified.is_clean else DIFFERENT
 

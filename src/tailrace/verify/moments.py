@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tailrace.errors import SinkError
 from tailrace.sinks.tables.formats.base import has_files
-from tailrace.sinks.tables.formats.delta import Delta
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.positions import NAME
 from tailrace.sinks.tables.target import told
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 _FEW = 4
-"""So many commits are looked at first: most tables have no more behind a moment."""
+_MORE = 8
+"""So many commits are looked at first, since most tables have no more behind a moment; then so many times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,8 @@ def newest(spark: SparkSession, path: str, committed: str = "") -> Newest:
     whatever the last batch knew. Raises SinkError where there is no such moment.
     """
     place = f"{path.rstrip('/')}/{NAME}"
-    if not has_files(spark, f"{place}/{Delta.marker}"):
-        raise SinkError(
-            f"{place} is no table of Delta Lake: no pipeline has written there, or it writes tables of another format.",
-            "Let the pipeline run first. Tables of other formats are not compared yet.",
-        )
+    if not has_files(spark, place):
+        raise SinkError(f"There is no {place}: no pipeline has written there.", "Let the pipeline run first.")
     rows = found_at(spark, place).table(spark, place).rows()
     found = rows.selectExpr(
         "max_by(struct(*), batch) as newest",
@@ -74,15 +72,16 @@ def version_at(spark: SparkSession, path: str, moment: Newest, name: str) -> int
     if since is None:
         return None
     table = found_at(spark, path).table(spark, path)
-    commits = table.commits(_FEW)
-    if commits[-1].version > since + 1:
-        commits = table.commits(commits[0].version - since)
+    wanted, commits = _FEW, table.commits(_FEW)
+    # versions of Iceberg have no order but that of the commits
+    while len(commits) == wanted and all(commit.version != since for commit in commits):
+        wanted *= _MORE
+        commits = table.commits(wanted)
     found = since
-    for commit in reversed(commits):
-        if commit.version > since:
-            if batch_of(commit.metadata) > moment.batch:
-                break
-            found = commit.version
+    for commit in reversed(list(takewhile(lambda one: one.version != since, commits))):
+        if batch_of(commit.metadata) > moment.batch:
+            break
+        found = commit.version
     return found
 
 

@@ -20,6 +20,7 @@ from tailrace.events.blocks import storable, stored
 from tailrace.events.form import SourceForm
 from tailrace.events.settings import EventSettings
 from tailrace.events.table_plan import table_plan
+from tailrace.sinks.tables.formats.base import Stored
 from tailrace.sinks.tables.formats.known import found_at
 from tailrace.sinks.tables.statements import quoted, type_of
 from tailrace.spark.ahead import ahead
@@ -210,22 +211,23 @@ def table_side(
     def rows(session: SparkSession) -> DataFrame:
         if version is None:
             return session.createDataFrame([], shape.schema)
-        found = found_at(session, path).table(session, path).rows(version)
-        _demand_columns(path, found, shape)
+        stored = found_at(session, path).table(session, path)
+        found = stored.rows(version)
+        _demand_columns(stored, found, shape)
         named = [f"{quoted(name)} as c{place}" for place, name in enumerate(shape.form.names)]
         return found.where(where).selectExpr(*named)
 
     return FrameSide(rows, shape.keys, spark, counting)
 
 
-def _demand_columns(path: str, rows: DataFrame, shape: Shape) -> None:
+def _demand_columns(stored: Stored, rows: DataFrame, shape: Shape) -> None:
     has = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     for name, kind in zip(shape.form.names, shape.form.types, strict=True):
-        wanted = type_of(kind)
+        wanted = type_of(stored.held(kind))
         if has.get(name) != wanted:
             told = f"has the type {has[name]} there" if name in has else "is not in it"
             raise SinkError(
-                f"The table {path} cannot be compared: its column {name} {told}, and is of the type {wanted} at the "
-                "source.",
+                f"The table {stored.path} cannot be compared: its column {name} {told}, and is of the type {wanted} "
+                "at the source.",
                 "Let the pipeline read the log up to that change first.",
             )

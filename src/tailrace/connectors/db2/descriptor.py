@@ -38,4 +38,5 @@ CONNECTOR = Descriptor(
     listed=f"{_ROOM}.listed",
     captured=f"{_CHANGE_TABLES}.captured:captured",
     compared=f"{_ROOM}.compared:compared",
+    held=f"{_CHANGE_TABLES}.held:held",
 )

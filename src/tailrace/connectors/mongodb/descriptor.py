@@ -37,4 +37,5 @@ CONNECTOR = Descriptor(
     requirement="tailrace[mongodb]",
     documents=f"{_ROOM}.documents.entrance",
     compared=f"{_ROOM}.compared:compared",
+    held=f"{_ROOM}.held:held",
 )

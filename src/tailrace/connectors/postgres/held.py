@@ -44,6 +44,7 @@ _READING = "select exists (select from pg_catalog.pg_stat_activity where applica
 class HeldSnapshot:
     """See tailrace.connectors.held. `position` and `tables` are those of `Compared`."""
 
+    stays = True
     position: str
     tables: tuple[TableSchema, ...]
 
