@@ -107,25 +107,23 @@ class Verification:
         Raises TailraceError.
         """
         until = clock() + wait_s
-
-        def is_over() -> bool:
-            return clock() >= until
-
-        verified = self._look(names, None, is_over)
-        while verified.is_running and any(table.undecided for table in verified.tables) and not is_over():
+        verified = self._look(names, None, wait_s, clock)
+        while verified.is_running and any(table.undecided for table in verified.tables) and clock() < until:
             # what the tables did not have yet comes with another moment
             behind = verified.moment.position < verified.position
-            while behind and self.newest(verified).batch == verified.moment.batch and not is_over():
+            while behind and self.newest(verified).batch == verified.moment.batch and clock() < until:
                 time.sleep(_PAUSE_S)
             pending = [str(table.table) for table in verified.tables if table.undecided]
-            verified = self._look(pending, verified, is_over)
+            verified = self._look(pending, verified, wait_s, clock)
         return verified
 
     def newest(self, verified: Verified) -> Newest:
         """The newest moment, which is that of `verified` or behind it."""
         return newest(self._counting, self.sink.path, verified.moment.position)
 
-    def _look(self, names: Sequence[str], before: Verified | None, is_over: Callable[[], bool]) -> Verified:
+    def _look(
+        self, names: Sequence[str], before: Verified | None, wait_s: float, clock: Callable[[], float]
+    ) -> Verified:
         """One look at the tables called so; of those that were looked at before, at the keys that are not decided."""
         known = {str(table.table): table for table in before.tables} if before else {}
         with closing(self._snapshot(names)) as snapshot:
@@ -136,7 +134,7 @@ class Verification:
                 snapshot.take()
                 tables = list(self._named(snapshot, names))
                 results = list(pool.map(lambda table: self._compared(snapshot, table, moment), tables))
-            is_told = not any(result.differing for result in results) or self._told(snapshot, is_over)
+            is_told = not any(result.differing for result in results) or self._told(snapshot, wait_s, clock)
             for table, result in zip(tables, results, strict=True):
                 _decide(result, snapshot, table, moment.result(), is_told)
                 earlier = known.get(str(table.id))
@@ -151,9 +149,10 @@ class Verification:
             return Verified(tuple(known.values()), snapshot.position, moment.result(), is_running)
 
     @staticmethod
-    def _told(snapshot: Snapshot, is_over: Callable[[], bool]) -> bool:
-        """Wait until the log tells of all that the rows may show; whether it does."""
-        while not (is_told := snapshot.is_told()) and not is_over():
+    def _told(snapshot: Snapshot, wait_s: float, clock: Callable[[], float]) -> bool:
+        """Wait until the log tells of all that the rows may show, from now on; whether it does."""
+        until = clock() + wait_s
+        while not (is_told := snapshot.is_told()) and clock() < until:
             time.sleep(_PAUSE_S)
         return is_told
 

@@ -72,8 +72,8 @@ def test_sql_server(spark: SparkSession, sqlserver_database: TestDatabase, tmp_p
     assert not seen.is_running
     assert found(seen) == {
         "dbo.t": {
-            (3, "it"): "missing", (4, "it"): "missing", (5, "it"): "different", (6, "it"): "different",
-            (7, "it"): "(different)", (9, "it"): "(extra)", (99, "it"): "extra",
+            ("it", 3): "missing", ("it", 4): "missing", ("it", 5): "different", ("it", 6): "different",
+            ("it", 7): "(different)", ("it", 9): "(extra)", ("it", 99): "extra",
         },
         "dbo.odd name": {(b"\x00\x07",): "different"},
     }  # fmt: skip
