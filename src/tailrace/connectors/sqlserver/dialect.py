@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,7 +32,7 @@ from tailrace.connectors.sqlserver.server.connection import close, connect
 from tailrace.connectors.sqlserver.server.errors import refused, user_fault
 from tailrace.connectors.sqlserver.server.health import Health
 from tailrace.connectors.sqlserver.values.declaration import SIZED, UNSIZED
-from tailrace.connectors.sqlserver.values.texts import positions, quoted, selected, texts
+from tailrace.connectors.sqlserver.values.texts import has_bit, positions, quoted, selected, texts
 from tailrace.errors import PositionLost, PrerequisiteError, TailraceError
 
 if TYPE_CHECKING:
@@ -486,11 +485,6 @@ def _local_us(text: str | None) -> int:
     if not text:
         return 0
     return int(pc.cast(pa.scalar(text), pa.timestamp("us")).value)
-
-
-def has_bit(masks: pa.Array, number: int) -> npt.NDArray[np.bool_]:
-    """Whether each __$update_mask has the bit of a column, of which the first is the last byte's lowest."""
-    return np.array([bool(int.from_bytes(mask or b"", "big") >> number & 1) for mask in masks.to_pylist()], np.bool_)
 
 
 NOTHING = nothing(WIDTH)
