@@ -69,7 +69,7 @@ def rows(snapshot: HeldTables, *names: str) -> list[tuple[Any, ...]]:
 
 def test_changes_behind_the_position_are_undone(server: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every kind, in every part of the table, also of rows that were deleted, moved and made again."""
-    monkeypatch.setattr(opening, "PART_ROWS", 20)
+    monkeypatch.setattr(opening, "PART_ROWS", 45)
     values = ", ".join(f"({number}, N'old {number}')" for number in range(100))
     server.execute(
         "CREATE TABLE dbo.t (id INT NOT NULL PRIMARY KEY, v NVARCHAR(20))", f"INSERT INTO dbo.t VALUES {values}"

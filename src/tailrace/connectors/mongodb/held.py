@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,8 @@ log = logging.getLogger("tailrace")
 _ATTEMPTS = 5
 # The oldest version of the wire protocol whose servers read at a timestamp outside of a transaction: MongoDB 5.0.
 _WIRE = 13
+# The same of those that read capped collections so: MongoDB 8.0.
+_CAPPED_WIRE = 25
 # So often a task tries again in a row what passes by itself, if errors.max.retries allows it.
 _TRIES = 8
 _TASKS = 4
@@ -66,10 +68,14 @@ class HeldDocuments:
         self._captured = CollectionFilter(config)
         address = Address.of(config)
         with closing(connect(address)) as client:
-            shape = MongoSettings.of(config, settings, _replica_set(client))
+            name, wire = _server(client)
+            shape = MongoSettings.of(config, settings, name)
             at, found = self._taken(client, legacy=shape.legacy)
             guard_number(config, len(found), "collections")
-            split = [(name, _bounds(client, name)) for name in snapshot.chosen(config, list(found), self._captured)]
+            chosen = snapshot.chosen(config, list(found), self._captured)
+            if wire < _CAPPED_WIRE:
+                _refuse_capped(client, chosen)
+            split = [(one, _bounds(client, one)) for one in chosen]
         plan = planned(split, snapshot.filters(config))
         self.position = f"{at:016X}"
         log.info("read of %d collections in %d chunks at %s", len(split), len(plan.chunks), self.position)
@@ -215,8 +221,9 @@ class HeldTask:
         return explained_error(error)
 
 
-def _replica_set(client: MongoClient[Any]) -> str:
-    """The name of the replica set. Raises PrerequisiteError for what has no past that all tasks could read."""
+def _server(client: MongoClient[Any]) -> tuple[str, int]:
+    """The name of the replica set, and its wire protocol's version. Raises PrerequisiteError for what has no past that
+    all tasks could read."""
     hello = client.admin.command("hello")
     if is_sharded(client):
         raise PrerequisiteError(
@@ -230,12 +237,23 @@ def _replica_set(client: MongoClient[Any]) -> str:
             "The server is no member of a replica set, so its documents have no position.",
             "Start it with --replSet and run rs.initiate().",
         )
-    if hello.get("maxWireVersion", 0) < _WIRE:
+    wire = int(hello.get("maxWireVersion", 0))
+    if wire < _WIRE:
         raise PrerequisiteError(
             "The server cannot read at a given time outside of a transaction.",
             f"spark.read needs MongoDB 5.0 or later. {_STREAM}",
         )
-    return name
+    return name, wire
+
+
+def _refuse_capped(client: MongoClient[Any], names: Sequence[Namespace]) -> None:
+    """Raise PrerequisiteError where one of the collections is capped."""
+    found = [".".join(one) for one, listed in _listed(client, names).items() if listed.get("options", {}).get("capped")]
+    if found:
+        raise PrerequisiteError(
+            f"The server cannot read capped collections at a given time: {', '.join(found)}.",
+            "Leave them out by collection.exclude.list; MongoDB 8.0 can. " + _STREAM,
+        )
 
 
 def _bounds(client: MongoClient[Any], name: Namespace) -> list[str]:
@@ -244,13 +262,18 @@ def _bounds(client: MongoClient[Any], name: Namespace) -> list[str]:
     return snapshot.bounds(client, name, -(-count // snapshot.CHUNK_DOCUMENTS))
 
 
-def identities(client: MongoClient[Any], names: list[Namespace]) -> dict[Namespace, Any]:
+def identities(client: MongoClient[Any], names: Sequence[Namespace]) -> dict[Namespace, Any]:
     """Those of the collections that are there, in their order, each with its UUID."""
-    listed: dict[Namespace, Any] = {}
+    return {name: one.get("info", {}).get("uuid") for name, one in _listed(client, names).items()}
+
+
+def _listed(client: MongoClient[Any], names: Sequence[Namespace]) -> dict[Namespace, Mapping[str, Any]]:
+    """What the server says of those of the collections that are there, in their order."""
+    listed: dict[Namespace, Mapping[str, Any]] = {}
     for database in dict.fromkeys(database for database, _ in names):
         own = [name for of, name in names if of == database]
         for one in client[database].list_collections(filter={"name": {"$in": own}}):
-            listed[database, one["name"]] = one.get("info", {}).get("uuid")
+            listed[database, one["name"]] = one
     return {name: listed[name] for name in names if name in listed}
 
 
