@@ -33,8 +33,6 @@ LINE = (
 class _FilesSink(Sink):
     """What the sinks for files share: the directory `path`."""
 
-    delivery = "exactly once"
-
     def __init__(self, options: Mapping[str, str]) -> None:
         settings = Settings(self.name, options)
         settings.only(["path"])
@@ -54,6 +52,7 @@ class JsonLinesSink(_FilesSink):
 
     name = "file"
     columns = ("topic", "key", "value", "headers")
+    delivery = "exactly once"
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
@@ -82,6 +81,7 @@ class ParquetSink(_FilesSink):
     """
 
     name = "parquet"
+    delivery = "exactly once"
 
     def start(
         self, frame: DataFrame, checkpoint: str | Path, trigger: Mapping[str, Any], query: str = "tailrace"
