@@ -224,8 +224,9 @@ OWN = (
            "What rows of spark.readStream hold: keys and values as bytes, or the table's columns in types of Spark's. "
            "`tailrace run` refuses it: there the sink says what it reads.", "bytes", choices=("bytes", "typed")),
     Option("row.blocks", Kind.TEXT,
-           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key "
-           "or all. `tailrace run` refuses it.", choices=("last", "every")),
+           "For the sink of tables, which sets it: the changes of a table are put together, the last one of each key, "
+           "without or with deleted rows' values, or all. `tailrace run` refuses it.",
+           choices=("last", "every", "kept")),
     Option("row.route", Kind.TEXT,
            "For the sink of tables, which sets it: tables whose rows another one has. `tailrace run` refuses it."),
     Option("checkpoint.location", Kind.TEXT,

@@ -113,6 +113,8 @@ class EventSettings:
     transforms: tuple[Transform, ...] = ()
     typed: TypedRows | None = None
     blocks: str = ""
+    # no other task of the batch has changes of the keys that this one has
+    apart: bool = False
     routing: Routing | None = None
 
     @property

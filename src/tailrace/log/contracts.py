@@ -141,8 +141,9 @@ class OpenLog(ABC, Generic[O, P, T]):
     def wait(self, seconds: float, since: int) -> None:
         """Wait until something is read after `version` was `since`, at most `seconds`."""
 
-    def is_filling(self, max_bytes: int) -> bool:
-        """Whether a backlog is being read and less than half of a batch of `max_bytes` is there."""
+    def is_filling(self, max_bytes: int, target: T | None = None) -> bool:
+        """Whether a backlog, or what precedes `target`, is being read, and less than half of a batch of `max_bytes` is
+        there."""
         return False
 
     @abstractmethod

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from tailrace.columns.blocks import KEPT, LAST
 from tailrace.config import Config
 from tailrace.errors import ConfigError
 from tailrace.events.settings import EventSettings
@@ -29,6 +30,8 @@ Result = TypeVar("Result")
 IDLE_SECONDS = 30.0
 # While a backlog is read, a batch waits so long to become at least half full: each has a fixed cost of some 0.15 s.
 FILL_SECONDS = 0.5
+# The last changes of keys become a MERGE, of 2 s or more however few rows it has: such a batch waits until it is full.
+MERGE_FILL_SECONDS = 10.0
 
 
 @dataclass
@@ -231,7 +234,7 @@ class LogEngine(Generic[O, P, T]):
         while True:
             # in this order: what is read between two of the calls must not be missed
             seen = opened.version
-            if opened.is_filling(limits.bytes) and self._runtime.monotonic() < began + FILL_SECONDS:
+            if self._is_filling(opened, limits) and self._runtime.monotonic() < began + self._fill_seconds:
                 opened.wait(0.05, seen)
                 continue
             reached = target is not None and opened.has_read(target)
@@ -246,6 +249,17 @@ class LogEngine(Generic[O, P, T]):
             if is_over:
                 return self._idle(opened, start)
             opened.wait(left if target is None else 0.5, seen)
+
+    @property
+    def _merges(self) -> bool:
+        return self._settings.blocks in (LAST, KEPT)
+
+    @property
+    def _fill_seconds(self) -> float:
+        return MERGE_FILL_SECONDS if self._merges else FILL_SECONDS
+
+    def _is_filling(self, opened: OpenLog[O, P, T], limits: Limits) -> bool:
+        return opened.is_filling(2 * limits.bytes, self._target) if self._merges else opened.is_filling(limits.bytes)
 
     def _idle(self, opened: OpenLog[O, P, T], start: P) -> P:
         """`start`, or once in a while a position beyond what held no captured change, so that the log can be lost."""

@@ -130,10 +130,11 @@ class LogReader(Generic[P, Committed, Upto, Taken]):
         self._is_awaited = False
         self._raise()
 
-    def is_filling(self, max_bytes: int) -> bool:
-        """Whether a backlog is being read and less than half of a batch of `max_bytes` is there."""
-        is_read = self._feed.is_behind and not self.spool.full and not self.has_failed
-        return is_read and 2 * self.spool.size < max_bytes
+    def is_filling(self, max_bytes: int, target: int | None = None) -> bool:
+        """Whether a backlog, or what precedes `target`, is being read, and less than half of a batch of `max_bytes` is
+        there."""
+        is_behind = self._feed.is_behind or (target is not None and not self.has_read(target))
+        return is_behind and not self.spool.full and not self.has_failed and 2 * self.spool.size < max_bytes
 
     def plan(self, start: P, max_rows: int, max_bytes: int, upto: Upto | None = None) -> P:
         """As `Spool.plan`; when the spool is full of one unfinished transaction, a cut in it.

@@ -35,8 +35,8 @@ class ReadLog(OpenLog[O, P, int]):
     def wait(self, seconds: float, since: int) -> None:
         self.reader.wait(seconds, since)
 
-    def is_filling(self, max_bytes: int) -> bool:
-        return self.reader.is_filling(max_bytes)
+    def is_filling(self, max_bytes: int, target: int | None = None) -> bool:
+        return self.reader.is_filling(max_bytes, target)
 
     def plan(self, start: P, limits: Limits, target: int | None) -> P:
         return self.reader.plan(start, limits.rows, limits.bytes, None if target is None else self.upto(target))

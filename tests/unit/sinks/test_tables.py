@@ -22,7 +22,7 @@ from tailrace.errors import ConfigError, SinkError
 from tailrace.events.settings import EventSettings
 from tailrace.sinks.tables import versions
 from tailrace.sinks.tables.evolution import Policies
-from tailrace.sinks.tables.rows import Opening, Reducing, gathered, place_text, row_schema
+from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, gathered, place_text, row_schema
 from tailrace.sinks.tables.sink import TablesSink
 from tailrace.sinks.tables.statements import Reduced, folder, moved, quoted
 from tailrace.sinks.tables.target import metadata
@@ -53,7 +53,7 @@ def reduced(*blocks: dict[str, bytes]) -> list[dict[str, Any]]:
 
 
 def test_a_head_is_read_as_it_was_written() -> None:
-    head = Head("d", "s", "t", FORM, 3, ("0A", 1), ("0B", 2), "0A@1", ("0A", 2), True, True)
+    head = Head("d", "s", "t", FORM, 3, ("0A", 1), ("0B", 2), "0A@1", ("0A", 2), True, True, True)
     assert Head.of(head.text()) == head
 
 
@@ -65,6 +65,15 @@ def test_blocks_keep_their_rows() -> None:
 def test_values_are_carried_from_block_to_block() -> None:
     (row,) = reduced(block(change(1, 7, "c", big="B")), block(change(2, 7)), block(change(3, 7)))
     assert (row["c1"], row["c2"], row["missing"]) == ("v3", "B", None)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_blocks_of_one_partition_are_reduced_where_they_are(count: int) -> None:
+    blocks = [block(change(place, 7, big=f"B{place}"), change(place + 10, 8)) for place in range(count)]
+    found = OpeningApart(FORM)(iter([pa.RecordBatch.from_pylist(blocks)]))
+    rows = [row for part in found for row in part.to_pylist()]
+    assert rows == reduced(*blocks)
+    assert [row["c2"] for row in rows] == [f"B{count - 1}", None]
 
 
 def test_what_no_block_has_stays_missing() -> None:
@@ -259,7 +268,7 @@ def test_what_the_sink_asks_of_the_source() -> None:
     assert sink.source_defaults()["skipped.operations"] == "none"
     assert "max.batch.size.in.bytes" not in sink.source_defaults()
     latest = sinks.open("tables", {"path": "/x/"}, parse("postgres", POSTGRES))
-    assert latest.source_defaults()["max.batch.size.in.bytes"] == str(192 << 20)
+    assert latest.source_defaults()["max.batch.size.in.bytes"] == str(128 << 20)
     assert sink.folder == "/x"
     lost = sink.failure('org.apache.spark.SparkRuntimeException: [USER] tailrace: neither the log nor the table has '
                         'the value of column "big" SQLSTATE: P0001')  # fmt: skip

@@ -85,4 +85,7 @@ OWN = (
            refused=(("key", "a range of a change table is read by one query, in its order"),)),
     Option("event.order.segments", Kind.INTEGER, "Parts of a table under event.order=key.",
            unsupported="a range of a change table is read by one query, in its order"),
+    Option("read.signal.data.collection", Kind.TEXT,
+           "The captured table to which spark.read writes a row to find its position; named as signal.data.collection "
+           "names one, with the same three columns, and not read itself. Unset: that one."),
 )  # fmt: skip

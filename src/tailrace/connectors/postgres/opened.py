@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from tailrace.config import Config
 from tailrace.config.processors import processors
@@ -144,6 +145,9 @@ class OpenedLog(ReadLog[PostgresOffset, LogPosition]):
             rows = self.reader.take(since.log, until.log)
             groups = self._groups(rows, settings)
             again = self._again() if groups else None
+            # what a window reads has the keys of changes too, and so may tables that are put into one
+            if settings.blocks and self.windows is None and settings.routing is None:
+                settings = replace(settings, apart=True)
             tasks.extend(LogTask(tuple(group), settings, until.xmin, again) for group in groups)
             messages = segments.messages(rows, self._settings.most_change_bytes)
             if messages is not None:

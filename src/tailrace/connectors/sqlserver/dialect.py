@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tailrace.columns import TableId, TableSchema
+from tailrace.columns import Column, TableId, TableSchema
 from tailrace.config import Config
 from tailrace.config.expressions import compile_expression
 from tailrace.config.timezone import timezone
@@ -253,7 +253,7 @@ class SqlServerSession:
         return None if found is None else bytes(found)
 
     def changes(
-        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position
+        self, capture: CaptureTable, table: TableSchema, after: Position, upto: Position, *, masked: bool = False
     ) -> Iterator[ChangeRows]:
         span = self._span(capture, after, upto)
         if span is None:
@@ -262,7 +262,7 @@ class SqlServerSession:
         unsent = [
             (place, capture.columns.index(column.name))
             for place, column in enumerate(table.columns)
-            if column.type_name in _UNSENT
+            if column.type_name in _UNSENT or (masked and _is_large(column))
         ]
         masked = bool(unsent)
         if self._by_function:
@@ -440,11 +440,7 @@ class SqlServerSession:
     def _fetch(self, option: str, table: TableSchema) -> int:
         """How many rows are fetched at once."""
         size = int(self.config[option]) if option else _ROWS_FETCH
-        large = any(
-            column.type_name in _LARGE or (column.modifier == UNSIZED and column.type_name in SIZED)
-            for column in table.columns
-        )
-        return min(size, _LARGE_FETCH) if large else size
+        return min(size, _LARGE_FETCH) if any(map(_is_large, table.columns)) else size
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -472,6 +468,10 @@ class SqlServerSession:
 
     def close(self) -> None:
         close(self.connection)
+
+
+def _is_large(column: Column) -> bool:
+    return column.type_name in _LARGE or (column.modifier == UNSIZED and column.type_name in SIZED)
 
 
 def _shown(position: Position) -> str:

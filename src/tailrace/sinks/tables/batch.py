@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tailrace.columns.blocks import BLOCK, Form, Head, Place
-from tailrace.sinks.tables.rows import Opening, Reducing, row_schema
+from tailrace.sinks.tables.rows import Opening, OpeningApart, Reducing, row_schema
 from tailrace.sinks.tables.statements import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ROWS_OF_A_TASK = 100_000
+_ROWS_OF_A_TASK = 50_000
 CHANGES = "-"
 """In the place of a snapshot's name: changes of the log."""
 
@@ -83,35 +84,79 @@ class TableBatch:
 
     def opened(self) -> DataFrame:
         """The rows."""
+        return self._blocks().mapInArrow(Opening(self.form), _declared(self.form))
+
+    def _blocks(self) -> DataFrame:
         database, schema, table = map(literal, self.table)
         named = f"database = {database} and schema = {schema} and table = {table}"
-        form = self.form
-        blocks = self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
-        return blocks.mapInArrow(Opening(form), _declared(form))
+        return self.frame.where(f"op = {literal(BLOCK)} and {named}").select("key", "value")
 
-    def reduced(self) -> DataFrame:
-        """The last row of each key, without those that the last truncate has removed."""
-        rows, form = self.opened(), self.form
-        if self.truncate is not None and len(self.heads) > 1:
-            position, ordinal = literal(self.truncate[0]), self.truncate[1]
-            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
-            rows = rows.where(
-                f"op <> 'r' and (position > {position} or (position = {position} and ordinal > {ordinal}))"
-            )
+    def reduced(self, keeps_deletes: bool) -> DataFrame:
+        """The last row of each key, without those that the last truncate has removed, or with these as `t`."""
+        form = self.form
+        if all(head.apart for head in self.heads) and self.truncate is None:
+            rows = self._blocks().mapInArrow(OpeningApart(form, keeps_deletes), _declared(form))
+            return self._at_most(rows, self._tasks(rows))
+        rows = self.opened()
         if len(self.heads) == 1:
             return rows
-        return self.parted(rows).mapInArrow(Reducing(form), _declared(form))
+        behind = None
+        if self.truncate is not None:
+            position, ordinal = literal(self.truncate[0]), self.truncate[1]
+            behind = f"(position > {position} or (position = {position} and ordinal > {ordinal}))"
+            # what an incremental snapshot has read of a table that is emptied in the same batch is gone, too
+            rows = rows.where("op <> 'r'" if keeps_deletes else f"op <> 'r' and {behind}")
+        rows = self.parted(rows).mapInArrow(Reducing(form, keeps_deletes), _declared(form))
+        if behind is None or not keeps_deletes:
+            return rows
+        op, *others = rows.columns
+        return rows.selectExpr(f"if({behind}, {op}, 't') {op}", *others)
 
     def parted(self, rows: DataFrame) -> DataFrame:
         """Rows with all that belongs together in one partition."""
         keys = [f"c{index}" for index in self.form.key]
         together = self.moved or self.truncate is not None
-        tasks = 1 if together else self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
-        return rows.coalesce(1) if tasks == 1 else rows.repartition(tasks, *keys)
+        tasks = 1 if together else self._tasks(rows)
+        return rows.repartition(tasks, *keys) if tasks > 1 else self._at_most(rows, tasks)
+
+    def _tasks(self, rows: DataFrame) -> int:
+        return self.partitions(rows.sparkSession.sparkContext.defaultParallelism)
+
+    def _at_most(self, rows: DataFrame, tasks: int) -> DataFrame:
+        """Rows in no more than so many tasks."""
+        # one task with the log's bytes of several may be larger than a message to an executor
+        return rows.coalesce(tasks) if _is_here(rows.sparkSession) else rows.repartition(tasks)
 
 
 def _key(form: Form) -> frozenset[int | str]:
     return frozenset(form.number(place) or form.names[place] for place in form.key)
+
+
+@contextmanager
+def computed(batch: DataFrame) -> Iterator[DataFrame]:
+    """The rows of a batch, which are computed once however often they are read."""
+    from pyspark import StorageLevel
+
+    if not _is_here(batch.sparkSession):
+        # an executor may be lost, and its part computed anew
+        kept = batch.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            yield kept
+        finally:
+            kept.unpersist()
+        return
+    # The plan of a batch has the bytes of the log in it, and Spark writes them into the tasks of each job that reads
+    # the plan, though its rows are kept: a MERGE of 190 MB of the log took half a JVM of 2 GB. Here the plan ends.
+    kept = batch.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
+    try:
+        yield kept
+    finally:
+        kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
+
+def _is_here(spark: SparkSession) -> bool:
+    context: Any = spark.sparkContext._jsc
+    return bool(context.sc().isLocal())
 
 
 def in_session(session: SparkSession, frame: DataFrame) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tailrace.config.naming import replacement_fault
@@ -27,6 +28,7 @@ OPTIONS = (
 FIELD = "__dbz__physicalTableIdentifier"
 """The column that tells the tables apart whose rows are in one, called as ByLogicalTableRouter calls it."""
 
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PLACE = re.compile(r"\$\{([^}]*)\}")
 _PARTS = ("database", "schema", "table")
 
@@ -100,6 +102,12 @@ class Names:
                 f"Spark's catalog knows {called} as a table at {known}.",
                 "Set debezium.sink.tables.catalog.name.format otherwise, or drop that table from the catalog.",
             )
+
+
+def absolute(path: str) -> str:
+    """A path as table formats take it: absolute, or with a scheme."""
+    path = path.rstrip("/") or "/"
+    return path if _SCHEME.match(path) else str(Path(path).absolute())
 
 
 def _filled(text: str, table: Table) -> str:

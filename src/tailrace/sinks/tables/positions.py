@@ -118,15 +118,16 @@ class Positions:
                 )
             stored.create(COLUMNS, {PIPELINE: self._pipeline})
             return {}
-        if stored.properties().get(PIPELINE) != self._pipeline:
+        properties = stored.properties()
+        if properties.get(PIPELINE) != self._pipeline:
             raise SinkError(
                 f"{self.path} is there already, of another pipeline.", "Name another debezium.sink.tables.path."
             )
-        self.until = stored.properties().get(AGAIN, "")
-        rows = stored.rows()
-        found = rows.orderBy("batch", ascending=False).first()
-        self._highest = rows.selectExpr("max(position) as highest").first()["highest"] or ""  # type: ignore[index]
-        return {} if found is None else dict(found["versions"])
+        self.until = properties.get(AGAIN, "")
+        wanted = stored.rows().selectExpr("max(position) as highest", "max_by(versions, batch) as versions")
+        found = wanted.collect()[0]
+        self._highest = found["highest"] or ""
+        return dict(found["versions"] or {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from tailrace.runtime import THREADS, Runtime
 if TYPE_CHECKING:
     import psycopg
 
+# The server has a slice whole before it sends any of it.
+_SLICE_BYTES = 48 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderSettings:
@@ -40,7 +43,7 @@ class ReaderSettings:
     catch_up_above: int = 32 << 20
     stream_below: int = 4 << 20
     first_slice_bytes: int = 16 << 20
-    slice_bytes: int = 48 << 20
+    slice_bytes: int = _SLICE_BYTES
     max_retries: int = -1
     retry_delay: float = 10.0
     slot_retries: int = 6
@@ -62,7 +65,7 @@ class ReaderSettings:
             retry_delay=config["retriable.restart.connector.wait.ms"] / 1000,
             slot_retries=config["slot.max.retries"],
             slot_retry_delay=config["slot.retry.delay.ms"] / 1000,
-            slice_bytes=max(config["max.batch.size.in.bytes"], 1 << 20),
+            slice_bytes=min(max(config["max.batch.size.in.bytes"], 1 << 20), _SLICE_BYTES),
             **sizes,
         )
 

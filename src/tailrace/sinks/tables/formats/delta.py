@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 from tailrace.errors import SinkError
 from tailrace.jar import Jar
@@ -25,12 +29,16 @@ _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 _TRIES = 20
 
+LONGEST = 168
+"""Hours. Delta Lake forgets after them which file was removed when (`delta.deletedFileRetentionDuration`)."""
+
 CONFLICT = re.compile(r"\bDELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED)\b")
 """What Delta Lake says where another commit was in the way of one."""
 
 IDLE = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 """Commits to a table that leave its rows as they are."""
 
+_CHANGING = frozenset({"MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE", "RESTORE"})
 _OWN = frozenset({"CREATE TABLE", "ADD COLUMNS", "SET TBLPROPERTIES", "RENAME COLUMN", "CHANGE COLUMN", "DROP COLUMNS"})
 
 _PROPERTIES = {
@@ -71,10 +79,50 @@ class DeltaTable(Stored):
         return {row["key"]: row["value"] for row in rows}
 
     def commits(self, most: int) -> list[Commit]:
-        told = self.session.sql(f"describe history {self.name()} limit {most}")
-        rows = told.select("version", "operation", "userMetadata").collect()
-        changing = ("MERGE", "WRITE", "DELETE", "UPDATE", "TRUNCATE")
-        return [Commit(int(row["version"]), row["userMetadata"], row["operation"] in changing) for row in rows]
+        told = self._told(most)
+        return [Commit(version, metadata, operation in _CHANGING) for version, operation, metadata in told]
+
+    def _told(self, most: int) -> list[tuple[int, str, str | None]]:
+        """Of the newest commits the version, the operation, and what the writer said."""
+        found = self._read(most)
+        if found is None:
+            history = self.session.sql(f"describe history {self.name()} limit {most}")
+            rows = history.select("version", "operation", "userMetadata").collect()
+            found = [(int(row["version"]), row["operation"], row["userMetadata"]) for row in rows]
+        return found
+
+    def _read(self, most: int) -> list[tuple[int, str, str | None]] | None:
+        """The same out of the files of the log, without a job of Spark; None where they do not say it."""
+        jvm: Any = self.session._jvm
+        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.session._jsparkSession, self.path)
+        nothing = jvm.scala.Option.empty()
+        newest = int(log.update(False, nothing, nothing).version())
+        hadoop = log.newDeltaHadoopConf()
+        found = []
+        for version in range(newest, max(newest - most, -1), -1):
+            file = jvm.org.apache.hadoop.fs.Path(log.logPath(), f"{version:020}.json")
+            try:
+                lines = log.store().readAsIterator(file, hadoop)
+            except Py4JJavaError:
+                # cleaned up, or a commit that a catalog keeps
+                return None
+            try:
+                told = json.loads(lines.next()).get("commitInfo") if lines.hasNext() else None
+            finally:
+                lines.close()
+            if told is None:
+                # another writer's: it may say this at the end
+                return None
+            found.append((version, told.get("operation", ""), told.get("userMetadata")))
+        return found
+
+    def past(self, name: str) -> tuple[frozenset[str], bool | None]:
+        history = self.session.sql(f"describe history {self.name()}").select("operation", "operationParameters")
+        rows = history.where("operation in ('CREATE TABLE', 'RENAME COLUMN', 'SET TBLPROPERTIES')").collect()
+        done = {row["operation"] for row in rows}
+        values = {json.loads(row["operationParameters"].get("properties") or "{}").get(name) for row in rows}
+        renamed = "RENAME COLUMN" in done or (False if "CREATE TABLE" in done else None)
+        return frozenset(values - {None}), renamed
 
     def create(self, columns: Columns, properties: Mapping[str, str]) -> None:
         told = {**_PROPERTIES, **properties}
@@ -121,12 +169,42 @@ class DeltaTable(Stored):
     def _was_maintained(self) -> bool:
         """Whether the last that has happened was maintenance, behind a commit of a pipeline: a MERGE that has lost
         against it can be run again."""
-        told = self.session.sql(f"describe history {self.name()} limit 50").select("operation", "userMetadata")
-        rows = told.collect()
-        others = [row for row in rows if row["operation"] not in IDLE]
-        is_maintained = bool(rows) and rows[0]["operation"] in IDLE
-        own = bool(others) and (others[0]["operation"] in _OWN or '"tailrace"' in (others[0]["userMetadata"] or ""))
+        told = [(operation, metadata or "") for _, operation, metadata in self._told(50)]
+        others = [commit for commit in told if commit[0] not in IDLE]
+        is_maintained = bool(told) and told[0][0] in IDLE
+        own = bool(others) and (others[0][0] in _OWN or '"tailrace"' in others[0][1])
         return is_maintained and own
+
+    def mend(self, merge: Merge) -> None:
+        self.session.sql(merge.statement(self.name()))
+
+    def remove(self, where: str) -> int:
+        return int(self.session.sql(f"delete from {self.name()} where {where}").collect()[0][0])
+
+    def compact(self) -> str:
+        told = self.session.sql(f"optimize {self.name()}").collect()[0]["metrics"]
+        return f"{told['numFilesRemoved']} files made into {told['numFilesAdded']}"
+
+    def clean(self, version: int | None, hours: int) -> str:
+        if version is not None:
+            # what that version is made of is needed since the next one came
+            since = self._written(version + 1)
+            hours = max(hours, 0 if since is None else int((time.time() - since) / 3600) + 2)
+        if hours > LONGEST:
+            return f"no files removed: a moment needs the version {version}, which is older than {LONGEST} hours"
+        conf = self.session.conf
+        conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        # into so many parts VACUUM cuts the list of files: 10,000 where nobody says otherwise
+        parts = 4 * self.session.sparkContext.defaultParallelism
+        conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", str(parts))
+        self.session.sql(f"vacuum {self.name()} retain {hours} hours").collect()
+        return f"files removed that were in no version of the last {hours} hours"
+
+    def _written(self, version: int) -> float | None:
+        """The time of a commit, in s; None where it is not there."""
+        file = self.session._jvm.org.apache.hadoop.fs.Path(f"{self.path}/_delta_log/{version:020}.json")  # type: ignore[union-attr]
+        system = file.getFileSystem(self.session._jsparkSession.sessionState().newHadoopConf())
+        return float(system.getFileStatus(file).getModificationTime()) / 1000 if system.exists(file) else None
 
 
 class Delta(TableFormat):
