@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from tailrace.sinks.tables.statements import UNKNOWN, literal
@@ -14,7 +14,7 @@ from tailrace.spark.session import _log_settings
 
 def shown(spark: SparkSession, statement: str) -> str:
     """The text that the log makes of a failure of the statement."""
-    with pytest.raises(PySparkException) as caught:
+    with pytest.raises(CapturedException) as caught:
         spark.sql(statement).collect()
     jvm = spark._jvm
     assert jvm is not None

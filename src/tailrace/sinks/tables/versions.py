@@ -133,8 +133,8 @@ def _alike(values: pa.Array, others: pa.Array) -> Flags:
     if pa.types.is_nested(values.type):
         pairs = zip(values.to_pylist(), others.to_pylist(), strict=True)
         return np.array([value == other for value, other in pairs], np.bool_)
-    equal = pc.fill_null(pc.equal(values, others), False)
-    found: Flags = np.asarray(equal) | (np.asarray(values.is_null()) & np.asarray(others.is_null()))
+    equal = pc.coalesce(pc.equal(values, others), pc.and_(values.is_null(), others.is_null()))
+    found: Flags = np.asarray(equal)
     return found
 
 
